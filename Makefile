@@ -1,0 +1,48 @@
+# Works in a fresh clone on Debian or Ubuntu with Python 3.11 or newer, git and make. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+DEMO := .demo
+# Further arguments: make test PYTEST="-k late -x"
+PYTEST ?=
+
+.PHONY: help setup setup-python lint check test demo bench soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install everything that is missing: uv, Java 17, Python packages, jars
+	@scripts/bootstrap.sh
+
+setup-python:
+	@scripts/bootstrap.sh --python-only
+
+lint: setup-python
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+check: lint ## lint, types, layers and the tests that need no JVM: under a minute
+	$(BIN)/pytest tests/unit $(PYTEST)
+
+test: setup lint ## check, and all tests with the coverage floor
+	$(BIN)/pytest --cov --cov-report=term $(PYTEST)
+
+demo: setup ## load a sample shop, change it, show before and after
+	@rm -rf $(DEMO)
+	@mkdir -p $(DEMO)
+	@$(BIN)/lakeward demo $(DEMO)
+
+bench: setup ## measure against a plain MERGE
+	$(BIN)/python -m benchmarks
+
+soak: setup ## the tests that run for minutes
+	$(BIN)/pytest -m soak $(PYTEST)
+
+clean: ## remove what the targets made; the jar cache in the home folder stays
+	rm -rf .venv .cache $(DEMO) dist .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,111 @@
+"""One attempt to change a table: work on a branch of its own, prove whose work it is, then publish by fast-forward.
+
+The branch is named by op and a fresh id and starts at the snapshot the op has pinned. Every commit on it carries
+the attempt's id. Before publishing, the way from the branch's head back to the base must consist of this
+attempt's commits alone: a branch dropped under a writer is silently recreated from ``main`` by the next append.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward.datatypes import quote_name
+from lakeward.errors import ConflictError
+from lakeward.lake.iceberg.table import MAIN, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.lake.iceberg.table import IcebergTable
+
+ATTEMPT_STAMP = "lakeward.attempt"
+# Iceberg copies session settings with this prefix into the summary of every commit, DELETE statements included.
+_SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
+BRANCH_PREFIX = "lw-"
+
+
+class Attempt:
+    """A branch to write on, published as a whole or dropped."""
+
+    def __init__(self, table: IcebergTable, *, op: int, base: int) -> None:
+        """Plan an attempt of op number ``op`` on top of snapshot ``base``."""
+        self.table = table
+        self.base = base
+        self.id = uuid.uuid4().hex
+        self.branch = f"{BRANCH_PREFIX}{op}-{self.id}"
+        self._spark = table.spark
+
+    def __enter__(self) -> Attempt:
+        self._spark.conf.set(_SESSION_STAMP + ATTEMPT_STAMP, self.id)
+        self.table.create_branch(self.branch, self.base)
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spark.conf.unset(_SESSION_STAMP + ATTEMPT_STAMP)
+        self.table.drop_branch(self.branch)
+
+    def append(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
+        """Append rows by name, stamping the commit."""
+        writer = rows.writeTo(self.table.branch_identifier(self.branch))
+        for name, value in stamps.items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        with translated(self.table.identifier):
+            writer.append()
+
+    def overwrite(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
+        """Replace all rows of the branch."""
+        writer = rows.writeTo(self.table.branch_identifier(self.branch))
+        for name, value in stamps.items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        with translated(self.table.identifier):
+            writer.overwrite(F.lit(True))
+
+    def delete_keys(self, touched: DataFrame, keys: Sequence[str]) -> None:
+        """Delete the rows whose key is among ``touched``, which must have the table's own types."""
+        view = f"lw_touched_{self.id}"
+        touched.createOrReplaceTempView(view)
+        same = " AND ".join(f"t.{quote_name(key)} <=> s.{quote_name(key)}" for key in keys)
+        target = self.table.branch_identifier(self.branch)
+        try:
+            with translated(self.table.identifier):
+                self._spark.sql(f"DELETE FROM {target} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})")
+        finally:
+            self._spark.catalog.dropTempView(view)
+
+    def stamp(self, stamps: Mapping[str, str]) -> None:
+        """Commit nothing but stamps."""
+        self.table.commit_empty(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+
+    def clear(self, stamps: Mapping[str, str]) -> None:
+        """Remove every row of the branch."""
+        self.table.delete_all(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+
+    def publish(self, *, before: Callable[[], None], to: str = MAIN) -> int:
+        """Check the branch, fast-forward ``to`` and give the published snapshot.
+
+        ``before`` runs last before the fast-forward: it raises when this writer has lost the right to publish.
+        """
+        head = self.checked_head()
+        before()
+        self.table.fast_forward(self.branch, to, expected=self.base)
+        return head
+
+    def checked_head(self) -> int:
+        """Give the branch's head after proving that every commit since the base is this attempt's."""
+        head = self.table.head(self.branch)
+        if head is not None:
+            for snapshot in self.table.lineage(head.id):
+                if snapshot.id == self.base:
+                    return head.id
+                if snapshot.summary.get(ATTEMPT_STAMP) != self.id:
+                    break
+        msg = f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone"
+        raise ConflictError(msg)

@@ -1,0 +1,165 @@
+"""The configured catalog as Spark settings: SQLite by default, Hadoop, REST or Glue by configuration."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakeward.config import Config
+
+# Fixed: an Iceberg JDBC catalog keeps its name in every row, so other engines must use the same one.
+CATALOG_NAME = "lake"
+CATALOG_KEY = f"spark.sql.catalog.{CATALOG_NAME}"
+
+# A writer that finds the catalog file locked waits this long before it gives up.
+SQLITE_BUSY_TIMEOUT_MS = 30_000
+
+
+class CatalogKind(StrEnum):
+    """The catalogs that Lakeward knows, by the scheme that chooses them."""
+
+    SQLITE = "sqlite"
+    HADOOP = "hadoop"
+    REST = "rest"
+    GLUE = "glue"
+
+
+KNOWN_CATALOGS = (
+    "sqlite:///lake/catalog.db (four slashes for an absolute path)",
+    "hadoop:///lake/data (or hadoop://s3a://bucket/prefix)",
+    "rest+https://host/path",
+    "glue:// (or glue://ACCOUNT?region=REGION)",
+)
+_CREDENTIALS = re.compile("//[^/@]*@")
+_SCHEMES = {
+    "sqlite": CatalogKind.SQLITE,
+    "hadoop": CatalogKind.HADOOP,
+    "rest+http": CatalogKind.REST,
+    "rest+https": CatalogKind.REST,
+    "glue": CatalogKind.GLUE,
+}
+
+
+def catalog_kind(config: Config) -> CatalogKind:
+    """Tell the kind of the configured catalog by its scheme."""
+    scheme, separator, _ = config.lake.catalog.partition("://")
+    kind = _SCHEMES.get(scheme) if separator else None
+    if kind is None:
+        raise _refused(config, "is of no known kind")
+    return kind
+
+
+def catalog_conf(config: Config) -> dict[str, str]:
+    """Give the Spark settings of the catalog named ``lake``; the folders of a local one are created.
+
+    Raises:
+        ConfigurationError: the catalog is of no known kind, or is not complete.
+    """
+    properties = {
+        **_PROPERTIES[catalog_kind(config)](config),
+        # A cached table handle in a second session is stale: it knows neither new branches nor new snapshots.
+        "cache-enabled": "false",
+        **config.lake.properties,
+    }
+    own = {f"{CATALOG_KEY}.{name}": value for name, value in properties.items()}
+    return {CATALOG_KEY: "org.apache.iceberg.spark.SparkCatalog", **own}
+
+
+def sqlite_file(config: Config) -> Path:
+    """Give the absolute path of a SQLite catalog's file."""
+    return _local_path(config, config.lake.catalog.removeprefix("sqlite://"))
+
+
+def _sqlite_properties(config: Config) -> dict[str, str]:
+    file = sqlite_file(config)
+    if "?" in str(file):
+        raise _refused(config, "holds a '?', which the SQLite driver reads as the start of its options")
+    _create_folder(file.parent)
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{file}?busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
+        # V1 is the layout that pyiceberg reads and writes too.
+        "jdbc.schema-version": "V1",
+        "warehouse": _warehouse(config),
+    }
+
+
+def _hadoop_properties(config: Config) -> dict[str, str]:
+    location = config.lake.catalog.removeprefix("hadoop://")
+    if not location:
+        return {"type": "hadoop", "warehouse": _warehouse(config)}
+    if "://" in location:
+        return {"type": "hadoop", "warehouse": location}
+    folder = _local_path(config, location)
+    _create_folder(folder)
+    return {"type": "hadoop", "warehouse": str(folder)}
+
+
+def _rest_properties(config: Config) -> dict[str, str]:
+    properties = {"type": "rest", "uri": config.lake.catalog.removeprefix("rest+")}
+    # To a REST catalog a warehouse is a name of its own: the default folder would mean nothing to it.
+    if "warehouse" in config.lake.model_fields_set:
+        properties["warehouse"] = config.lake.warehouse
+    return properties
+
+
+def _glue_properties(config: Config) -> dict[str, str]:
+    if not config.lake.warehouse.startswith(("s3://", "s3a://")):
+        msg = f"lake.warehouse is {config.lake.warehouse!r}; a Glue catalog needs an s3:// location"
+        raise ConfigurationError(msg, hint="set lake.warehouse to s3://bucket/prefix")
+    account, _, query = config.lake.catalog.removeprefix("glue://").partition("?")
+    options = dict(parse_qsl(query))
+    if unknown := sorted(options.keys() - {"region"}):
+        raise _refused(config, f"has the unknown option {unknown[0]!r}")
+    properties = {
+        "catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "warehouse": config.lake.warehouse,
+    }
+    if account.strip("/"):
+        properties["glue.id"] = account.strip("/")
+    if "region" in options:
+        properties["client.region"] = options["region"]
+    return properties
+
+
+_PROPERTIES = {
+    CatalogKind.SQLITE: _sqlite_properties,
+    CatalogKind.HADOOP: _hadoop_properties,
+    CatalogKind.REST: _rest_properties,
+    CatalogKind.GLUE: _glue_properties,
+}
+
+
+def _warehouse(config: Config) -> str:
+    location = config.resolve(config.lake.warehouse)
+    if "://" not in location:
+        _create_folder(Path(location))
+    return location
+
+
+def _local_path(config: Config, rest: str) -> Path:
+    """Read what follows ``scheme://`` as database URLs do: ``/relative/path`` or ``//absolute/path``."""
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise _refused(config, "names no path")
+    return Path(config.resolve(rest[1:]))
+
+
+def _create_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot create {folder} for the lake: {error.strerror}"
+        raise ConfigurationError(msg, hint="check lake.catalog and lake.warehouse") from error
+
+
+def _refused(config: Config, problem: str) -> ConfigurationError:
+    shown = _CREDENTIALS.sub("//***@", config.lake.catalog)
+    msg = f"lake.catalog {shown!r} {problem}; known: {'; '.join(KNOWN_CATALOGS)}"
+    return ConfigurationError(msg)

@@ -1,0 +1,134 @@
+"""Creating and evolving the two tables that Lakeward keeps per source table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward import schemas as S
+from lakeward.datatypes import Column, quote_name
+from lakeward.lake.iceberg.table import CATALOG, MAIN, IcebergTable, translated
+from lakeward.lake.iceberg.types import partition_sql
+from lakeward.model import CHANGELOG_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.model import TableId
+
+APPLIED_STAMP = "lakeward.applied-op"
+LOGGED_STAMP = "lakeward.op"
+SETTINGS_PROPERTY = "lakeward.settings"
+EMPTY_TAG = "lakeward-empty"
+
+_COMMON = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.spark.fanout.enabled": "true",
+    # Column statistics for every column of narrow tables are cheap; keys must have them to prune files.
+    "write.metadata.metrics.max-inferred-column-defaults": "200",
+}
+_MIRROR = {
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.granularity": "partition",
+    # Deletes are positions of few rows: shuffling them costs more than the extra delete files.
+    "write.delete.distribution-mode": "none",
+}
+
+
+def mirror_of(spark: SparkSession, table: TableId) -> IcebergTable:
+    """The table's mirror: the source's rows as they are now."""
+    return IcebergTable(spark, table.schema, table.name)
+
+
+def changelog_of(spark: SparkSession, table: TableId) -> IcebergTable:
+    """The table's changelog: every change and every op."""
+    return IcebergTable(spark, table.schema + CHANGELOG_SUFFIX, table.name)
+
+
+def create_mirror(
+    mirror: IcebergTable, columns: Iterable[Column], *, partition_by: Sequence[str], format_version: int
+) -> None:
+    """Create an empty mirror whose first snapshot is kept as the start of every load branch."""
+    columns = tuple(columns)
+    names = [column.name for column in columns]
+    partitions = [partition_sql(expression, names) for expression in partition_by]
+    distribution = {"write.distribution-mode": "hash" if partitions else "none"}
+    properties = {**_COMMON, **_MIRROR, **distribution, "format-version": str(format_version)}
+    _create(mirror, _column_sql(columns), partitions, properties)
+    _first_snapshot(mirror, {APPLIED_STAMP: "0"})
+
+
+def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None:
+    """Create an empty changelog, partitioned by kind so that ledger and quarantine are read without the changes."""
+    own = ", ".join(
+        f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in (*S.OP_FIELDS, *S.RECORD_FIELDS)
+    )
+    properties = {**_COMMON, "write.distribution-mode": "none", "format-version": "2"}
+    _create(changelog, f"{own}, {_column_sql(columns)}", [quote_name(S.KIND)], properties)
+    _first_snapshot(changelog, {LOGGED_STAMP: "0"})
+
+
+def is_complete(table: IcebergTable) -> bool:
+    """Tell whether the table exists with its first snapshot; a crash may have come in between."""
+    return table.exists() and table.head(EMPTY_TAG) is not None
+
+
+def empty_snapshot(mirror: IcebergTable) -> int:
+    """The mirror's first, empty snapshot."""
+    return mirror.require_head(EMPTY_TAG).id
+
+
+def evolve(table: IcebergTable, wanted: Sequence[Column], *, renames: Mapping[str, str]) -> None:
+    """Add, widen and rename columns in one commit. The caller has checked that each change is safe."""
+    present = {column.name: column for column in table.columns()}
+    statements: list[tuple[str, str, str]] = []
+    for column in wanted:
+        old = next((before for before, after in renames.items() if after == column.name and before in present), None)
+        if column.name not in present and old is not None:
+            statements.append(("RENAME", old, column.name))
+            present[column.name] = present.pop(old)
+        if column.name not in present:
+            statements.append(("ADD", column.name, column.lake_type))
+        elif present[column.name].type != column.lake_type:
+            statements.append(("ALTER", column.name, column.lake_type))
+    with translated(table.identifier):
+        for verb, name, argument in statements:
+            table.spark.sql(_evolution_sql(table, verb, name, argument))
+
+
+def _evolution_sql(table: IcebergTable, verb: str, name: str, argument: str) -> str:
+    quoted = quote_name(name)
+    if verb == "ADD":
+        return f"ALTER TABLE {table.identifier} ADD COLUMN {quoted} {argument}"
+    if verb == "RENAME":
+        return f"ALTER TABLE {table.identifier} RENAME COLUMN {quoted} TO {quote_name(argument)}"
+    return f"ALTER TABLE {table.identifier} ALTER COLUMN {quoted} TYPE {argument}"
+
+
+def _column_sql(columns: Iterable[Column]) -> str:
+    return ", ".join(f"{quote_name(column.name)} {column.lake_type}" for column in columns)
+
+
+def _create(table: IcebergTable, columns: str, partitions: Sequence[str], properties: Mapping[str, str]) -> None:
+    spark = table.spark
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}")
+    options = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
+    partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table.identifier} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({options})"
+    )
+
+
+def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:
+    """Give a new table an empty, tagged snapshot: branches need one to start from."""
+    if table.head() is None:
+        table.commit_empty(MAIN, stamps)
+    if EMPTY_TAG not in table.branches():
+        first = table.require_head().id
+        with translated(table.identifier):
+            table.load().manageSnapshots().createTag(EMPTY_TAG, first).commit()

@@ -1,0 +1,246 @@
+"""One Iceberg table: schema, snapshots, branches and stamps, through Iceberg's own API in the session's JVM.
+
+Metadata steps go through the API and not through SQL: each SQL statement costs more CPU than the step itself.
+A handle holds no state between calls; what an op must not see change, it pins by snapshot id.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from lakeward.datatypes import Column, quote_name
+from lakeward.errors import BugError, ConflictError, DataError
+from lakeward.lake.iceberg.types import lake_columns
+from lakeward.schemas import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+CATALOG = "lake"
+MAIN = "main"
+_CONFLICTS = ("CommitFailedException", "Cannot fast-forward", "is not an ancestor", "Cannot commit")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table snapshot as far as Lakeward reads it."""
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Live rows, from metadata alone: position deletes never point at a row twice."""
+        return int(self.summary.get("total-records", 0)) - int(self.summary.get("total-position-deletes", 0))
+
+
+class IcebergTable:
+    """A table of the lake by namespace and name."""
+
+    def __init__(self, spark: SparkSession, namespace: str, name: str) -> None:
+        """Name a table; nothing is loaded yet."""
+        self.spark = spark
+        self.namespace = namespace
+        self.name = name
+
+    @property
+    def identifier(self) -> str:
+        """Quoted name for Spark SQL."""
+        return ".".join(quote_name(part) for part in (CATALOG, self.namespace, self.name))
+
+    def branch_identifier(self, branch: str) -> str:
+        """Quoted name of a branch for Spark SQL writes."""
+        return f"{self.identifier}.{quote_name('branch_' + branch)}"
+
+    def exists(self) -> bool:
+        """Tell whether the catalog has the table."""
+        return bool(self.spark.catalog.tableExists(self.identifier))
+
+    def load(self) -> Any:
+        """Load the table's newest metadata as Iceberg's Java object."""
+        with translated(self.identifier):
+            util = _jvm(self.spark).org.apache.iceberg.spark.Spark3Util
+            return util.loadIcebergTable(self.spark._jsparkSession, self.identifier)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Columns and lake types as the table has them now."""
+        return lake_columns(self.load().schema())
+
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return dict(self.load().properties())
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties in one commit."""
+        with translated(self.identifier):
+            update = self.load().updateProperties()
+            for name, value in properties.items():
+                update.set(name, value)
+            update.commit()
+
+    def head(self, branch: str = MAIN) -> Snapshot | None:
+        """The branch's newest snapshot, None when there is no such branch."""
+        found = self.load().snapshot(branch)
+        return _snapshot(found) if found is not None else None
+
+    def require_head(self, branch: str = MAIN) -> Snapshot:
+        """The branch's newest snapshot; every table of Lakeward's has one from its creation on."""
+        head = self.head(branch)
+        if head is None:
+            msg = f"{self.identifier} has no snapshot on {branch}: it was not created by Lakeward, or was cut back"
+            raise DataError(msg, hint="drop the table and run again, or restore it from a backup")
+        return head
+
+    def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
+        """The snapshot and its ancestors, newest first, as far as they are kept."""
+        table = self.load()
+        current = table.snapshot(snapshot_id)
+        while current is not None:
+            found = _snapshot(current)
+            yield found
+            current = table.snapshot(found.parent) if found.parent is not None else None
+
+    def stamp(self, name: str, branch: str = MAIN) -> str | None:
+        """The newest value of a summary property in the branch's ancestry."""
+        head = self.head(branch)
+        if head is None:
+            return None
+        return next((one.summary[name] for one in self.lineage(head.id) if name in one.summary), None)
+
+    def read(self, snapshot_id: int) -> DataFrame:
+        """Read the table pinned to a snapshot, under the newest schema.
+
+        Spark reads an old snapshot with the schema of its day; a column that was added, widened or renamed since
+        is found by its field id.
+        """
+        pinned = self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.identifier)
+        table = self.load()
+        then = table.schemas().get(table.snapshot(snapshot_id).schemaId())
+        if then is None or then.schemaId() == table.schema().schemaId():
+            return pinned
+        now = zip(table.schema().columns(), lake_columns(table.schema()), strict=True)
+        return pinned.select(*[_as_named_now(then.findField(field.fieldId()), column) for field, column in now])
+
+    def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
+        """Tell from file statistics whether any file may hold a row within all these column ranges."""
+        expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
+        condition = expressions.alwaysTrue()
+        for name, (low, high) in ranges.items():
+            within = getattr(expressions, "and")(
+                expressions.greaterThanOrEqual(name, low), expressions.lessThanOrEqual(name, high)
+            )
+            condition = getattr(expressions, "and")(condition, within)
+        files = self.load().newScan().useSnapshot(snapshot_id).filter(condition).planFiles()
+        try:
+            return bool(files.iterator().hasNext())
+        finally:
+            files.close()
+
+    def commit_empty(self, branch: str, stamps: Mapping[str, str]) -> None:
+        """Add a snapshot without rows that carries stamps."""
+        with translated(self.identifier):
+            append = self.load().newAppend()
+            for name, value in stamps.items():
+                append.set(name, value)
+            append.toBranch(branch).commit()
+
+    def create_branch(self, branch: str, snapshot_id: int) -> None:
+        """Create a branch at a snapshot."""
+        with translated(self.identifier):
+            self.load().manageSnapshots().createBranch(branch, snapshot_id).commit()
+
+    def drop_branch(self, branch: str) -> None:
+        """Remove a branch; its files are removed by maintenance."""
+        with translated(self.identifier):
+            table = self.load()
+            if table.refs().containsKey(branch):
+                table.manageSnapshots().removeBranch(branch).commit()
+
+    def reset_branch(self, branch: str, snapshot_id: int) -> None:
+        """Set a branch back to one of its ancestors."""
+        with translated(self.identifier):
+            self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
+
+    def branches(self) -> list[str]:
+        """Names of all branches and tags."""
+        return sorted(self.load().refs().keySet())
+
+    def fast_forward(self, source: str, target: str, *, expected: int, tries: int = 5) -> None:
+        """Move ``target`` to ``source``'s head if it still stands at ``expected``.
+
+        Raises:
+            ConflictError: the target has moved.
+        """
+        for attempt in range(tries):
+            table = self.load()
+            found = table.snapshot(target)
+            if found is None or found.snapshotId() != expected:
+                msg = f"{self.identifier}: {target} moved under this writer: expected snapshot {expected}"
+                raise ConflictError(msg)
+            try:
+                with translated(self.identifier):
+                    table.manageSnapshots().fastForwardBranch(target, source).commit()
+            except ConflictError:
+                # An unrelated commit (a tag, a property) came in between while the target may still stand still.
+                if attempt == tries - 1:
+                    raise
+            else:
+                return
+
+    def delete_all(self, branch: str, stamps: Mapping[str, str]) -> None:
+        """Remove every row on a branch by metadata alone."""
+        with translated(self.identifier):
+            expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
+            delete = self.load().newDelete().deleteFromRowFilter(expressions.alwaysTrue())
+            for name, value in stamps.items():
+                delete.set(name, value)
+            delete.toBranch(branch).commit()
+
+
+def _as_named_now(field_then: Any | None, column: Column) -> SparkColumn:
+    value = F.col(quote_name(field_then.name())) if field_then is not None else F.lit(None)
+    return value.cast(spark_type(column.type)).alias(column.name)
+
+
+def _snapshot(found: Any) -> Snapshot:
+    parent = found.parentId()
+    return Snapshot(found.snapshotId(), parent, dict(found.summary()))
+
+
+def _jvm(spark: SparkSession) -> Any:
+    if spark._jvm is None:
+        msg = "this Spark session has no JVM (Spark Connect); Lakeward needs a classic session"
+        raise BugError(msg)
+    return spark._jvm
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn Iceberg's commit failures into ConflictError and keep everything else as it is."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        text = str(error)
+        if any(sign in text for sign in _CONFLICTS):
+            msg = f"{what}: another writer committed first: {first_line(text)}"
+            raise ConflictError(msg) from error
+        if "NotFoundException" in text or "FileNotFoundException" in text:
+            msg = f"{what}: files of the lake are missing: {first_line(text)}"
+            raise DataError(msg, hint="restore the lake's files from a backup; nothing was written") from error
+        raise
+
+
+def first_line(text: str) -> str:
+    """Give the line of a JVM error that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else text)[:500]

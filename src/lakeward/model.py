@@ -1,0 +1,192 @@
+"""The words of the domain as plain values: tables, files, operations, places in the total order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CHANGELOG_SUFFIX = "_changes"
+
+
+@dataclass(frozen=True, order=True)
+class TableId:
+    """A source table, and by the same two names its mirror in the lake."""
+
+    schema: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableId:
+        """Read ``schema.table``; the first dot separates."""
+        schema, dot, name = text.partition(".")
+        if not (schema and dot and name):
+            msg = f"{text!r} is not a table name; expected schema.table"
+            raise ConfigurationError(msg, hint="lakeward tables list")
+        table = cls(schema, name)
+        table.require_usable()
+        return table
+
+    def require_usable(self) -> None:
+        """Refuse names whose mirror would fall into a namespace that Lakeward keeps changelogs in."""
+        if self.schema.endswith(CHANGELOG_SUFFIX):
+            msg = (
+                f"schema {self.schema!r} cannot be mirrored under its own name: namespaces ending in "
+                f"{CHANGELOG_SUFFIX!r} hold changelogs"
+            )
+            raise ConfigurationError(msg, hint="declare the table under another schema name and set its path:")
+        for part in (self.schema, self.name):
+            if any(character in part for character in "/\\\0") or part in (".", ".."):
+                msg = f"{self} cannot name a table: {part!r} holds a character that paths reserve"
+                raise ConfigurationError(msg)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+class FileClass(StrEnum):
+    """What a landing file is, told by its name."""
+
+    LOAD = "load"
+    CHANGES = "changes"
+    TRANSACTIONS = "transactions"
+
+
+class Operation(StrEnum):
+    """What a change did to its row."""
+
+    INSERT = "I"
+    UPDATE = "U"
+    DELETE = "D"
+
+
+class OrderBy(StrEnum):
+    """Which order columns place a generation's changes; fixed per generation."""
+
+    SEQUENCE = "sequence"
+    TIMESTAMP = "timestamp"
+    NONE = "none"
+
+
+class OpKind(StrEnum):
+    """What a numbered, all-or-nothing step on a table does."""
+
+    LOAD = "load"
+    BATCH = "batch"
+    TRUNCATE = "truncate"
+    RETRY = "retry"
+    VOID = "void"
+
+
+class Disposition(StrEnum):
+    """What became of a landing file."""
+
+    CONSUMED = "consumed"
+    EMPTY = "empty"
+    SUPERSEDED = "superseded"
+    REDELIVERED = "redelivered"
+
+
+@dataclass(frozen=True)
+class FileIdentity:
+    """What tells a file's content from outside: taken before reading and checked again after."""
+
+    size: int
+    mtime_us: int
+    etag: str | None = None
+
+
+@dataclass(frozen=True)
+class LandingFile:
+    """A change or load file as the listing saw it.
+
+    ``path`` is relative to the landing root with forward slashes: the ledger's key. ``time`` is the name's
+    time as 20 digits (``YYYYMMDDHHMMSS`` and fraction), empty for load parts.
+    """
+
+    path: str
+    location: str
+    file_class: FileClass
+    time: str
+    identity: FileIdentity
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """File order: the name's time, then the relative path."""
+        return (self.time, self.path)
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What the changelog's control rows say of one consumed file."""
+
+    path: str
+    identity: FileIdentity
+    content_hash: str
+    rows: int
+    disposition: Disposition
+    generation: int
+    op: int
+    file_class: FileClass
+    time: str
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A change's place in the total order of its generation.
+
+    ``sequence`` is the order column as fixed-width text that sorts like the value, empty where the generation
+    has none. Python compares these fields as Spark does: text by code point, which is UTF-8 byte order.
+    """
+
+    sequence: str
+    file_time: str
+    file: str
+    row: int
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One full load of a table and the changes that follow it.
+
+    ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
+    marks a generation begun by a truncate: files that come back after it are read anew.
+    """
+
+    number: int
+    cut: str = ""
+    order_by: OrderBy | None = None
+    emptied: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a table is, derived from the changelog's control rows alone.
+
+    ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one.
+    """
+
+    op: int = 0
+    generations: tuple[Generation, ...] = ()
+    last_place: Place | None = None
+
+    @property
+    def generation(self) -> Generation | None:
+        """The newest generation, None before the first op."""
+        return self.generations[-1] if self.generations else None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Progress:
+        """Read what :func:`dataclasses.asdict` gave, possibly by way of JSON."""
+        generations = tuple(
+            Generation(one["number"], one["cut"], OrderBy(one["order_by"]) if one["order_by"] else None, one["emptied"])
+            for one in data["generations"]
+        )
+        place = Place(**data["last_place"]) if data["last_place"] else None
+        return cls(data["op"], generations, place)

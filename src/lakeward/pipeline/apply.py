@@ -1,0 +1,141 @@
+"""Apply an op to the mirror: work on a branch, publish by fast-forward. Readers see all of the op or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.lake.iceberg.attempt import ATTEMPT_STAMP, Attempt
+from lakeward.lake.iceberg.define import APPLIED_STAMP, empty_snapshot
+from lakeward.pipeline.effect import load_branch
+from lakeward.pipeline.planner import Strategy
+from lakeward.transforms.columns import columns
+from lakeward.transforms.fold import is_delete
+from lakeward.transforms.keys import lacking_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Effect
+    from lakeward.pipeline.folding import Folded
+    from lakeward.pipeline.records import OpRecord
+
+LOAD_STAMP = "lakeward.load-op"
+_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_BROADCAST_BYTES = str(1 << 30)
+
+
+def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: int, names: Sequence[str]) -> int:
+    """Bring an op into the mirror on top of snapshot ``base``; give the snapshot that readers see now.
+
+    Raises:
+        ConflictError: ``main`` has moved since, or the lease was lost. Readers saw nothing of this attempt.
+    """
+    if effect.load_rows is not None:
+        _extend_load(context, record, effect.load_rows)
+    elif effect.plan.strategy is Strategy.CLEAR:
+        _begin_empty_load(context, record.generation)
+    if effect.plan.strategy is Strategy.LOAD:
+        return _become_load(context, record, base)
+    stamps = {APPLIED_STAMP: str(record.op)}
+    with Attempt(context.mirror, op=record.op, base=base) as attempt:
+        context.reached("apply.branch")
+        if effect.plan.strategy is Strategy.CLEAR:
+            attempt.clear(stamps)
+        elif effect.plan.strategy is Strategy.REPLACE:
+            load = context.mirror.require_head(load_branch(record.generation))
+            attempt.overwrite(context.mirror.read(load.id), stamps)
+        elif effect.folded is not None:
+            _write_folded(context, attempt, effect, effect.folded, stamps, names)
+        else:
+            attempt.stamp(stamps)
+        context.reached("apply.append")
+        snapshot = attempt.publish(before=context.permission.require)
+        context.reached("apply.publish")
+    context.reached("apply.drop")
+    return snapshot
+
+
+def _write_folded(
+    context: TableContext,
+    attempt: Attempt,
+    effect: Effect,
+    folded: Folded,
+    stamps: dict[str, str],
+    names: Sequence[str],
+) -> None:
+    keys = context.settings.primary_key
+    touched = folded.rows.select(*columns(keys))
+    writes = folded.rows.filter(~is_delete()).select(*columns(names))
+    if effect.plan.strategy is Strategy.REWRITE:
+        others = lacking_keys(context.mirror.read(attempt.base), touched, keys=keys).select(*columns(names))
+        attempt.overwrite(others.unionByName(writes), stamps)
+        return
+    if effect.plan.strategy is not Strategy.APPEND:
+        broadcasts = effect.plan.strategy is Strategy.BROADCAST_DELETE
+        context.spark.conf.set(_BROADCAST, _BROADCAST_BYTES if broadcasts else "-1")
+        attempt.delete_keys(touched, keys)
+        context.reached("apply.delete")
+    if folded.writes:
+        attempt.append(writes, stamps)
+    else:
+        attempt.stamp(stamps)
+
+
+def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame) -> None:
+    """Add load rows to the generation's load branch, unique per key, once per op."""
+    mirror, branch, keys = context.mirror, load_branch(record.generation), context.settings.primary_key
+    if is_load_written(context, record):
+        return
+    head = mirror.head(branch)
+    stamps = {LOAD_STAMP: str(record.op), APPLIED_STAMP: str(record.op)}
+    with Attempt(mirror, op=record.op, base=head.id if head else empty_snapshot(mirror)) as attempt:
+        context.reached("load.branch")
+        if head is not None and keys:
+            attempt.delete_keys(rows.select(*columns(keys)), keys)
+            context.reached("load.delete")
+        attempt.append(rows, stamps)
+        context.reached("load.append")
+        if head is not None:
+            attempt.publish(before=context.permission.require, to=branch)
+        else:
+            snapshot = attempt.checked_head()
+            context.permission.require()
+            mirror.create_branch(branch, snapshot)
+        context.reached("load.publish")
+
+
+def is_load_written(context: TableContext, record: OpRecord) -> bool:
+    """Tell whether the op's rows are already in its generation's load branch."""
+    return context.mirror.stamp(LOAD_STAMP, load_branch(record.generation)) == str(record.op)
+
+
+def take_back_load(context: TableContext, record: OpRecord) -> None:
+    """Cut a load branch back to what it was before the op."""
+    if not is_load_written(context, record):
+        return
+    branch = load_branch(record.generation)
+    own = str(record.op)
+    head = context.mirror.require_head(branch)
+    attempt = head.summary[ATTEMPT_STAMP] if head.summary.get(LOAD_STAMP) == own else None
+    before = next(one for one in context.mirror.lineage(head.id) if one.summary.get(ATTEMPT_STAMP) != attempt)
+    if before.id == empty_snapshot(context.mirror):
+        context.mirror.drop_branch(branch)
+    else:
+        context.mirror.reset_branch(branch, before.id)
+
+
+def _become_load(context: TableContext, record: OpRecord, base: int) -> int:
+    """Let an untouched, empty mirror share the load branch's snapshot: nothing is written twice."""
+    branch = load_branch(record.generation)
+    context.permission.require()
+    context.mirror.fast_forward(branch, "main", expected=base)
+    context.reached("apply.publish")
+    return context.mirror.require_head().id
+
+
+def _begin_empty_load(context: TableContext, generation: int) -> None:
+    if context.mirror.head(load_branch(generation)) is None:
+        context.mirror.create_branch(load_branch(generation), empty_snapshot(context.mirror))

@@ -1,0 +1,64 @@
+"""Log an op: its changes, bad rows and control rows become one commit of the changelog, or nothing does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.lake.iceberg.attempt import Attempt
+from lakeward.lake.iceberg.define import LOGGED_STAMP
+from lakeward.pipeline.records import control_rows
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.records import FileRecord, OpRecord, Resolution
+
+
+def log_op(
+    context: TableContext,
+    record: OpRecord,
+    *,
+    base: int,
+    rows: DataFrame | None,
+    files: Sequence[FileRecord],
+    resolutions: Sequence[Resolution] = (),
+) -> int:
+    """Commit an op to the changelog on top of snapshot ``base``; give the new snapshot.
+
+    Raises:
+        ConflictError: the changelog has moved since, or the lease was lost. Nothing was logged.
+    """
+    control = control_rows(context.spark, record, files, resolutions)
+    entry = control if rows is None else rows.unionByName(control, allowMissingColumns=True)
+    numbers = [F.lit(record.op).cast("long").alias(S.OP), F.lit(record.generation).cast("int").alias(S.GENERATION)]
+    with Attempt(context.changelog, op=record.op, base=base) as attempt:
+        context.reached("log.branch")
+        attempt.append(entry.select(*numbers, *columns(entry.columns)), {LOGGED_STAMP: str(record.op)})
+        context.reached("log.append")
+        snapshot = attempt.publish(before=context.permission.require)
+        context.reached("log.publish")
+    context.reached("log.drop")
+    entries = [one.ledger_entry(record.op, record.generation) for one in files]
+    context.state.extend_ledger(
+        context.table, after=base, snapshot_id=snapshot, progress=record.progress, entries=entries
+    )
+    context.reached("log.ledger")
+    return snapshot
+
+
+def changes_of(log: DataFrame, op: int) -> DataFrame:
+    """Give the changes that one op logged."""
+    return log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) == op)).drop(S.OP, S.GENERATION)
+
+
+def changes_before(log: DataFrame, op: int, generation: int) -> DataFrame:
+    """Give a generation's changes that earlier ops logged."""
+    own = (column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == generation) & (column(S.OP) < op)
+    return log.filter(own).drop(S.OP, S.GENERATION)

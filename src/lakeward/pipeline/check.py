@@ -1,0 +1,90 @@
+"""Everything that can refuse an op, before anything is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward import schemas as S
+from lakeward.errors import BadRowError, DataError, DeleteShareError
+from lakeward.model import FileClass, OrderBy
+from lakeward.pipeline.ledger import bad_row_details
+from lakeward.transforms.columns import column, conformed
+from lakeward.transforms.fold import is_delete
+from lakeward.transforms.keys import having_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.datatypes import Column
+    from lakeward.lake.iceberg.table import Snapshot
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Effect
+    from lakeward.sources.base import FileSummary
+
+_SHOWN = 5
+# Below this many rows a large share is a handful of rows, and no sign of a fault.
+_GUARDED_ROWS = 1000
+
+
+def require_readable(context: TableContext, summaries: Sequence[FileSummary]) -> None:
+    """Refuse files that cannot be used as a whole."""
+    if broken := [one for one in summaries if one.problem]:
+        shown = "\n  ".join(f"{one.path}: {one.problem}" for one in broken[:_SHOWN])
+        msg = f"{context.table}: {len(broken)} of {len(summaries)} files cannot be used:\n  {shown}"
+        hint = f"repair or remove them, then: lakeward run {context.table}"
+        raise DataError(msg, hint=hint)
+
+
+def require_good_rows(context: TableContext, records: DataFrame, summaries: Sequence[FileSummary]) -> None:
+    """Refuse bad rows unless they are to be set aside."""
+    bad = sum(one.bad for one in summaries)
+    if not bad or context.settings.on_bad_row == "quarantine":
+        return
+    rows = records.filter(column(S.KIND) == S.KIND_BAD).select(S.FILE, S.ROW, S.DETAIL).limit(_SHOWN).collect()
+    shown = "\n  ".join(_describe(*row) for row in rows)
+    msg = f"{context.table}: {bad:,} bad rows; nothing of this batch was applied:\n  {shown}"
+    hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"
+    raise BadRowError(msg, hint=hint)
+
+
+def _describe(file: str, row: int, detail: str) -> str:
+    reason, name, value = bad_row_details(detail)
+    where = f", column {name}" if name else ""
+    found = f", value {value!r}" if value is not None else ""
+    return f"{file}, row {row}{where}{found}: {reason}"
+
+
+def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequence[FileSummary]) -> OrderBy | None:
+    """Give the one order that all change files have; a generation's order never changes."""
+    found = {one.order_by for one in summaries if one.file_class is not FileClass.LOAD and one.order_by is not None}
+    if fixed is not None or not found:
+        return fixed
+    if len(found) > 1:
+        by_order = {one.order_by: one.path for one in summaries if one.order_by is not None}
+        shown = ", ".join(f"{order} in {path}" for order, path in by_order.items())
+        msg = f"{context.table}: change files of one generation are ordered differently: {shown}"
+        raise DataError(msg, hint="bring all files of the table to one DMS setting, see docs/dms-setup.md")
+    return found.pop()
+
+
+def require_delete_share(context: TableContext, effect: Effect, names: Sequence[Column], base: Snapshot | None) -> None:
+    """Stop a batch that would delete too large a share of the mirror.
+
+    Deletes of keys that the mirror does not have are only told apart when the share looks too large.
+    """
+    share, folded, keys = context.settings.max_delete_share, effect.folded, context.settings.primary_key
+    if context.options.allow_deletes or folded is None or not keys or base is None or base.rows < _GUARDED_ROWS:
+        return
+    if folded.deletes <= share * base.rows:
+        return
+    mirror = conformed(context.mirror.read(base.id), names, context.settings.renames)
+    deletes = having_keys(mirror, folded.rows.filter(is_delete()), keys=keys).count()
+    if deletes > share * base.rows:
+        msg = (
+            f"{context.table}: this batch would delete {deletes:,} of {base.rows:,} rows "
+            f"({deletes / base.rows:.0%}), more than max_delete_share {share:.0%}; "
+            f"plan: {effect.plan.strategy} ({effect.plan.reason}), {folded.writes:,} rows written"
+        )
+        raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")

@@ -1,0 +1,230 @@
+"""Choose the next piece of work of a table: which files, in which generation, as which kind of op.
+
+There is no high-water mark: a file is new when the ledger does not have it, however old its name. The listing is
+walked once and compared with the ledger page by page; of the waiting change files only one batch is held.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ChangedFileError, VanishedError
+from lakeward.model import Disposition, FileClass, Generation, OpKind
+from lakeward.pipeline.records import FileRecord
+from lakeward.pipeline.reload import decide_reload
+from lakeward.sources.base import FileSummary
+from lakeward.sources.dms.listing import list_files, list_transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.model import LandingFile, LedgerEntry, Progress
+    from lakeward.pipeline.context import TableContext
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Work:
+    """One op's worth of input. ``starts`` marks the first op of its generation.
+
+    ``redelivered`` are consumed files that came back with a new time and nothing to read: their new identity is
+    recorded so that they need not be hashed again.
+    """
+
+    kind: OpKind
+    generation: Generation
+    files: tuple[LandingFile, ...] = ()
+    starts: bool = False
+    redelivered: tuple[FileRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """There is input, but not yet time for it."""
+
+    reason: str
+
+
+@dataclass
+class Scan:
+    """What one walk over the landing folder found."""
+
+    new_loads: list[LandingFile] = field(default_factory=list)
+    retimed_loads: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
+    retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
+
+
+def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
+    """Give the next op's work, None when there is nothing to do.
+
+    Raises:
+        ChangedFileError: a consumed change file has other content now.
+        CutError: a reload whose change files cannot be told.
+        VanishedError: the table's folder is gone.
+    """
+    if not context.storage.exists(context.folder) and not _transactions_waiting(context, progress):
+        return _vanished(context, progress)
+    scan = Scan()
+    batch = _smallest_batch(context, progress, scan)
+    if load := _load_work(context, progress, scan):
+        return load
+    redelivered = tuple(_same_content(context, scan.retimed_changes))
+    if batch:
+        generation = _generation_of(batch[0], progress)
+        return Work(OpKind.BATCH, generation, batch, not progress.generations, redelivered)
+    if redelivered and progress.generation:
+        return Work(OpKind.BATCH, progress.generation, redelivered=redelivered)
+    return None
+
+
+def pending_files(context: TableContext, progress: Progress) -> Iterator[LandingFile]:
+    """Give every file that waits, for `status`; content is not looked at."""
+    scan = Scan()
+    yield from (file for _, file in _pending_changes(context, progress, scan))
+    yield from scan.new_loads
+    yield from (file for file, _ in scan.retimed_loads)
+
+
+def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[LandingFile, ...]:
+    """Take the first files in order, of one generation, within the batch's bounds."""
+    limit = context.settings.max_files
+    waiting = _pending_changes(context, progress, scan)
+    first = heapq.nsmallest(limit, waiting, key=lambda pair: (pair[0], *pair[1].order))
+    chosen: list[LandingFile] = []
+    size = 0
+    for generation, file in first:
+        size += file.identity.size
+        if chosen and (generation != first[0][0] or size > context.settings.max_bytes):
+            break
+        chosen.append(file)
+    return tuple(chosen)
+
+
+def _pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
+    """Walk the listing; yield change files that wait with their generation and keep load parts in ``scan``."""
+    for page in _pages(_listed(context)):
+        known = context.state.lookup(context.table, [file.path for file in page])
+        for file in page:
+            entry = known.get(file.path)
+            if file.file_class is FileClass.LOAD:
+                _sort_load(file, entry, progress, scan)
+                continue
+            generation = _generation_of(file, progress).number
+            if entry is None or entry.generation < generation:
+                yield generation, file
+            elif entry.identity != file.identity:
+                scan.retimed_changes.append((file, entry))
+
+
+def _sort_load(file: LandingFile, entry: LedgerEntry | None, progress: Progress, scan: Scan) -> None:
+    current = progress.generation
+    if entry is None or current is None:
+        scan.new_loads.append(file)
+    elif entry.generation == current.number:
+        if entry.identity != file.identity:
+            scan.retimed_loads.append((file, entry))
+    elif entry.identity != file.identity or current.emptied:
+        scan.new_loads.append(file)
+
+
+def _load_work(context: TableContext, progress: Progress, scan: Scan) -> Work | Waiting | None:
+    if not (scan.new_loads or scan.retimed_loads):
+        return None
+    youngest = max(file.identity.mtime_us for file in (*scan.new_loads, *(file for file, _ in scan.retimed_loads)))
+    age = time.time() - youngest / 1e6
+    if age < context.settings.load_settle:
+        wait = context.settings.load_settle - age
+        return Waiting(f"load parts arrived {age:.0f} s ago; the load is taken after {wait:.0f} s without new ones")
+    current = progress.generation
+    if current is None:
+        return Work(OpKind.LOAD, Generation(1), tuple(scan.new_loads), starts=True)
+    if not scan.retimed_loads:
+        return Work(OpKind.LOAD, current, tuple(scan.new_loads))
+    decision = decide_reload(context, current, scan.retimed_loads, scan.new_loads, scan.retimed_changes)
+    if decision.cut is None:
+        joining = tuple(scan.new_loads)
+        kind = OpKind.LOAD if joining else OpKind.BATCH
+        known = tuple(_redelivered(file, entry, entry.content_hash) for file, entry in scan.retimed_loads)
+        return Work(kind, current, joining, redelivered=known)
+    return Work(OpKind.LOAD, Generation(current.number + 1, decision.cut), decision.parts, starts=True)
+
+
+def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
+    """Let through files whose content is what was consumed, or that the user accepts; refuse the others."""
+    for file, entry in suspects:
+        with context.storage.spool(file.path) as (_, content_hash):
+            if content_hash != entry.content_hash and file.path not in context.options.accept_changed:
+                raise _changed(context, file, entry, content_hash)
+            yield _redelivered(file, entry, content_hash)
+
+
+def _redelivered(file: LandingFile, entry: LedgerEntry, content_hash: str) -> FileRecord:
+    summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash, rows=entry.rows)
+    return FileRecord(summary, Disposition.REDELIVERED)
+
+
+def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, content_hash: str) -> ChangedFileError:
+    msg = (
+        f"{context.table}: {file.path} was consumed by op {entry.op} and has other content now: found "
+        f"{file.identity.size} bytes (hash {content_hash}), expected {entry.identity.size} (hash {entry.content_hash})"
+    )
+    hint = (
+        "put the original back; or land the new content under a new name; or reload the table; "
+        f"or ignore it: lakeward run {context.table} --accept-changed {file.path}"
+    )
+    return ChangedFileError(msg, hint=hint)
+
+
+def _generation_of(file: LandingFile, progress: Progress) -> Generation:
+    """Give the newest generation whose cut lies at or before the file's name time."""
+    fitting = (one for one in reversed(progress.generations) if one.cut <= file.time)
+    return next(fitting, progress.generations[0] if progress.generations else Generation(1))
+
+
+def _listed(context: TableContext) -> Iterator[LandingFile]:
+    wanted = context.options.files
+    for file in _all_listed(context):
+        if not wanted or file.path in wanted or file.location in wanted:
+            yield file
+
+
+def _all_listed(context: TableContext) -> Iterator[LandingFile]:
+    yield from list_files(context.storage, context.folder, context.settings)
+    if context.config.transactions:
+        yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
+
+
+def _transactions_waiting(context: TableContext, progress: Progress) -> bool:
+    return bool(context.config.transactions) and context.storage.exists(str(context.config.transactions))
+
+
+def _vanished(context: TableContext, progress: Progress) -> Work | None:
+    current = progress.generation
+    if current is None or not _has_consumed(context, current):
+        return None
+    if context.settings.on_missing_folder == "truncate":
+        following = Generation(current.number + 1, emptied=True)
+        return Work(OpKind.TRUNCATE, following, starts=True)
+    msg = (
+        f"{context.table}: the folder {context.folder} is gone from landing, though files of it were consumed; "
+        "it is not known whether the source table was truncated or the folder lost"
+    )
+    hint = f"restore the folder; or, if the table is empty now, set on_missing_folder: truncate for {context.table}"
+    raise VanishedError(msg, hint=hint)
+
+
+def _has_consumed(context: TableContext, generation: Generation) -> bool:
+    """Tell whether a folder is missed: an emptied generation without files is as it should be."""
+    if generation.emptied and not context.state.has_files(context.table, generation=generation.number):
+        return False
+    return context.state.has_files(context.table)
+
+
+def _pages(files: Iterator[LandingFile]) -> Iterator[list[LandingFile]]:
+    while page := list(islice(files, _PAGE)):
+        yield page

@@ -1,0 +1,69 @@
+"""What every step of an op on one table needs at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config, TableSettings
+    from lakeward.lake.iceberg.table import IcebergTable
+    from lakeward.model import TableId
+    from lakeward.sources.storage import Storage
+    from lakeward.state.base import StateStore
+
+
+class Permission(Protocol):
+    """The right to write a table."""
+
+    def require(self) -> None:
+        """Raise ConflictError when the right was lost."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a user may decide for one run.
+
+    ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
+    a reload. ``same_load`` says that load parts with a new time and the old content were only copied again.
+    ``accept_changed`` names consumed files whose new content is to be ignored.
+    """
+
+    allow_deletes: bool = False
+    files: frozenset[str] = frozenset()
+    cut: str | None = None
+    same_load: bool = False
+    accept_changed: frozenset[str] = frozenset()
+
+
+def _ignore_step(_name: str) -> None:
+    """Do nothing: the default listener."""
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """One table under its lease, with its own Spark session.
+
+    ``reached`` is told the name of every step as it is passed: progress for people, crash points for tests.
+    """
+
+    table: TableId
+    config: Config
+    settings: TableSettings
+    spark: SparkSession
+    storage: Storage
+    state: StateStore
+    permission: Permission
+    mirror: IcebergTable
+    changelog: IcebergTable
+    options: RunOptions = RunOptions()
+    reached: Callable[[str], None] = field(default=_ignore_step)
+
+    @property
+    def folder(self) -> str:
+        """The table's folder under landing."""
+        return (self.settings.path or f"{self.table.schema}/{self.table.name}").strip("/")

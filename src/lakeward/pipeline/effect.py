@@ -1,0 +1,142 @@
+"""What an op does to the mirror, worked out before anything is written.
+
+The same from files just read and, after a crash, from the changelog: an op's effect depends only on its changes
+and the snapshots it stands on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.lake.iceberg.define import empty_snapshot, is_complete
+from lakeward.model import OpKind
+from lakeward.pipeline.changelog import changes_before
+from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless, rows_once_per_key
+from lakeward.pipeline.planner import ApplyPlan, Strategy, plan_fold
+from lakeward.transforms.columns import columns as named
+from lakeward.transforms.columns import conformed
+from lakeward.transforms.keys import lacking_keys
+from lakeward.transforms.order import as_base
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeward.datatypes import Column
+    from lakeward.lake.iceberg.table import Snapshot
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.folding import Folded
+    from lakeward.pipeline.records import OpRecord
+    from lakeward.pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Bases:
+    """The snapshots an op stands on, captured once; every read inside the op is pinned to them."""
+
+    changelog: Snapshot | None
+    mirror: Snapshot | None
+
+
+@dataclass(frozen=True)
+class OpInput:
+    """An op's changes (for a load: its rows) and what they stand on."""
+
+    record: OpRecord
+    bases: Bases
+    columns: tuple[Column, ...]
+    changes: DataFrame | None
+    rows: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return tuple(column.name for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What reaches the mirror: ``load_rows`` its load branch, ``folded`` the rows of every touched key in ``main``."""
+
+    plan: ApplyPlan
+    folded: Folded | None = None
+    load_rows: DataFrame | None = None
+
+
+def load_branch(generation: int) -> str:
+    """Name of the mirror's branch that holds a generation's load alone."""
+    return f"load-{generation}"
+
+
+def capture(context: TableContext) -> Bases:
+    """Capture the snapshots that the next op stands on."""
+    changelog = context.changelog.head() if context.changelog.exists() else None
+    mirror = context.mirror.head() if is_complete(context.mirror) else None
+    return Bases(changelog, mirror)
+
+
+def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
+    """Fold an op's changes and choose how they reach the mirror."""
+    record = given.record
+    if record.progress.generations and record.generation < record.progress.generations[-1].number:
+        return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
+    if record.kind is OpKind.TRUNCATE:
+        return Effect(ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate"))
+    if record.kind is OpKind.VOID:
+        return Effect(ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back"))
+    if given.changes is None:
+        return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file brings rows"))
+    if record.kind is OpKind.LOAD:
+        return _load_effect(context, workspace, given, given.changes)
+    return _batch_effect(context, workspace, given, given.changes)
+
+
+def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
+    record, key = given.record, context.settings.primary_key
+    base = history = None
+    if record.late:
+        history = _earlier_changes(context, given)
+        base = _load_rows(context, record.generation, given)
+    elif record.partial and given.bases.mirror is not None:
+        base = _with_columns(context, context.mirror.read(given.bases.mirror.id), given)
+    source = FoldInput(
+        workspace, changes, given.rows, key, given.names, record.partial, record.moves, base if key else None, history
+    )
+    folded = fold_changes(source) if key else fold_keyless(source, record.progress.generations[-1].order_by)
+    return Effect(plan_fold(context.mirror, given.bases.mirror, folded, context.settings), folded)
+
+
+def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
+    """Give a load's rows to its branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
+    key, mirror = context.settings.primary_key, given.bases.mirror
+    rows = rows_once_per_key(changes, key).select(*named(given.names))
+    if given.record.starts and given.record.generation > 1:
+        return Effect(ApplyPlan(Strategy.REPLACE, "a new load replaces the mirror"), load_rows=rows)
+    if mirror is None or mirror.id == empty_snapshot(context.mirror):
+        return Effect(ApplyPlan(Strategy.LOAD, "the mirror is empty: it becomes the load"), load_rows=rows)
+    arrived = as_base(rows, given.names)
+    earlier = _load_rows(context, given.record.generation, given) if key else None
+    base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
+    history = _earlier_changes(context, given) if key else None
+    source = FoldInput(workspace, arrived, given.rows, key, given.names, True, False, base, history)
+    folded = fold_changes(source) if key else fold_keyless(source, None)
+    return Effect(plan_fold(context.mirror, mirror, folded, context.settings), folded, load_rows=rows)
+
+
+def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
+    if given.bases.changelog is None:
+        return None
+    log = context.changelog.read(given.bases.changelog.id)
+    earlier = changes_before(log, given.record.op, given.record.generation)
+    return _with_columns(context, earlier, given)
+
+
+def _load_rows(context: TableContext, generation: int, given: OpInput) -> DataFrame | None:
+    """Read the load that a generation began with, None when it began without one."""
+    head = context.mirror.head(load_branch(generation)) if given.bases.mirror else None
+    return _with_columns(context, context.mirror.read(head.id), given) if head else None
+
+
+def _with_columns(context: TableContext, pinned: DataFrame, given: OpInput) -> DataFrame:
+    """Give a pinned frame the columns that this op is about to add."""
+    return conformed(pinned, given.columns, context.settings.renames)

@@ -1,0 +1,139 @@
+"""Fold one op's changes into the rows that the mirror must have for every key they touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.model import OrderBy
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.fold import fold, is_delete
+from lakeward.transforms.keys import having_keys, lacking_keys
+from lakeward.transforms.moves import finish_moves, is_unfinished, linked_keys, links
+from lakeward.transforms.order import as_base, latest_per_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.pipeline.workspace import Workspace
+
+# Up to this many changes the folded rows live in one partition: tasks would cost more than they share.
+_ONE_PARTITION = 50_000
+
+
+@dataclass
+class Folded:
+    """The rows an op leaves behind, kept in Spark. ``bounds`` are the smallest and greatest touched key values."""
+
+    rows: DataFrame
+    writes: int
+    deletes: int
+    bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def touched(self) -> int:
+        """Number of keys."""
+        return self.writes + self.deletes
+
+
+@dataclass(frozen=True)
+class FoldInput:
+    """What folding starts from.
+
+    ``base`` gives full images: the mirror where the op only goes forward, the load branch where it reaches back.
+    ``history`` gives the generation's earlier changes, where the op reaches back.
+    """
+
+    workspace: Workspace
+    changes: DataFrame
+    rows: int
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    partial: bool = False
+    moves: bool = False
+    base: DataFrame | None = None
+    history: DataFrame | None = None
+
+
+def fold_changes(source: FoldInput) -> Folded:
+    """Fold, keep the result and count it, in one Spark job where no change is partial or late."""
+    changes = source.changes
+    touched = changes.select(*columns(source.keys)).distinct()
+    if source.history is not None:
+        touched = _closed_over_links(touched, source.history, source)
+        changes = changes.unionByName(having_keys(source.history, touched, keys=source.keys))
+    if source.base is not None:
+        rows = having_keys(source.base, touched, keys=source.keys)
+        changes = changes.unionByName(as_base(rows, source.names))
+    if source.moves or source.history is not None:
+        changes = _with_moves_finished(changes, source)
+    if source.partial or source.base is not None:
+        folded = fold(changes, keys=source.keys, names=source.names)
+    else:
+        folded = latest_per_key(changes, keys=source.keys).select(S.OPERATION, *columns(source.names))
+    if source.rows <= _ONE_PARTITION:
+        folded = folded.coalesce(1)
+    return kept(source.workspace, folded, source.keys)
+
+
+def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
+    """Materialise folded rows: only then does Spark know their size and can send them to every task."""
+    rows = workspace.keep(rows)
+    bounds = [function(column(key)) for key in keys for function in (F.min, F.max)]
+    any_null = [F.max(column(key).isNull()) for key in keys]
+    counts = [F.count(F.lit(1)), F.coalesce(F.sum(is_delete().cast("long")), F.lit(0))]
+    found = rows.agg(*counts, *bounds, *any_null).collect()[0]
+    total, deletes, values = found[0], found[1], found[2:]
+    ranges = {key: (values[2 * at], values[2 * at + 1]) for at, key in enumerate(keys)}
+    nulls = values[2 * len(keys) :]
+    # A key column with a null has no range that its values stay within.
+    known = {key: ranges[key] for key, null in zip(keys, nulls, strict=True) if not null}
+    return Folded(rows, writes=total - deletes, deletes=deletes, bounds=known)
+
+
+def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
+    """Give the rows to append to a table without a key; a change sequence tells repeats apart."""
+    changes, history = source.changes, source.history
+    if order_by is OrderBy.SEQUENCE:
+        repeated = changes.filter(column(S.SEQUENCE).isNotNull())
+        once = latest_per_key(repeated, keys=[S.SEQUENCE])
+        if history is not None:
+            once = lacking_keys(once, history.select(S.SEQUENCE).distinct(), keys=[S.SEQUENCE])
+        changes = once.unionByName(changes.filter(column(S.SEQUENCE).isNull()))
+    return kept(source.workspace, changes.select(S.OPERATION, *columns(source.names)), ())
+
+
+def rows_once_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Give a load's rows with each key once, the last in file and row order. Repeats are looked for by key alone."""
+    if not keys:
+        return rows
+    times = f"{S.PREFIX}times"
+    repeated = rows.groupBy(*columns(keys)).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
+    return latest_per_key(rows, keys=keys) if repeated.take(1) else rows
+
+
+def _closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
+    """Add keys that exchange values with touched ones through moves, until no more are found."""
+    keep = source.workspace.keep
+    moves = keep(links(history.unionByName(source.changes), keys=source.keys))
+    if not moves.take(1):
+        return touched
+    while True:
+        found = linked_keys(touched, moves, keys=source.keys)
+        new = keep(lacking_keys(found, touched, keys=source.keys))
+        if not new.take(1):
+            return touched
+        touched = keep(touched.union(new))
+
+
+def _with_moves_finished(changes: DataFrame, source: FoldInput) -> DataFrame:
+    """Finish moves link by link: as many rounds as the longest chain has links."""
+    changes = source.workspace.keep(changes)
+    while changes.filter(is_unfinished()).take(1):
+        changes = source.workspace.keep(finish_moves(changes, keys=source.keys, names=source.names))
+    return changes

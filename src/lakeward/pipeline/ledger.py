@@ -1,0 +1,85 @@
+"""The ledger: which files a table has consumed and how far it is.
+
+The changelog's control rows are the truth. The state store keeps a copy that is good for exactly one changelog
+snapshot; when it stands elsewhere, or is gone, it is filled anew from the changelog.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import BugError
+from lakeward.lake.iceberg.define import LOGGED_STAMP
+from lakeward.model import Progress
+from lakeward.pipeline.records import FileRecord, OpRecord
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.model import LedgerEntry
+    from lakeward.pipeline.context import TableContext
+
+
+def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
+    """Give the progress at a changelog snapshot, filling the cache if it stands elsewhere."""
+    if snapshot_id is None:
+        context.state.forget_ledger(context.table)
+        return Progress()
+    if context.state.ledger_position(context.table) == snapshot_id:
+        cached = context.state.progress(context.table)
+        if cached is not None:
+            return cached
+    return rebuild(context, snapshot_id)
+
+
+def rebuild(context: TableContext, snapshot_id: int) -> Progress:
+    """Fill the cache from the changelog's control rows at a snapshot."""
+    log = context.changelog.read(snapshot_id)
+    last = _last_op(context, snapshot_id)
+    progress = op_record(log, last).progress if last else Progress()
+    context.state.replace_ledger(context.table, snapshot_id, progress, _entries(log))
+    return progress
+
+
+def op_record(log: DataFrame, op: int) -> OpRecord:
+    """Read the control row of one op."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & (column(S.OP) == op) & column(S.FILE).isNull()
+    rows = log.filter(own).select(S.DETAIL).take(2)
+    if len(rows) != 1:
+        msg = f"the changelog has {len(rows)} control rows for op {op}, expected one"
+        raise BugError(msg)
+    return OpRecord.from_json(rows[0][0])
+
+
+def _last_op(context: TableContext, snapshot_id: int) -> int:
+    stamps = (one.summary.get(LOGGED_STAMP) for one in context.changelog.lineage(snapshot_id))
+    return next((int(stamp) for stamp in stamps if stamp is not None), 0)
+
+
+def voided_ops(log: DataFrame) -> set[int]:
+    """Give the numbers of ops that were taken back; these are rare."""
+    text = F.get_json_object(column(S.DETAIL), "$.voids")
+    rows = log.filter((column(S.KIND) == S.KIND_CONTROL) & text.isNotNull()).select(text).collect()
+    return {int(row[0]) for row in rows}
+
+
+def _entries(log: DataFrame) -> Iterator[LedgerEntry]:
+    """Stream ledger entries in op order; nothing that grows with the number of files is held."""
+    voided = voided_ops(log)
+    files = log.filter(column(S.KIND) == S.KIND_FILE).select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP)
+    for row in files.toLocalIterator():
+        if row[0] not in voided:
+            yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])
+
+
+def bad_row_details(detail: str) -> tuple[str, str | None, str | None]:
+    """Give reason, column and value of a bad row."""
+    data = json.loads(detail)
+    return data["reason"], data.get("column"), data.get("value")

@@ -1,0 +1,169 @@
+"""Prepare an op without writing: read, check, fold and plan what was chosen. `plan` shows it, `run` carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakeward import schemas as S
+from lakeward.errors import BugError, ConfigurationError
+from lakeward.model import Disposition, FileClass, OpKind, Progress
+from lakeward.pipeline import check
+from lakeward.pipeline.effect import Effect, OpInput, work_out
+from lakeward.pipeline.reading import read_records
+from lakeward.pipeline.records import FileRecord, OpRecord
+from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
+from lakeward.sources.base import ReadSpec
+from lakeward.sources.dms.parquet import parquet_columns
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.datatypes import Column
+    from lakeward.model import Generation, LandingFile
+    from lakeward.pipeline.choose import Work
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.workspace import Workspace
+    from lakeward.sources.base import FileSummary
+
+# A file's columns are learnt while it is read; each round can only add or widen, so this many never happen.
+_SCHEMA_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An op ready to be logged and applied.
+
+    ``rows`` holds the changes and bad rows to log; ``is_logged`` says that a crash came after that step.
+    """
+
+    record: OpRecord
+    bases: Bases
+    columns: tuple[Column, ...]
+    schema_changes: tuple[str, ...]
+    files: tuple[FileRecord, ...]
+    unstable: tuple[str, ...]
+    rows: DataFrame | None
+    effect: Effect
+    is_logged: bool = False
+
+    @property
+    def summaries(self) -> list[FileSummary]:
+        """What was read, file by file; files that only came back are left out."""
+        return [one.summary for one in self.files if one.disposition is not Disposition.REDELIVERED]
+
+
+def prepare(context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases) -> Prepared:
+    """Read, check, fold and plan one op.
+
+    Raises:
+        DataError: the input is refused; nothing was written.
+    """
+    before = context.mirror.columns() if bases.mirror else ()
+    columns, records, summaries = read_work(context, workspace, work.generation, work.files, before)
+    stable = [one for one in summaries if one.stable]
+    unstable = tuple(one.path for one in summaries if not one.stable)
+    if records is not None:
+        records = _taking_part(records, unstable)
+        check.require_good_rows(context, records, stable)
+    context.reached("check.read")
+    record = _op_record(context, work, progress, stable)
+    given = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
+    effect = work_out(context, workspace, given)
+    if effect.folded is not None and work.kind is OpKind.BATCH:
+        check.require_delete_share(context, effect, columns, bases.mirror)
+    context.reached("check.fold")
+    changes = describe_changes(before, columns, context.settings.renames)
+    files = tuple(_file_record(one, record) for one in stable) + work.redelivered
+    rows = _to_log(records, work.kind)
+    return Prepared(record, bases, columns, changes, files, unstable, rows, effect)
+
+
+def read_work(
+    context: TableContext,
+    workspace: Workspace,
+    generation: Generation,
+    files: Sequence[LandingFile],
+    mirror_columns: Sequence[Column],
+) -> tuple[tuple[Column, ...], DataFrame | None, list[FileSummary]]:
+    """Read files under the table's schema, evolving it until every file fits."""
+    settings = context.settings
+    columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
+    if not files:
+        return columns, None, []
+    columns = columns or _columns_of_first(context, files)
+    for _ in range(_SCHEMA_ROUNDS):
+        require_usable(context.table, columns, settings)
+        spec = ReadSpec(context.table, columns, settings, generation.order_by)
+        records, summaries = read_records(context.spark, workspace, context.storage, files, spec)
+        check.require_readable(context, [one for one in summaries if one.stable])
+        evolved = with_file_columns(context.table, columns, summaries, settings)
+        if evolved == columns:
+            return columns, records, summaries
+        columns = evolved
+    msg = f"{context.table}: the schema did not settle after {_SCHEMA_ROUNDS} readings"
+    raise BugError(msg)
+
+
+def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tuple[Column, ...]:
+    """Learn the schema of a table never seen from a Parquet file's footer; CSV tells no types."""
+    for file in sorted(files, key=lambda one: one.order):
+        if ".parquet" in file.path:
+            with context.storage.spool(file.path) as (local_path, _):
+                return parquet_columns(local_path, context.settings)
+    msg = f"{context.table}: no schema: CSV files do not tell types, and they are never guessed"
+    hint = f"declare it in lakeward.yaml: tables: {{{context.table}: {{schema: 'id int, name string, …'}}}}"
+    raise ConfigurationError(msg, hint=hint)
+
+
+def _op_record(context: TableContext, work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> OpRecord:
+    """Number the op and say how far the table is once it is logged."""
+    changes = [one for one in summaries if one.file_class is not FileClass.LOAD]
+    generation = replace(work.generation, order_by=check.common_order(context, work.generation.order_by, changes))
+    earlier = tuple(one for one in progress.generations if one.number != generation.number)
+    generations = tuple(sorted((*earlier, generation), key=lambda one: one.number))
+    is_current = generations[-1] is generation
+    reached_before = progress.last_place if is_current and not work.starts else None
+    firsts = [one.first for one in changes if one.first is not None]
+    lasts = [one.last for one in changes if one.last is not None]
+    newest = max([*lasts, *([reached_before] if reached_before else [])], default=None)
+    return OpRecord(
+        op=progress.op + 1,
+        kind=work.kind,
+        generation=generation.number,
+        progress=Progress(progress.op + 1, generations, newest if is_current else progress.last_place),
+        starts=work.starts,
+        late=bool(firsts and reached_before and min(firsts) < reached_before),
+        partial=any(one.partial for one in changes),
+        moves=any(one.moves and one.partial for one in changes),
+    )
+
+
+def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:
+    if record.generation < record.progress.generations[-1].number:
+        return FileRecord(summary, Disposition.SUPERSEDED)
+    return FileRecord(summary, Disposition.CONSUMED if summary.rows else Disposition.EMPTY)
+
+
+def _taking_part(records: DataFrame, unstable: Sequence[str]) -> DataFrame:
+    rows = records.filter(column(S.KIND).isin(S.KIND_CHANGE, S.KIND_BAD))
+    return rows.filter(~column(S.FILE).isin(*unstable)) if unstable else rows
+
+
+def _only_changes(records: DataFrame | None) -> DataFrame | None:
+    return records.filter(column(S.KIND) == S.KIND_CHANGE) if records is not None else None
+
+
+def _good_rows(summaries: Sequence[FileSummary]) -> int:
+    return sum(one.rows - one.bad for one in summaries)
+
+
+def _to_log(records: DataFrame | None, kind: OpKind) -> DataFrame | None:
+    """Load rows go to the mirror and not through the changelog; their bad rows do."""
+    if records is None or kind is not OpKind.LOAD:
+        return records
+    return records.filter(column(S.KIND) == S.KIND_BAD)

@@ -1,0 +1,105 @@
+"""Control rows of the changelog: what an op did, and what became of each file. The ledger is derived from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeward import schemas as S
+from lakeward.model import Disposition, LedgerEntry, OpKind, Progress
+from lakeward.sources.base import FileSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """An op as its control row tells it, with the progress that holds once it is logged.
+
+    ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
+    ``partial`` and ``moves`` say what its changes need when folded. ``voids`` names the op that it takes back.
+    """
+
+    op: int
+    kind: OpKind
+    generation: int
+    progress: Progress
+    starts: bool = False
+    late: bool = False
+    partial: bool = False
+    moves: bool = False
+    voids: int | None = None
+
+    def to_json(self) -> str:
+        """Write as JSON for the control row's detail column."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> OpRecord:
+        """Read what :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What became of one file in an op."""
+
+    summary: FileSummary
+    disposition: Disposition
+
+    def to_json(self) -> str:
+        """Write as JSON for the file row's detail column."""
+        return json.dumps({"disposition": self.disposition, "file": json.loads(self.summary.to_json())})
+
+    @classmethod
+    def from_json(cls, text: str) -> FileRecord:
+        """Read what :meth:`to_json` wrote."""
+        data = json.loads(text)
+        return cls(FileSummary.from_json(json.dumps(data["file"])), Disposition(data["disposition"]))
+
+    def ledger_entry(self, op: int, generation: int) -> LedgerEntry:
+        """Give the ledger's view of this record."""
+        found = self.summary
+        return LedgerEntry(
+            path=found.path,
+            identity=found.identity,
+            content_hash=found.content_hash,
+            rows=found.rows,
+            disposition=self.disposition,
+            generation=generation,
+            op=op,
+            file_class=found.file_class,
+            time=found.time,
+        )
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A bad row that was put back or dropped."""
+
+    file: str
+    row: int
+    outcome: str
+
+
+def control_rows(
+    spark: SparkSession, record: OpRecord, files: Iterable[FileRecord], resolutions: Sequence[Resolution] = ()
+) -> DataFrame:
+    """Give an op's control rows as a frame with the record fields."""
+    rows: list[dict[str, Any]] = [{S.KIND: S.KIND_CONTROL, S.DETAIL: record.to_json()}]
+    rows += [
+        {S.KIND: S.KIND_FILE, S.FILE: one.summary.path, S.FILE_TIME: one.summary.time, S.DETAIL: one.to_json()}
+        for one in files
+    ]
+    rows += [
+        {S.KIND: S.KIND_CONTROL, S.FILE: one.file, S.ROW: one.row, S.DETAIL: json.dumps({"resolved": one.outcome})}
+        for one in resolutions
+    ]
+    struct = S.record_struct(())
+    values = [tuple(row.get(field.name) for field in struct.fields) for row in rows]
+    return spark.createDataFrame(values, struct)

@@ -1,0 +1,127 @@
+"""Run one table: op after op until nothing waits. A crash at any point is finished or taken back by the next call."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ConflictError
+from lakeward.lake.iceberg.define import create_changelog, create_mirror, evolve, is_complete
+from lakeward.pipeline.apply import apply_op
+from lakeward.pipeline.changelog import log_op
+from lakeward.pipeline.choose import Waiting, choose
+from lakeward.pipeline.effect import capture
+from lakeward.pipeline.ledger import current_progress
+from lakeward.pipeline.prepare import Prepared, prepare
+from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
+from lakeward.pipeline.report import OpReport, op_report
+from lakeward.pipeline.settings import keep_settings
+from lakeward.pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.records import Resolution
+
+logger = logging.getLogger(__name__)
+# A writer that lost a race starts over; losing this often in a row means that leases do not work.
+_MAX_CONFLICTS = 5
+
+
+def run_table(context: TableContext) -> Iterator[OpReport | Waiting]:
+    """Do every op that is due, yielding each as it is published; a Waiting ends the run.
+
+    Raises:
+        LakewardError: the table stops here; everything published before stays.
+    """
+    conflicts = 0
+    while True:
+        try:
+            report = run_op(context)
+        except ConflictError as error:
+            conflicts += 1
+            if conflicts == _MAX_CONFLICTS:
+                raise
+            logger.warning("%s: starting over: %s", context.table, error.message)
+            context.permission.require()
+            continue
+        conflicts = 0
+        if report is None:
+            return
+        yield report
+        if isinstance(report, Waiting):
+            return
+
+
+def run_op(context: TableContext) -> OpReport | Waiting | None:
+    """Finish an interrupted op, or do the next one; None when nothing waits."""
+    started = time.monotonic()
+    with Workspace() as workspace:
+        prepared = next_op(context, workspace)
+        if not isinstance(prepared, Prepared):
+            return prepared
+        done = carry_out(context, prepared)
+        return replace(done, seconds=time.monotonic() - started)
+
+
+def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting | None:
+    """Prepare what comes next for a table, without writing anything that a reader could see."""
+    bases = capture(context)
+    unfinished = unfinished_op(context, bases)
+    if unfinished is not None:
+        return prepare_unfinished(context, workspace, unfinished, bases)
+    progress = current_progress(context, bases.changelog.id if bases.changelog else None)
+    context.reached("choose.progress")
+    work = choose(context, progress)
+    context.reached("choose.files")
+    if work is None or isinstance(work, Waiting):
+        return work
+    prepared = prepare(context, workspace, work, progress, bases)
+    if work.files and not prepared.files:
+        return Waiting(f"{len(prepared.unstable)} files are still being written: {', '.join(prepared.unstable[:3])}")
+    return prepared
+
+
+def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution] = ()) -> OpReport:
+    """Log and apply a prepared op, each by one atomic step, and give its report."""
+    report = op_report(prepared)
+    if not prepared.is_logged:
+        _define_tables(context, prepared)
+        context.reached("log.tables")
+        base = prepared.bases.changelog or context.changelog.require_head()
+        logged = log_op(
+            context,
+            prepared.record,
+            base=base.id,
+            rows=prepared.rows,
+            files=prepared.files,
+            resolutions=resolutions,
+        )
+        report = replace(report, changelog_snapshot=logged)
+    mirror = prepared.bases.mirror or context.mirror.require_head()
+    names = [column.name for column in prepared.columns]
+    published = apply_op(context, prepared.record, prepared.effect, base=mirror.id, names=names)
+    context.reached("apply.done")
+    return replace(report, mirror_snapshot=published)
+
+
+def _define_tables(context: TableContext, prepared: Prepared) -> None:
+    """Create mirror and changelog, or bring their schemas up to what the op needs."""
+    settings = context.settings
+    if not is_complete(context.mirror):
+        create_mirror(
+            context.mirror,
+            prepared.columns,
+            partition_by=settings.partition_by,
+            format_version=settings.format_version,
+        )
+    elif prepared.schema_changes:
+        evolve(context.mirror, prepared.columns, renames=settings.renames)
+    if not is_complete(context.changelog):
+        create_changelog(context.changelog, prepared.columns)
+    elif prepared.schema_changes:
+        evolve(context.changelog, prepared.columns, renames=settings.renames)
+    keep_settings(context)

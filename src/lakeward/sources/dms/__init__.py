@@ -1,0 +1,1 @@
+"""AWS DMS change files on a landing folder: names, listing, reading."""

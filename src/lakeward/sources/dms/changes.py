@@ -1,0 +1,252 @@
+"""From a block of rows to records: what each row does, its place, what it leaves unsaid, and where its key moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward import schemas
+from lakeward.model import FileClass, Operation, OrderBy
+from lakeward.sources.dms.cells import any_true, show, to_mask
+from lakeward.sources.dms.faults import Faults
+from lakeward.sources.dms.records import bad_batch, build_batch, record_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.datatypes import Column
+    from lakeward.sources.base import ReadSpec
+    from lakeward.sources.dms.blocks import Block
+    from lakeward.sources.dms.cells import Mask
+    from lakeward.sources.dms.records import BadRow
+    from lakeward.sources.dms.tally import Tally
+
+SEQUENCE_DIGITS = 38
+_SEQUENCE = rf"^[0-9]{{1,{SEQUENCE_DIGITS}}}$"
+
+
+@dataclass(frozen=True)
+class _Deeds:
+    """Which rows insert, update and delete."""
+
+    inserts: Mask
+    updates: Mask
+    deletes: Mask
+
+
+class Assembler:
+    """Turns blocks of one file into records. ``absent`` are the table's columns that the file does not hold."""
+
+    def __init__(self, spec: ReadSpec, tally: Tally, order_by: OrderBy | None, absent: Iterable[str] = ()) -> None:
+        self.spec = spec
+        self.tally = tally
+        self.order_by = order_by
+        self.load = tally.file.file_class is FileClass.LOAD
+        self.schema = record_schema(spec.columns)
+        says_unchanged = spec.settings.absent_columns == "unchanged" and not self.load
+        self.unsaid = tuple(name for name in absent if says_unchanged)
+
+    def bad(self, bad: Iterable[BadRow]) -> Iterator[pa.RecordBatch]:
+        """Give the records of rows refused."""
+        if rows := list(bad):
+            self.tally.bad += len(rows)
+            yield bad_batch(self.schema, self.tally.file.path, self.tally.file.time, rows)
+
+    def assemble(self, block: Block) -> Iterator[pa.RecordBatch]:
+        """Give a block's records: changes, then bad rows."""
+        faults = Faults(len(block.rows))
+        deeds = self._deeds(block, faults)
+        sequence = self._sequence(block, faults)
+        keys, moved = self._keys(block, deeds, faults)
+        self._check_values(block, deeds, faults)
+        refused = faults.mask
+        good = None if refused is None else ~refused
+        fields = self._common(block, sequence)
+        for name, cells in block.columns.items():
+            fields[name] = keys.get(name, cells.values)
+        changes = self._changes(block, deeds, moved, fields)
+        away = self._moved_away(block, moved, fields)
+        self._count(deeds, moved, good)
+        yield from self._emit(changes, away, moved, good)
+        yield from self.bad(faults.bad_rows(block))
+
+    def _deeds(self, block: Block, faults: Faults) -> _Deeds:
+        """Tell what each row does; without an operation column every row is an insert, that is an upsert."""
+        size, letters = len(block.rows), block.operation
+        if letters is None:
+            nothing = np.zeros(size, dtype=bool)
+            return _Deeds(np.ones(size, dtype=bool), nothing, nothing)
+        deeds = _Deeds(*(to_mask(pc.equal(letters, letter.value)) for letter in Operation))
+        name = self.spec.settings.operation_column
+
+        def shown(index: int) -> str | None:
+            return show(letters[index])
+
+        if self.load:
+            faults.add(~deeds.inserts, "a load row must be an insert (I)", name, shown)
+        else:
+            known = deeds.inserts | deeds.updates | deeds.deletes
+            faults.add(~known, "unknown operation, expected I, U or D", name, shown)
+        if not self.spec.key:
+            faults.add(~deeds.inserts, "an update or delete cannot be placed without a key", name, shown)
+        return deeds
+
+    def _sequence(self, block: Block, faults: Faults) -> pa.Array | str | None:
+        """Give the order column as text that sorts like its value; None for load rows."""
+        if self.load:
+            return None
+        moments, name = block.timestamp, self.spec.settings.timestamp_column
+        if moments is not None:
+            faults.add(moments.failed, "not a timestamp", name, moments.shown)
+        if self.order_by is OrderBy.TIMESTAMP:
+            assert moments is not None  # the layout was checked
+            faults.add(to_mask(moments.values.is_null()), "the order column is missing its value", name, moments.shown)
+            return moments.values.cast(pa.timestamp("us")).cast(pa.string())
+        if self.order_by is OrderBy.SEQUENCE:
+            numbers = block.sequence
+            assert numbers is not None  # the layout was checked
+            wrong = ~to_mask(pc.match_substring_regex(numbers, _SEQUENCE))
+            reason = f"not a change sequence of 1 to {SEQUENCE_DIGITS} digits"
+            faults.add(wrong, reason, self.spec.settings.sequence_column, lambda index: show(numbers[index]))
+            return pc.ascii_lpad(numbers, SEQUENCE_DIGITS, "0")
+        return ""
+
+    def _keys(self, block: Block, deeds: _Deeds, faults: Faults) -> tuple[dict[str, pa.Array], Mask | None]:
+        """Check key columns; give the keys that before images complete, and which updates moved their key."""
+        for column in self._key_columns():
+            cells = block.columns[column.name]
+            faults.add(cells.failed, f"not a value of type {column.type}", column.name, cells.shown)
+            marked = block.unchanged.get(column.name)
+            faults.add(marked, "a key column cannot be left unchanged", column.name, cells.shown)
+        if not block.before or self.load:
+            return {}, None
+        without_key = deeds.deletes & _all(
+            to_mask(block.columns[column.name].values.is_null()) for column in self._key_columns()
+        )
+        self._check_images(block, deeds, without_key, faults)
+        given = _any(to_mask(cells.values.is_valid()) for cells in block.before.values())
+        keys = {}
+        if any_true(from_image := without_key & given):
+            for name, cells in block.before.items():
+                keys[name] = pc.if_else(pa.array(from_image), cells.values, block.columns[name].values)
+        differs = _any(_distinct(cells.values, block.columns[name].values) for name, cells in block.before.items())
+        moved = deeds.updates & given & differs
+        return keys, moved if moved.any() else None
+
+    def _check_images(self, block: Block, deeds: _Deeds, without_key: Mask, faults: Faults) -> None:
+        """Refuse before images that are needed and do not parse, or that an insert cannot have."""
+        settings = self.spec.settings
+        types = {column.name: column.type for column in self.spec.columns}
+        for name, cells in block.before.items():
+            image = f"{settings.before_image_prefix}{name}{settings.before_image_suffix}"
+            if cells.failed is not None:
+                needed = cells.failed & (deeds.updates | without_key)
+                faults.add(needed, f"not a value of type {types[name]}", image, cells.shown)
+            if block.images_by_count:
+                # A column added at the source looks like a before image by its position, but fills in inserts.
+                unexpected = deeds.inserts & to_mask(cells.source.is_valid())
+                faults.add(unexpected, "an insert has no before image: does the file have more columns?", image,
+                           cells.shown)  # fmt: skip
+
+    def _check_values(self, block: Block, deeds: _Deeds, faults: Faults) -> None:
+        """Refuse values that do not fit; of a delete only the key matters."""
+        for column in self.spec.columns:
+            cells = block.columns.get(column.name)
+            if cells is not None and cells.failed is not None and column.name not in self.spec.key:
+                failed = cells.failed & ~deeds.deletes
+                faults.add(failed, f"not a value of type {column.type}", column.name, cells.shown)
+
+    def _common(self, block: Block, sequence: pa.Array | str | None) -> dict[str, object]:
+        file = self.tally.file
+        return {
+            schemas.KIND: schemas.KIND_CHANGE,
+            schemas.SEQUENCE: sequence,
+            schemas.COMMIT_TIME: None if block.timestamp is None else block.timestamp.values,
+            schemas.FILE: file.path,
+            schemas.FILE_TIME: file.time,
+            schemas.ROW: pa.array(block.rows, pa.int64()),
+            schemas.STEP: schemas.STEP_ONLY,
+        }
+
+    def _changes(self, block: Block, deeds: _Deeds, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch:
+        """Give one record per row, refused rows included."""
+        operation: object = Operation.INSERT.value
+        if not self.load and block.operation is not None:
+            operation = block.operation
+        step: object = schemas.STEP_ONLY
+        if moved is not None:
+            step = pa.array(np.where(moved, schemas.STEP_MOVED_HERE, schemas.STEP_ONLY), pa.int32())
+        own = {schemas.OPERATION: operation, schemas.STEP: step, schemas.UNCHANGED: self._unchanged(block, deeds)}
+        return build_batch(self.schema, len(block.rows), {**fields, **own})
+
+    def _moved_away(self, block: Block, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch | None:
+        """Give the deletes of the old keys, one record per row; only those of moved rows count."""
+        if moved is None:
+            return None
+        own = {name: value for name, value in fields.items() if name.startswith(schemas.PREFIX)}
+        own[schemas.OPERATION] = Operation.DELETE.value
+        own[schemas.STEP] = schemas.STEP_MOVED_AWAY
+        for name in self.spec.key:
+            own[name] = block.before[name].values if name in block.before else fields[name]
+        return build_batch(self.schema, len(block.rows), own)
+
+    def _unchanged(self, block: Block, deeds: _Deeds) -> pa.Array | None:
+        """Give the lists of columns that rows do not speak of; null where a row speaks of all."""
+        masks = {name: mask for name, mask in block.unchanged.items() if name not in self.spec.key}
+        for name in self.spec.settings.null_means_unchanged:
+            if name in block.columns and name not in self.spec.key and not self.load:
+                silent = deeds.updates & to_mask(block.columns[name].values.is_null())
+                masks[name] = masks[name] | silent if name in masks else silent
+        masks.update({name: np.ones(len(block.rows), dtype=bool) for name in self.unsaid})
+        return _name_lists(masks, ~deeds.deletes) if masks else None
+
+    def _count(self, deeds: _Deeds, moved: Mask | None, good: Mask | None) -> None:
+        kept = np.ones(len(deeds.inserts), dtype=bool) if good is None else good
+        self.tally.count_operations(deeds.inserts & kept, deeds.updates & kept, deeds.deletes & kept)
+        if moved is not None:
+            self.tally.moves += int(np.count_nonzero(moved & kept))
+
+    def _emit(
+        self, changes: pa.RecordBatch, away: pa.RecordBatch | None, moved: Mask | None, good: Mask | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Drop refused rows and count what leaves; the order of records is in their places, not in the batches."""
+        kept = changes if good is None else changes.filter(pa.array(good))
+        batches = [kept]
+        if away is not None and moved is not None:
+            batches.append(away.filter(pa.array(moved if good is None else moved & good)))
+        for batch in batches:
+            self.tally.see_places(batch)
+        unchanged = kept.column(schemas.UNCHANGED)
+        self.tally.partial += len(unchanged) - unchanged.null_count
+        yield from (batch for batch in batches if batch.num_rows)
+
+    def _key_columns(self) -> list[Column]:
+        return [column for column in self.spec.columns if column.name in self.spec.key]
+
+
+def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:
+    """Give per row the names whose masks mark it, null for none, without a loop over rows."""
+    marked = np.column_stack([mask & speaking for mask in masks.values()])
+    counts = marked.sum(axis=1)
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    names = pa.array(list(masks)).take(pa.array(np.nonzero(marked)[1]))
+    return pa.ListArray.from_arrays(pa.array(offsets), names, mask=pa.array(counts == 0))
+
+
+def _distinct(left: pa.Array, right: pa.Array) -> Mask:
+    """Compare null-safely: null differs from every value and not from null."""
+    one_is_null = to_mask(left.is_null()) ^ to_mask(right.is_null())
+    return to_mask(pc.not_equal(left, right)) | one_is_null
+
+
+def _any(masks: Iterable[Mask]) -> Mask:
+    return reduce(np.logical_or, masks)
+
+
+def _all(masks: Iterable[Mask]) -> Mask:
+    return reduce(np.logical_and, masks)

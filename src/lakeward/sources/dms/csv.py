@@ -1,0 +1,258 @@
+"""CSV files as rows of text: quickly through Arrow, exactly through the tokenizer where Arrow cannot be trusted.
+
+Arrow takes a lone carriage return for the end of a record, swallows a quote that is never closed, shows a blank
+line as a row of empty fields, cannot hand over a bad row that is not UTF-8, and gives up on a record larger than
+its block. Files that may hold such things are told apart by a look over their bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from lakeward.sources.dms.blocks import TextRows
+from lakeward.sources.dms.cells import any_true, to_mask
+from lakeward.sources.dms.files import ENCODING, ENCODING_ERRORS, Shape, open_bytes, open_text, scan_shape
+from lakeward.sources.dms.problems import UnusableFileError
+from lakeward.sources.dms.records import BadRow
+from lakeward.sources.dms.tokens import Record, format_record, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.config import CsvSettings
+    from lakeward.sources.dms.blocks import Rows
+    from lakeward.sources.dms.cells import Mask
+
+PROBED_RECORDS = 200
+MAX_ROWS = 1 << 16
+_EXACT_ROWS = 1 << 13
+_BLOCK_BYTES = 4 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """One CSV file: how it is shaped, and its header record if it has one."""
+
+    local_path: str
+    settings: CsvSettings
+    shape: Shape
+
+    @classmethod
+    def open(cls, local_path: str, settings: CsvSettings) -> CsvFile:
+        """Look the file over."""
+        return cls(local_path, settings, scan_shape(local_path, settings.quote))
+
+    @cached_property
+    def header(self) -> Record | None:
+        """The header record, None for headerless and empty files."""
+        if not self.settings.header:
+            return None
+        with open_text(self.local_path) as stream:
+            return next(tokenize(stream, self.settings), None)
+
+    def names(self) -> tuple[str, ...]:
+        """Give the header's names."""
+        fields = self.header.fields if self.header else []
+        return tuple((self.settings.null or "") if name is None else name for name in fields)
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """Give records with their physical numbers, the header left out."""
+        with open_text(self.local_path) as stream:
+            records = tokenize(stream, self.settings)
+            yield from enumerate(islice(records, 1 if self.header else 0, None), start=1)
+
+    def probe(self) -> list[list[str | None]]:
+        """Give the fields of the first records."""
+        return [record.fields for _, record in islice(self.records(), PROBED_RECORDS)]
+
+    def raw(self, text: str) -> str:
+        """Make a record's text stand alone: under a header its fields mean nothing without it."""
+        return f"{self.header.text}\n{text}" if self.header else text
+
+    def read(self, width: int) -> Iterator[TextRows]:
+        """Give all rows as text, in stretches; those without exactly ``width`` fields as bad rows."""
+        next_row = 1
+        if self._is_plain():
+            try:
+                for rows in _FastReader(self, width).read():
+                    yield from _bounded(rows)
+                    next_row = max([next_row, *(rows.rows[-1:] + 1), *(bad.row + 1 for bad in rows.bad)])
+            except pa.ArrowInvalid:
+                pass  # a record larger than Arrow's block: go on exactly where it stopped
+            else:
+                return
+        rest = ((row, record) for row, record in self.records() if row >= next_row)
+        yield from exact_rows(rest, width, self)
+
+    def _is_plain(self) -> bool:
+        """Tell whether Arrow reads this file right."""
+        ascii_only = (self.settings.delimiter + self.settings.quote).isascii()
+        shape = self.shape
+        return ascii_only and shape.is_text and not (shape.odd_quotes or shape.lone_returns)
+
+
+class _FastReader:
+    """Reads a CSV file through Arrow and keeps the physical numbers of its records."""
+
+    def __init__(self, file: CsvFile, width: int) -> None:
+        self.file = file
+        self.width = width
+        self.wrong: dict[int, BadRow] = {}
+        self.next_row = 1
+
+    def read(self) -> Iterator[TextRows]:
+        with open_bytes(self.file.local_path) as stream:
+            if _skip(stream, self.file.header) >= self.file.shape.size:
+                return
+            names = [str(position) for position in range(self.width)]
+            for batch in self._arrow_reader(stream, names):
+                yield self._rows(batch)
+        # Rows of a wrong width after the last right one.
+        yield TextRows(np.empty(0, np.int64), [], str, tuple(self.wrong.values()))
+
+    def _arrow_reader(self, stream: BinaryIO, names: list[str]) -> arrow_csv.CSVStreamingReader:
+        settings = self.file.settings
+        return arrow_csv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=_BLOCK_BYTES),
+            arrow_csv.ParseOptions(
+                delimiter=settings.delimiter,
+                quote_char=settings.quote,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=self._on_wrong_width,
+            ),
+            arrow_csv.ConvertOptions(
+                check_utf8=False,  # the look over the bytes did
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[] if settings.null is None else [settings.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    def _on_wrong_width(self, row: arrow_csv.InvalidRow) -> str:
+        bad = wrong_width(row.number, row.actual_columns, self.width, self.file.raw(row.text))
+        self.wrong[row.number] = bad
+        return "skip"
+
+    def _rows(self, batch: pa.RecordBatch) -> TextRows:
+        rows, texts = self._numbers(batch.num_rows), batch.columns
+        bad = [self.wrong.pop(row) for row in sorted(self.wrong) if row < self.next_row]
+        blank = self._blank(batch, rows)
+        if any_true(blank):
+            bad += [wrong_width(row, 1, self.width, self.file.raw("")) for row in rows[blank].tolist()]
+            rows, texts = rows[~blank], batch.filter(pa.array(~blank)).columns
+        return TextRows(rows, texts, lambda index: self.file.raw(_format(texts, index, self.file.settings)), tuple(bad))
+
+    def _numbers(self, size: int) -> Rows:
+        """Give the physical numbers of the next good rows: those that wrong rows leave free."""
+        taken = [row for row in self.wrong if row >= self.next_row]
+        candidates = np.arange(self.next_row, self.next_row + size + len(taken), dtype=np.int64)
+        numbers: Rows = candidates[~np.isin(candidates, taken)][:size] if taken else candidates
+        if size:
+            self.next_row = int(numbers[-1]) + 1
+        return numbers
+
+    def _blank(self, batch: pa.RecordBatch, rows: Rows) -> Mask:
+        """Mark rows that are blank lines, which Arrow shows as empty fields."""
+        nothing: Mask = np.zeros(len(rows), dtype=bool)
+        if self.width == 1 or not self.file.shape.adjacent_line_ends:
+            return nothing
+        empty = ~nothing
+        for column in batch.columns:
+            empty &= to_mask(column.is_null()) | to_mask(pc.equal(column, ""))
+            if not empty.any():
+                return nothing
+        return empty & np.isin(rows, self._blank_lines)
+
+    @cached_property
+    def _blank_lines(self) -> list[int]:
+        return [row for row, record in self.file.records() if record.is_blank]
+
+
+def exact_rows(records: Iterable[tuple[int, Record]], width: int, file: CsvFile) -> Iterator[TextRows]:
+    """Give rows as text from tokenized records, which hold their own text."""
+    remaining = iter(records)
+    while stretch := list(islice(remaining, _EXACT_ROWS)):
+        bad, good = [], []
+        for row, record in stretch:
+            if not record.is_closed:
+                msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
+                raise UnusableFileError(msg)
+            if len(record.fields) != width:
+                raw = file.raw(printable(record.text))
+                bad.append(wrong_width(row, len(record.fields), width, raw))
+            elif not _is_text(record.text):
+                bad.append(undecodable(row, file.raw(printable(record.text))))
+            else:
+                good.append((row, record))
+        yield _exact_stretch(good, bad, width, file)
+
+
+def _exact_stretch(good: list[tuple[int, Record]], bad: list[BadRow], width: int, file: CsvFile) -> TextRows:
+    fields = zip(*(record.fields for _, record in good), strict=True) if good else [()] * width
+    texts = [pa.array(values, pa.string()) for values in fields]
+    rows = np.array([row for row, _ in good], dtype=np.int64)
+    return TextRows(rows, texts, lambda index: file.raw(good[index][1].text), tuple(bad))
+
+
+def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:
+    """Make the bad row of a record with too few or too many fields."""
+    return BadRow(row, f"has {found} fields, expected {expected}", None, None, raw)
+
+
+def undecodable(row: int, raw: str) -> BadRow:
+    """Make the bad row of a record that is not text."""
+    return BadRow(row, "is not valid UTF-8", None, None, raw)
+
+
+def printable(text: str) -> str:
+    """Give text with bytes that are not UTF-8 written in hexadecimal."""
+    return text.encode(ENCODING, ENCODING_ERRORS).decode(ENCODING, "backslashreplace")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode(ENCODING)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _format(texts: list[pa.Array], index: int, settings: CsvSettings) -> str:
+    return format_record([text[index].as_py() for text in texts], settings)
+
+
+def _bounded(rows: TextRows) -> Iterator[TextRows]:
+    """Cut a stretch into pieces of at most MAX_ROWS rows."""
+    yield TextRows(rows.rows[:MAX_ROWS], [text[:MAX_ROWS] for text in rows.texts], rows.raw, rows.bad)
+    for start in range(MAX_ROWS, len(rows.rows), MAX_ROWS):
+        piece = slice(start, start + MAX_ROWS)
+
+        def raw(index: int, start: int = start) -> str:
+            return rows.raw(start + index)
+
+        yield TextRows(rows.rows[piece], [text[piece] for text in rows.texts], raw)
+
+
+def _skip(stream: BinaryIO, header: Record | None) -> int:
+    """Move a stream behind byte order mark and header; give the number of bytes left behind."""
+    if header is None:
+        return 0
+    mark = len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
+    position = mark + len(header.text.encode(ENCODING, ENCODING_ERRORS))
+    stream.seek(position)
+    ending = stream.read(2)
+    position += 2 if ending == b"\r\n" else min(1, len(ending))
+    stream.seek(position)
+    return position

@@ -1,0 +1,89 @@
+"""Opening a landing file's bytes: gzip is told by its magic bytes, never by the name."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK = 1 << 20
+ENCODING, ENCODING_ERRORS = "utf-8", "surrogateescape"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a quick look over all bytes of a CSV file tells about how it must be read."""
+
+    size: int
+    odd_quotes: bool
+    lone_returns: bool
+    adjacent_line_ends: bool
+    is_text: bool
+
+
+def is_gzip(local_path: str) -> bool:
+    """Tell a gzip file by its first bytes."""
+    with open(local_path, "rb") as file:
+        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def open_bytes(local_path: str) -> BinaryIO:
+    """Open a file's content, decompressed."""
+    if is_gzip(local_path):
+        return cast("BinaryIO", gzip.open(local_path, "rb"))
+    return open(local_path, "rb")
+
+
+def open_text(local_path: str) -> io.TextIOWrapper:
+    """Open a file's content as text with its line ends; bytes that are not UTF-8 become lone surrogates."""
+    return io.TextIOWrapper(open_bytes(local_path), ENCODING, ENCODING_ERRORS, newline="")
+
+
+@contextmanager
+def plain_file(local_path: str) -> Iterator[str]:
+    """Give a path with the decompressed content: the file itself, or a temporary copy of a gzip file."""
+    if not is_gzip(local_path):
+        yield local_path
+        return
+    with tempfile.NamedTemporaryFile(prefix="lakeward-") as copy:
+        with open_bytes(local_path) as source:
+            shutil.copyfileobj(source, copy, _CHUNK)
+        copy.flush()
+        yield copy.name
+
+
+def scan_shape(local_path: str, quote: str) -> Shape:
+    """Look over a CSV file's bytes; a damaged gzip file is found out here, before any row is given."""
+    size = quotes = 0
+    lone = adjacent = False
+    rest, mark, decoder = b"\n", quote.encode(ENCODING), codecs.getincrementaldecoder(ENCODING)()
+    is_text = True
+    with open_bytes(local_path) as file:
+        while chunk := file.read(_CHUNK):
+            size += len(chunk)
+            quotes += chunk.count(mark)
+            is_text = is_text and _decodes(decoder, chunk)
+            # What was kept of the chunk before shows line ends that the border cuts in two.
+            joint = rest + chunk
+            adjacent = adjacent or b"\n\n" in joint or b"\n\r\n" in joint
+            lone = lone or joint.count(b"\r") - joint.endswith(b"\r") != joint.count(b"\r\n")
+            rest = joint[-2:] if joint.endswith(b"\r") else joint[-1:]
+    is_text = is_text and _decodes(decoder, b"", final=True)
+    return Shape(size, quotes % 2 == 1, lone or rest.endswith(b"\r"), adjacent, is_text)
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> bool:
+    try:
+        decoder.decode(chunk, final)
+    except UnicodeDecodeError:
+        return False
+    return True

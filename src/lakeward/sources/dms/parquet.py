@@ -1,0 +1,132 @@
+"""Parquet files: their columns as the lake sees them, and their rows as blocks of typed values."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.datatypes import Column
+from lakeward.sources.dms.arrow_types import convert, fits, lake_type_of, plain_type, to_text
+from lakeward.sources.dms.blocks import Block, parse_moments
+from lakeward.sources.dms.cells import Cells, convert_each
+from lakeward.sources.dms.files import plain_file
+from lakeward.sources.dms.layout import Layout, layout_by_names
+from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config import TableSettings
+    from lakeward.sources.base import ReadSpec
+
+MAX_ROWS = 1 << 16
+
+
+def open_parquet(plain_path: str) -> pq.ParquetFile:
+    """Open a Parquet file with 96 bit timestamps at microseconds."""
+    return pq.ParquetFile(plain_path, coerce_int96_timestamp_unit="us", memory_map=False)
+
+
+def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, ...]:
+    """Give the source columns of a Parquet file with their lake types; metadata columns are left out.
+
+    Raises:
+        UnusableFileError: a column's type has no place in the lake; OSError, ArrowInvalid: no Parquet file.
+    """
+    declared = None if settings.columns is None else [column.name for column in settings.columns]
+    with plain_file(local_path) as path, open_parquet(path) as file:
+        schema = file.schema_arrow
+        layout = layout_by_names(schema.names, settings, declared)
+        return file_columns(schema, layout, settings)
+
+
+def file_columns(schema: pa.Schema, layout: Layout, settings: TableSettings) -> tuple[Column, ...]:
+    """Give a file's source columns in its own order, renames applied."""
+    names = [settings.renames.get(name, name) for name in schema.names]
+    wanted = {*layout.columns, *layout.unknown}
+    return tuple(Column(name, _lake_type(field)) for name, field in zip(names, schema, strict=True) if name in wanted)
+
+
+def _lake_type(field: pa.Field) -> str:
+    lake = lake_type_of(field.type)
+    if lake is None:
+        msg = f"column {field.name!r} has type {field.type}, which the lake has no place for"
+        raise UnusableFileError(msg)
+    return lake
+
+
+def check_types(schema: pa.Schema, layout: Layout, spec: ReadSpec) -> None:
+    """Refuse a file with a column whose type does not fit the table's."""
+    for column in spec.columns:
+        position = layout.columns.get(column.name)
+        if position is not None and not fits(schema.field(position).type, column):
+            raise MismatchedFileError
+
+
+def parquet_blocks(file: pq.ParquetFile, layout: Layout, spec: ReadSpec, *, load: bool) -> Iterator[Block]:
+    """Give a file's rows in blocks, in physical order."""
+    start = 1
+    for batch in file.iter_batches(batch_size=MAX_ROWS, use_threads=False):
+        rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
+        start += batch.num_rows
+        yield _block(batch, rows, layout, spec, load=load)
+
+
+def _block(batch: pa.RecordBatch, rows: np.ndarray[tuple[int], np.dtype[np.int64]], layout: Layout, spec: ReadSpec,
+           *, load: bool) -> Block:  # fmt: skip
+    arrays = [_plain(column) for column in batch.columns]
+    types = {column.name: column for column in spec.columns}
+
+    def cells(position: int, column: Column) -> Cells:
+        return convert(arrays[position], column)
+
+    return Block(
+        rows=rows,
+        raw=lambda index: _json(batch.schema.names, arrays, index),
+        operation=None if layout.operation is None else _text(arrays[layout.operation]),
+        timestamp=None if layout.timestamp is None else _moments(arrays[layout.timestamp]),
+        sequence=None if layout.sequence is None else _digits(arrays[layout.sequence]),
+        columns={name: cells(position, types[name]) for name, position in layout.columns.items()},
+        before={
+            name: cells(position, types[name])
+            for name, position in layout.before.items()
+            if name in spec.key and not load
+        },
+    )
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Give an array without dictionary, extension and large offsets."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    target = plain_type(column.type)
+    return column if column.type == target else column.cast(target)
+
+
+def _text(array: pa.Array) -> pa.Array:
+    return array.cast(pa.string())
+
+
+def _digits(array: pa.Array) -> pa.Array:
+    """Give a change sequence as its digits; a decimal's scale holds none of them."""
+    if pa.types.is_decimal(array.type) and array.type.scale:
+        return pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
+    return array.cast(pa.string())
+
+
+def _moments(array: pa.Array) -> Cells:
+    """Give a commit time column as instants; DMS writes text."""
+    if pa.types.is_timestamp(array.type):
+        return convert_each(array, lambda values: values.cast(pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC"))
+    return parse_moments(_text(array))
+
+
+def _json(names: list[str], arrays: list[pa.Array], index: int) -> str:
+    """Write a row as a JSON object of texts, which the text parser reads back to the same values."""
+    fields = {name: to_text(array[index]) for name, array in zip(names, arrays, strict=True)}
+    return json.dumps(fields, ensure_ascii=False)

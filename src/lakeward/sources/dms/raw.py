@@ -1,0 +1,117 @@
+"""Reading one quarantined row again, from the text that was kept of it, back to its own place in the order."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.model import FileClass, FileIdentity, LandingFile
+from lakeward.sources.base import ReadSpec
+from lakeward.sources.dms.blocks import TextRows
+from lakeward.sources.dms.checks import check_columns
+from lakeward.sources.dms.csv import wrong_width
+from lakeward.sources.dms.layout import Layout, layout_by_names, probe_layout
+from lakeward.sources.dms.names import file_format, is_transactions
+from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+from lakeward.sources.dms.reader import assemble_text, tells_by_count
+from lakeward.sources.dms.records import BadRow, bad_batch, record_schema
+from lakeward.sources.dms.tally import Tally
+from lakeward.sources.dms.tokens import Record, tokenize
+from lakeward.sources.dms.transactions import rows_of_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load: bool) -> pa.RecordBatch:
+    """Read a quarantined row's text with the present settings.
+
+    Gives its change (two records where the key moved) or, when it still does not fit, its bad row; either has the
+    file, name time and row it came from.
+    """
+    file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
+    tally = Tally(LandingFile(path, path, FileClass.LOAD if load else file_class, time, FileIdentity(0, 0)))
+    try:
+        fields, layout, spec_of_text, by_count = _fields(raw, path, spec, tally.file.file_class)
+        if len(fields) != layout.width:
+            bad = wrong_width(row, len(fields), layout.width, raw)
+            return bad_batch(record_schema(spec.columns), path, time, [bad])
+        texts = [pa.array([value], pa.string()) for value in fields]
+        rows = TextRows(np.array([row], dtype=np.int64), texts, lambda _: raw)
+        batches = list(assemble_text([rows], layout, spec_of_text, tally, by_count))
+        return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    except MismatchedFileError:
+        reason = "the row's columns do not fit the table's schema"
+    except UnusableFileError as error:
+        reason = str(error)
+    return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, raw)])
+
+
+_Fields = tuple["Sequence[str | None]", Layout, ReadSpec, bool]
+
+
+def _fields(raw: str, path: str, spec: ReadSpec, file_class: FileClass) -> _Fields:
+    """Give a row's fields, their layout, the spec to read them by, and whether the layout was told by count."""
+    if file_format(path) == "parquet":
+        return _json_fields(raw, spec)
+    records = list(tokenize(io.StringIO(raw + "\n", newline=""), spec.settings.csv))
+    expected = 2 if spec.settings.csv.header and file_class is not FileClass.TRANSACTIONS else 1
+    if len(records) != expected or not records[-1].is_closed:
+        what = "a header and one record" if expected > 1 else "one record"
+        msg = f"the row's text holds {len(records)} records; expected {what}"
+        raise UnusableFileError(msg)
+    if file_class is FileClass.TRANSACTIONS:
+        return _transaction_fields(records[0], spec)
+    return _csv_fields(records, spec, load=file_class is FileClass.LOAD)
+
+
+def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
+    """Read a Parquet row's JSON object, whose values are texts as the reader writes them."""
+    try:
+        row = json.loads(raw)
+    except ValueError as error:
+        msg = f"the row's text is not JSON: {error}"
+        raise UnusableFileError(msg) from error
+    if not isinstance(row, dict):
+        msg = "the row's text is not a JSON object of column names and values"
+        raise UnusableFileError(msg)
+    layout = _named(list(row), spec)
+    # Not the CSV files' conventions: the reader writes binary as hex, and has no sign for "not spoken of".
+    csv = spec.settings.csv.model_copy(update={"binary": "hex", "unchanged": None})
+    settings = spec.settings.model_copy(update={"csv": csv})
+    fields = [None if value is None else _as_text(value) for value in row.values()]
+    return fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by), False
+
+
+def _as_text(value: object) -> str:
+    """Give a JSON value as text: a person who repairs a row may well write a bare number."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _named(names: Sequence[str], spec: ReadSpec, *, names_from_settings: bool = False) -> Layout:
+    layout = layout_by_names(names, spec.settings, [column.name for column in spec.columns])
+    check_columns(layout, spec, names_from_settings=names_from_settings)
+    return layout
+
+
+def _transaction_fields(record: Record, spec: ReadSpec) -> _Fields:
+    found = next(rows_of_table([(1, record)], spec), None)
+    if found is None:
+        msg = "the row's text names another table"
+        raise UnusableFileError(msg)
+    fields = found[1].fields
+    return fields, probe_layout([fields], spec, load=False, has_operation=True), spec, tells_by_count(spec)
+
+
+def _csv_fields(records: list[Record], spec: ReadSpec, *, load: bool) -> _Fields:
+    csv, fields = spec.settings.csv, records[-1].fields
+    if csv.header:
+        names = [(csv.null or "") if name is None else name for name in records[0].fields]
+        return fields, _named(names, spec), spec, False
+    if configured := csv.load_columns if load else csv.columns:
+        return fields, _named(configured, spec, names_from_settings=True), spec, False
+    return fields, probe_layout([fields], spec, load=load, has_operation=False), spec, tells_by_count(spec)

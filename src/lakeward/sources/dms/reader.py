@@ -1,0 +1,150 @@
+"""One landing file → canonical record batches, ending with one record for the file itself.
+
+Rows are given while the file is read, before it is known whether the whole of it can be used: the records of a
+file whose summary says ``problem``, ``mismatch`` or not ``stable`` must be thrown away by whoever collects them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.model import FileClass
+from lakeward.sources.dms.blocks import text_block
+from lakeward.sources.dms.changes import Assembler
+from lakeward.sources.dms.checks import check_columns, check_names, choose_order
+from lakeward.sources.dms.csv import PROBED_RECORDS, CsvFile, exact_rows
+from lakeward.sources.dms.files import plain_file
+from lakeward.sources.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
+from lakeward.sources.dms.names import file_format
+from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
+from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+from lakeward.sources.dms.records import file_batch, record_schema
+from lakeward.sources.dms.tally import Tally
+from lakeward.sources.dms.transactions import rows_of_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.model import LandingFile
+    from lakeward.sources.base import ReadSpec
+    from lakeward.sources.dms.blocks import TextRows
+    from lakeward.sources.storage import Storage
+
+_UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException)
+
+
+def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one file into record batches; the last one holds the file's summary. No content makes it raise."""
+    tally = Tally(file)
+    try:
+        _require_as_listed(storage, file)
+        with storage.spool(file.path) as (local_path, content_hash):
+            tally.content_hash = content_hash
+            yield from _read(local_path, spec, tally)
+    except MismatchedFileError:
+        tally.mismatch = True
+    except UnusableFileError as error:
+        tally.problem = str(error)
+    except _UNREADABLE as error:
+        tally.problem = f"the file cannot be read as {file_format(file.path)}: {error}"
+    if not _is_as_listed(storage, file):
+        # Whatever was found was found in a file that is still changing.
+        tally.stable, tally.mismatch, tally.problem = False, False, None
+    yield file_batch(record_schema(spec.columns), tally.summary())
+
+
+def _is_as_listed(storage: Storage, file: LandingFile) -> bool:
+    try:
+        return storage.identity(file.path) == file.identity
+    except FileNotFoundError:
+        return False
+
+
+def _require_as_listed(storage: Storage, file: LandingFile) -> None:
+    if not _is_as_listed(storage, file):
+        msg = "the file changed or vanished after it was listed"
+        raise UnusableFileError(msg)
+
+
+def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    check_names(column.name for column in spec.columns)
+    if file_format(tally.file.path) == "parquet":
+        return _read_parquet(local_path, spec, tally)
+    csv = CsvFile.open(local_path, spec.settings.csv)
+    if tally.file.file_class is FileClass.TRANSACTIONS:
+        return _read_transactions(csv, spec, tally)
+    return _read_csv(csv, spec, tally)
+
+
+def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    declared = [column.name for column in spec.columns]
+    with plain_file(local_path) as path, open_parquet(path) as file:
+        layout = layout_by_names(file.schema_arrow.names, spec.settings, declared)
+        found = file_columns(file.schema_arrow, layout, spec.settings)
+        tally.columns = tuple((column.name, column.type) for column in found)
+        check_columns(layout, spec)
+        check_types(file.schema_arrow, layout, spec)
+        assembler = _assembler(layout, spec, tally)
+        for block in parquet_blocks(file, layout, spec, load=assembler.load):
+            yield from assembler.assemble(block)
+
+
+def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    if not csv.shape.size:
+        return
+    layout, by_count = _csv_layout(csv, spec, tally)
+    yield from assemble_text(csv.read(layout.width), layout, spec, tally, by_count)
+
+
+def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:
+    """Give a file's layout, and whether the number of fields alone told it."""
+    load, declared = _is_load(tally), [column.name for column in spec.columns]
+    if csv.settings.header:
+        layout = layout_by_names(csv.names(), spec.settings, declared)
+        tally.columns = tuple((name, "") for name in (*layout.columns, *layout.unknown))
+        check_columns(layout, spec)
+        return layout, False
+    if configured := csv.settings.load_columns if load else csv.settings.columns:
+        layout = layout_by_names(configured, spec.settings, declared)
+        check_columns(layout, spec, names_from_settings=True)
+        return layout, False
+    return probe_layout(csv.probe(), spec, load=load, has_operation=False), tells_by_count(spec)
+
+
+def tells_by_count(spec: ReadSpec) -> bool:
+    """Tell whether a headerless file's before images are known by nothing but the number of fields."""
+    return spec.settings.before_image_columns is None
+
+
+def _read_transactions(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    probed = [record.fields for _, record in islice(rows_of_table(csv.records(), spec), PROBED_RECORDS)]
+    if not probed:
+        return
+    layout = probe_layout(probed, spec, load=False, has_operation=True)
+    rows = exact_rows(rows_of_table(csv.records(), spec), layout.width, csv)
+    yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))
+
+
+def assemble_text(
+    stretches: Iterable[TextRows], layout: Layout, spec: ReadSpec, tally: Tally, by_count: bool
+) -> Iterator[pa.RecordBatch]:
+    """Turn rows of text into records."""
+    assembler = _assembler(layout, spec, tally)
+    for rows in stretches:
+        if len(rows.rows):
+            block = text_block(rows, layout, spec, load=assembler.load, images_by_count=by_count)
+            yield from assembler.assemble(block)
+        yield from assembler.bad(rows.bad)
+
+
+def _assembler(layout: Layout, spec: ReadSpec, tally: Tally) -> Assembler:
+    tally.order_by = choose_order(layout, spec, load=_is_load(tally))
+    return Assembler(spec, tally, tally.order_by, absent_columns(layout, spec.columns))
+
+
+def _is_load(tally: Tally) -> bool:
+    return tally.file.file_class is FileClass.LOAD

@@ -1,0 +1,180 @@
+"""Strict text → value: nothing is rounded, trimmed or guessed. What does not fit its type is a bad value.
+
+Arrow's own parsers do the work where they are exact. They are not everywhere: text of more than 38 digits wraps
+around silently in ``cast(decimal128)``, ``0x1F`` is taken for an integer, and ``1e400`` becomes infinite.
+A converter raises ``ArrowInvalid`` when any value of the column is refused; :func:`convert_each` finds which.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import decimal
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.datatypes import MAX_PRECISION, decimal_parts, lake_type
+from lakeward.sources.dms.cells import Cells, convert_each
+from lakeward.sources.dms.records import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.sources.dms.cells import Convert
+
+# The Arrow type whose range a declared integer type has.
+INTEGER_RANGE: dict[str, pa.DataType] = {
+    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "utinyint": pa.uint8(), "usmallint": pa.uint16(), "uint": pa.uint32(), "ubigint": pa.uint64(),
+}  # fmt: skip
+_TRUE, _FALSE = ("true", "t", "1", "yes", "y"), ("false", "f", "0", "no", "n")
+_TRUTH = pa.array([*_TRUE, *_FALSE])
+_TRUTH_VALUES = pa.array([True] * len(_TRUE) + [False] * len(_FALSE))
+_NOT_FINITE = r"^[+-]?(?:nan|inf|infinity)$"
+_ZONED = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_SURPLUS_ZEROS = r"(\.[0-9]{6})0+"
+_SECONDS_LENGTH = len("2020-01-01 00:00:00")
+_TIME_LENGTH = len("00:00:00")
+_FIRST_DAY, _FIRST_MOMENT = pa.scalar(-719162, pa.date32()), pa.scalar(-719162 * 86_400_000_000, pa.timestamp("us"))
+_HEX = re.compile(r"(?:0[xX])?((?:[0-9a-fA-F]{2})*)")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
+
+
+def parse_text(text: pa.Array, column_type: str, binary: str = "hex") -> Cells:
+    """Convert a column of text to the lake type of a declared type; nulls stay null."""
+    if column_type == "string":
+        return Cells(text, text)
+    return convert_each(text, _converter(column_type, binary), arrow_type(lake_type(column_type)))
+
+
+def _converter(column_type: str, binary: str) -> Convert:
+    if column_type in INTEGER_RANGE:
+        return lambda text: _integers(text, column_type)
+    if column_type in ("float", "double"):
+        return lambda text: _floats(text, arrow_type(column_type))
+    if parts := decimal_parts(column_type):
+        return lambda text: _decimals(text, *parts)
+    if column_type == "binary":
+        return lambda text: _binaries(text, _DECODERS[binary])
+    return _SIMPLE[column_type]
+
+
+def _require(holds: pa.Array, message: str) -> None:
+    """Refuse the column unless a condition holds for every value that is not null."""
+    if not pc.all(holds, min_count=0).as_py():
+        raise pa.ArrowInvalid(message)
+
+
+def _integers(text: pa.Array, column_type: str) -> pa.Array:
+    numbers = text.cast(INTEGER_RANGE[column_type])
+    _require(pc.invert(pc.match_substring(text, "x", ignore_case=True)), "hexadecimal")
+    return numbers.cast(arrow_type(lake_type(column_type)))
+
+
+def _floats(text: pa.Array, target: pa.DataType) -> pa.Array:
+    numbers = text.cast(target)
+    finite = pc.is_finite(numbers)
+    if not pc.all(finite, min_count=0).as_py():
+        named = pc.match_substring_regex(text, _NOT_FINITE, ignore_case=True)
+        _require(pc.or_(finite, named), "out of range")
+    return numbers
+
+
+def _decimals(text: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Convert decimals exactly; beyond what Arrow's 128 bits surely hold, through Python's."""
+    longest = pc.max(pc.binary_length(text)).as_py() or 0
+    exponents = pc.any(pc.match_substring(text, "e", ignore_case=True)).as_py()
+    if longest + scale > MAX_PRECISION or exponents:
+        numbers = [None if value is None else _decimal(value, precision, scale) for value in text.to_pylist()]
+        return pa.array(numbers, pa.decimal128(precision, scale))
+    return text.cast(pa.decimal128(precision, scale))
+
+
+def _decimal(text: str, precision: int, scale: int) -> decimal.Decimal:
+    if not _DECIMAL.fullmatch(text):
+        raise pa.ArrowInvalid(text)
+    number = decimal.Decimal(text)
+    if not number:
+        return decimal.Decimal(0)
+    if number.adjusted() >= precision - scale:
+        raise pa.ArrowInvalid(text)
+    # Enough digits for the text as it stands, so that only the exactness decides.
+    context = decimal.Context(prec=len(text) + precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+    try:
+        return number.quantize(decimal.Decimal(1).scaleb(-scale), context=context)
+    except (decimal.Inexact, decimal.InvalidOperation) as error:
+        raise pa.ArrowInvalid(text) from error
+
+
+def _booleans(text: pa.Array) -> pa.Array:
+    position = pc.index_in(pc.utf8_lower(text), value_set=_TRUTH)
+    _require(pc.or_(pc.is_valid(position), pc.is_null(text)), "not a truth value")
+    return _TRUTH_VALUES.take(position)
+
+
+def _dates(text: pa.Array) -> pa.Array:
+    days = text.cast(pa.date32())
+    _require(pc.greater_equal(days, _FIRST_DAY), "before year 1")
+    return days
+
+
+def _local_times(text: pa.Array) -> pa.Array:
+    """Convert ``yyyy-MM-dd HH:mm:ss[.f…]`` without a zone; shorter forms that Arrow knows are refused."""
+    _require(pc.greater_equal(pc.binary_length(text), _SECONDS_LENGTH), "no seconds")
+    try:
+        moments = text.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        moments = pc.replace_substring_regex(text, _SURPLUS_ZEROS, r"\1").cast(pa.timestamp("us"))
+    _require(pc.greater_equal(moments, _FIRST_MOMENT), "before year 1")
+    return moments
+
+
+def _instants(text: pa.Array) -> pa.Array:
+    """Convert times with or without a zone; without one they are UTC."""
+    try:
+        return _local_times(text).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:
+        zoned = pc.match_substring_regex(text, _ZONED)
+        if not pc.any(zoned).as_py():
+            raise
+    local = _local_times(pc.if_else(zoned, None, text)).cast(pa.timestamp("us", "UTC"))
+    exact = pc.replace_substring_regex(pc.if_else(zoned, text, None), _SURPLUS_ZEROS, r"\1")
+    return pc.coalesce(local, exact.cast(pa.timestamp("us", "UTC")))
+
+
+def _times(text: pa.Array) -> pa.Array:
+    """Normalise times of day to ``HH:MM:SS`` with six digits of fraction where there is one."""
+    _require(pc.greater_equal(pc.binary_length(text), _TIME_LENGTH), "no seconds")
+    return format_times(_local_times(pc.binary_join_element_wise("1970-01-01", text, " ")).cast(pa.time64("us")))
+
+
+def format_times(times: pa.Array) -> pa.Array:
+    """Write times of day as ``HH:MM:SS``, with six digits of fraction where there is one."""
+    return pc.replace_substring_regex(times.cast(pa.time64("us")).cast(pa.string()), r"\.000000$", "")
+
+
+def _binaries(text: pa.Array, decode: Callable[[str], bytes]) -> pa.Array:
+    return pa.array([None if value is None else decode(value) for value in text.to_pylist()], pa.binary())
+
+
+def _from_hex(text: str) -> bytes:
+    match = _HEX.fullmatch(text)
+    if match is None:
+        raise pa.ArrowInvalid(text)
+    return bytes.fromhex(match[1])
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise pa.ArrowInvalid(text) from error
+
+
+_DECODERS: dict[str, Callable[[str], bytes]] = {"hex": _from_hex, "base64": _from_base64, "utf8": str.encode}
+_SIMPLE: dict[str, Convert] = {
+    "boolean": _booleans, "date": _dates, "timestamp": _instants, "timestamp_ntz": _local_times, "time": _times,
+}  # fmt: skip

@@ -1,0 +1,176 @@
+"""Where landing files lie: listing them without holding the listing, telling whether one changed, reading one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from lakeward.errors import ConfigurationError
+from lakeward.model import FileIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+SUPPORTED = "a local path or file:///…"
+_CHUNK = 1 << 20
+_HASH_BYTES = 16
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a listing sees it; ``path`` is relative to the landing root with forward slashes."""
+
+    path: str
+    size: int
+    mtime_us: int
+    etag: str | None = None
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What tells the file's content from outside."""
+        return FileIdentity(self.size, self.mtime_us, self.etag)
+
+
+class Storage(Protocol):
+    """A landing root. Implementations are picklable: they travel into Spark tasks."""
+
+    def walk(self, prefix: str) -> Iterator[StoredFile]:
+        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing."""
+        ...
+
+    def exists(self, prefix: str) -> bool:
+        """Tell whether a folder exists and holds at least one visible entry."""
+        ...
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Give the paths of the visible folders directly in a folder, in name order."""
+        ...
+
+    def identity(self, path: str) -> FileIdentity:
+        """Give a file's identity now; raises FileNotFoundError."""
+        ...
+
+    def location(self, path: str) -> str:
+        """Give the address a person or another tool can open."""
+        ...
+
+    def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:
+        """Give a local path with the file's bytes, and their hash; raises FileNotFoundError."""
+        ...
+
+
+def open_storage(landing_uri: str) -> Storage:
+    """Open the landing root named by a local path or URI.
+
+    Raises:
+        ConfigurationError: the URI's scheme is not supported.
+    """
+    if "://" not in landing_uri:
+        return LocalStorage(landing_uri)
+    parts = urlsplit(landing_uri)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return LocalStorage(url2pathname(parts.path))
+    msg = f"landing {landing_uri!r} is not supported by this version of Lakeward; expected {SUPPORTED}"
+    raise ConfigurationError(msg)
+
+
+def is_hidden(name: str) -> bool:
+    """Tell names that mark hidden or temporary files and folders: ``_x``, ``.x``, ``x.tmp``."""
+    return name.startswith(("_", ".")) or name.endswith(".tmp")
+
+
+class LocalStorage:
+    """A landing root in the local file system."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = str(Path(root).absolute())
+
+    def walk(self, prefix: str) -> Iterator[StoredFile]:
+        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing."""
+        return self._walk(prefix.strip("/"), ())
+
+    def _walk(self, folder: str, links: tuple[str, ...]) -> Iterator[StoredFile]:
+        """Walk depth first; ``links`` are the symbolic links' targets on the way, so that a loop of links ends."""
+        for name, is_folder, is_link in self._entries(folder):
+            path = f"{folder}/{name}" if folder else name
+            if not is_folder:
+                stored = self._stat(path)
+                if stored is not None:
+                    yield stored
+                continue
+            if not is_link:
+                yield from self._walk(path, links)
+                continue
+            target = os.path.realpath(self._local(path))
+            above = os.path.realpath(self._local(folder))
+            if target not in links and target != above and not above.startswith(target + os.sep):
+                yield from self._walk(path, (*links, target))
+
+    def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
+        """Give (name, is folder, is link) of the visible entries of one folder, in name order."""
+        try:
+            with os.scandir(self._local(folder)) as entries:
+                return sorted((e.name, e.is_dir(), e.is_symlink()) for e in entries if not is_hidden(e.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _stat(self, path: str) -> StoredFile | None:
+        """Give a file as the listing sees it, None when it vanished since the folder was read."""
+        try:
+            identity = self.identity(path)
+        except FileNotFoundError:
+            return None
+        return StoredFile(path, identity.size, identity.mtime_us)
+
+    def exists(self, prefix: str) -> bool:
+        """Tell whether a folder exists and holds at least one visible entry."""
+        try:
+            with os.scandir(self._local(prefix)) as entries:
+                return any(not is_hidden(entry.name) for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Give the paths of the visible folders directly in a folder, in name order."""
+        folder = prefix.strip("/")
+        for name, is_folder, _ in self._entries(folder):
+            if is_folder:
+                yield f"{folder}/{name}" if folder else name
+
+    def identity(self, path: str) -> FileIdentity:
+        """Give a file's identity now; raises FileNotFoundError."""
+        status = os.stat(self._local(path))
+        return FileIdentity(status.st_size, status.st_mtime_ns // 1000)
+
+    def location(self, path: str) -> str:
+        """Give the absolute path."""
+        return self._local(path)
+
+    @contextmanager
+    def spool(self, path: str) -> Iterator[tuple[str, str]]:
+        """Give the file's own path, and the hash of its bytes; raises FileNotFoundError."""
+        local = self._local(path)
+        yield local, content_hash(local)
+
+    def _local(self, path: str) -> str:
+        relative = path.strip("/")
+        if ".." in relative.split("/"):
+            msg = f"{path!r} leads out of the landing folder {self.root}; expected a path below it"
+            raise ConfigurationError(msg)
+        return os.path.join(self.root, *relative.split("/")) if relative else self.root
+
+
+def content_hash(local_path: str) -> str:
+    """Hash a file's bytes without holding them."""
+    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
+    with open(local_path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

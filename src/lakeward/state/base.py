@@ -1,0 +1,150 @@
+"""The state store: registry, leases, ledger cache and run history, behind one interface.
+
+It is a cache. Everything in it but the run history and the registration of tables that never ran can be
+derived again from the lake, so it may be deleted between any two runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from lakeward.model import LedgerEntry, Progress, TableId
+
+
+@dataclass(frozen=True)
+class LeaseOwner:
+    """Who holds a lease; made by :func:`lakeward.state.leases.current_owner`.
+
+    ``process_started`` tells a reused process id from the owner: seconds after boot, because times of day move
+    when the clock is set. ``pid_space`` names the boot and the process-id namespace (containers may share a host
+    name): only within one of them does an absent process id mean a dead process.
+    """
+
+    host: str
+    pid: int
+    process_started: float
+    run_id: str
+    pid_space: str = ""
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} (process {self.pid} on {self.host})"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to write a table until ``expires_at``. ``token`` is never used twice."""
+
+    table: TableId
+    owner: LeaseOwner
+    token: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class RegisteredTable:
+    """A table known by discovery or by ``tables set``. ``settings`` holds only what was set by command."""
+
+    table: TableId
+    active: bool
+    settings: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """One table's part in a run, as kept in the history."""
+
+    run_id: str
+    table: TableId
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    report: dict[str, Any]
+
+
+class StateStore(Protocol):
+    """What every adapter does; one contract suite tests them all (``lakeward.testing.state_contract``)."""
+
+    def acquire_lease(self, table: TableId, owner: LeaseOwner, *, seconds: float) -> Lease:
+        """Take the table's lease. Raise LeaseHeldError, naming owner and expiry, while a live owner has it.
+
+        An expired lease is taken over; so is one whose owner ran on this host and is dead.
+        """
+
+    def renew_lease(self, lease: Lease, *, seconds: float) -> Lease:
+        """Extend the lease. Raise ConflictError when it was taken over (another token) or is gone."""
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease back; does nothing when it is no longer ours."""
+
+    def lease_of(self, table: TableId) -> Lease | None:
+        """The table's live lease, None when free, expired or its owner is known dead."""
+
+    def ledger_position(self, table: TableId) -> int | None:
+        """The changelog snapshot the cached ledger reflects, None when there is no cache."""
+
+    def progress(self, table: TableId) -> Progress | None:
+        """The cached progress that belongs to :meth:`ledger_position`."""
+
+    def replace_ledger(
+        self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> None:
+        """Throw the cache of this table away and fill it anew, in one transaction, streaming ``entries``.
+
+        Entries come in op order; of two with one path the later stands. They may come slowly (from Spark): no
+        other writer waits meanwhile. When they fail midway the old cache stands.
+        """
+
+    def extend_ledger(
+        self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> bool:
+        """Add one op's entries if the cache stands at ``after``; else change nothing and return False."""
+
+    def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
+        """Entries of those paths that were consumed. Any number of paths; the store pages."""
+
+    def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
+        """Load parts of a generation whatever their disposition, by path."""
+
+    def count_files(self, table: TableId) -> int:
+        """Number of consumed files in the ledger cache."""
+
+    def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
+        """Whether any file of the table was consumed, in one generation if it is given."""
+
+    def forget_ledger(self, table: TableId) -> None:
+        """Drop this table's cached ledger and progress."""
+
+    def register(self, table: TableId, *, active: bool) -> bool:
+        """Add a table to the registry if it is new; return whether it was."""
+
+    def set_table(
+        self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
+    ) -> RegisteredTable:
+        """Register if needed, lay ``settings`` over what is set (a None value unsets), set the flag if given.
+
+        A table that is new and given no flag is inactive.
+        """
+
+    def set_error(self, table: TableId, error: str | None) -> None:
+        """Keep, or clear, the error that stopped the table last; a new table is registered inactive."""
+
+    def registered(self) -> Iterator[RegisteredTable]:
+        """All registered tables by name."""
+
+    def find_table(self, table: TableId) -> RegisteredTable | None:
+        """One registered table."""
+
+    def record_run(self, run: TableRun) -> None:
+        """Add to the run history."""
+
+    def runs(self, table: TableId | None = None, *, limit: int = 50) -> list[TableRun]:
+        """Run history by start, newest first."""
+
+    def close(self) -> None:
+        """Let go of connections."""

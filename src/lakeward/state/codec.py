@@ -1,0 +1,143 @@
+"""Domain values as rows and JSON text, and back; shared by every adapter so that all of them forget the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import BugError
+from lakeward.model import (
+    Disposition,
+    FileClass,
+    FileIdentity,
+    LedgerEntry,
+    Progress,
+    TableId,
+)
+from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    # SQLAlchemy's rows are looked up by column, too.
+    Row = Mapping[Any, Any]
+
+
+def table_key(table: TableId) -> dict[str, str]:
+    """The columns that every row of a table begins with."""
+    return {"table_schema": table.schema, "table_name": table.name}
+
+
+def table_of(row: Row) -> TableId:
+    """The table a row belongs to."""
+    return TableId(row["table_schema"], row["table_name"])
+
+
+def dump_json(value: Mapping[str, Any]) -> str:
+    """A JSON object as text, the same for equal objects."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def load_json(text: str) -> dict[str, Any]:
+    """A JSON object from text."""
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def lay_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with ``changes`` laid over them; a None value unsets."""
+    merged = {**settings, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def dump_progress(progress: Progress) -> str:
+    """Progress as JSON text."""
+    return dump_json(asdict(progress))
+
+
+def load_progress(text: str) -> Progress:
+    """Progress from JSON text."""
+    return Progress.from_dict(load_json(text))
+
+
+def file_row(table: TableId, entry: LedgerEntry) -> dict[str, Any]:
+    """A ledger entry as a row."""
+    return {
+        **table_key(table),
+        "path": entry.path,
+        "size": entry.identity.size,
+        "mtime_us": entry.identity.mtime_us,
+        "etag": entry.identity.etag,
+        "content_hash": entry.content_hash,
+        "row_count": entry.rows,
+        "disposition": entry.disposition.value,
+        "generation": entry.generation,
+        "op": entry.op,
+        "file_class": entry.file_class.value,
+        "file_time": entry.time,
+    }
+
+
+def file_entry(row: Row) -> LedgerEntry:
+    """A ledger entry from its row."""
+    return LedgerEntry(
+        path=row["path"],
+        identity=FileIdentity(row["size"], row["mtime_us"], row["etag"]),
+        content_hash=row["content_hash"],
+        rows=row["row_count"],
+        disposition=Disposition(row["disposition"]),
+        generation=row["generation"],
+        op=row["op"],
+        file_class=FileClass(row["file_class"]),
+        time=row["file_time"],
+    )
+
+
+def lease_row(lease: Lease) -> dict[str, Any]:
+    """A lease as a row."""
+    return {**table_key(lease.table), **asdict(lease.owner), "token": lease.token, "expires_at": lease.expires_at}
+
+
+def lease_of_row(row: Row) -> Lease:
+    """A lease from its row."""
+    owner = LeaseOwner(row["host"], row["pid"], row["process_started"], row["run_id"], row["pid_space"])
+    return Lease(table_of(row), owner, row["token"], row["expires_at"])
+
+
+def registered_table(row: Row) -> RegisteredTable:
+    """A registered table from its row."""
+    return RegisteredTable(table_of(row), row["active"], load_json(row["settings"]), row["error"])
+
+
+def run_row(run: TableRun) -> dict[str, Any]:
+    """A table's run as a row, without the row's id."""
+    return {
+        **table_key(run.table),
+        "run_id": run.run_id,
+        "started_at": _with_zone(run.started_at),
+        "finished_at": _with_zone(run.finished_at),
+        "outcome": run.outcome,
+        "report": dump_json(run.report),
+    }
+
+
+def table_run(row: Row) -> TableRun:
+    """A table's run from its row."""
+    return TableRun(
+        run_id=row["run_id"],
+        table=table_of(row),
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        outcome=row["outcome"],
+        report=load_json(row["report"]),
+    )
+
+
+def _with_zone(moment: datetime) -> datetime:
+    """Refuse a time without zone: it would be read in the zone of whoever runs."""
+    if moment.tzinfo is None:
+        msg = f"a time without zone reached the state store: {moment.isoformat()}"
+        raise BugError(msg)
+    return moment

@@ -1,0 +1,207 @@
+"""Holding a table's lease: who asks, who is dead, heartbeats, and noticing that it was lost before publishing."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from lakeward.errors import BugError, ConflictError, LeaseHeldError
+from lakeward.state.base import LeaseOwner
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from lakeward.model import TableId
+    from lakeward.state.base import Lease, StateStore
+
+LEASE_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+# Start times are computed from a boot time in whole seconds. Taking a dead owner for a live one costs a wait until
+# expiry; taking a live one for dead would put two writers on a table.
+_START_TOLERANCE_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+def current_owner(run_id: str) -> LeaseOwner:
+    """This process, as a lease names it."""
+    process = psutil.Process()
+    return LeaseOwner(socket.gethostname(), process.pid, _started_after_boot(process), run_id, _pid_space())
+
+
+def is_dead(owner: LeaseOwner) -> bool:
+    """Whether the owner ran where we can see it, and is gone. False when it cannot be told."""
+    if (owner.host, owner.pid_space) != (socket.gethostname(), _pid_space()):
+        return False
+    try:
+        process = psutil.Process(owner.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        return abs(_started_after_boot(process) - owner.process_started) > _START_TOLERANCE_SECONDS
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+
+
+def is_live(lease: Lease) -> bool:
+    """Whether the lease still excludes others."""
+    return datetime.now(UTC) < lease.expires_at and not is_dead(lease.owner)
+
+
+def lease_held_error(lease: Lease) -> LeaseHeldError:
+    """The refusal of a table whose lease is live."""
+    until = lease.expires_at.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
+    msg = f"{lease.table} is being written by {lease.owner}; its lease lasts until {until} unless renewed"
+    return LeaseHeldError(msg, hint=f"lakeward run {lease.table} --wait")
+
+
+def lease_lost_error(table: TableId, reason: str) -> ConflictError:
+    """What a writer is told that must not publish any more."""
+    return ConflictError(f"the lease on {table} was lost: {reason}", hint=f"lakeward run {table}")
+
+
+def acquire_waiting(store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float, wait: float) -> Lease:
+    """Take the lease, trying for ``wait`` seconds while a live owner has it; then LeaseHeldError."""
+    return _acquire(store, table, owner, seconds=seconds, wait=wait)[0]
+
+
+class HeldLease:
+    """A lease for the time of a ``with`` block, kept alive by a thread and given back at the end.
+
+    Call :meth:`require` before everything that others will see.
+    """
+
+    def __init__(
+        self, store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float = LEASE_SECONDS, wait: float = 0
+    ) -> None:
+        self.table = table
+        self._store = store
+        self._owner = owner
+        self._seconds = seconds
+        self._wait = wait
+        self._lease: Lease | None = None
+        self._deadline = 0.0
+        self._lost: ConflictError | None = None
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._heartbeat, name=f"lease {table}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._lease, self._deadline = _acquire(
+            self._store, self.table, self._owner, seconds=self._seconds, wait=self._wait
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        try:
+            self._store.release_lease(self.lease)
+        except Exception as failure:
+            # The work under the lease is done or has failed on its own; the lease ends by itself.
+            logger.warning("could not give back the lease on %s, it ends by itself: %s", self.table, failure)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it was renewed last."""
+        if self._lease is None:
+            msg = "a HeldLease is used outside of its with block"
+            raise BugError(msg)
+        return self._lease
+
+    def require(self) -> None:
+        """Renew the lease now, so that it is ours for its full term.
+
+        Raises:
+            ConflictError: the lease was taken over, is gone, was not renewed before it ended (this process may
+                have been stopped for a while), or the store does not answer.
+        """
+        with self._lock:
+            self._renew()
+            if self._lost is not None:
+                raise self._lost
+            if self._failure is not None:
+                msg = f"the lease on {self.table} cannot be renewed: {self._failure}"
+                raise ConflictError(msg, hint=f"lakeward run {self.table}") from self._failure
+
+    def _heartbeat(self) -> None:
+        while not self._stop.wait(self._seconds / 3):
+            with self._lock:
+                self._renew()
+            if self._lost is not None:
+                return
+
+    def _renew(self) -> None:
+        """Renew once and keep the outcome for :meth:`require`; a failure is tried again until the lease ends."""
+        if self._lost is not None:
+            return
+        if self._has_ended():
+            self._lose(f"it was not renewed before it ended{self._because()}")
+            return
+        asked = time.monotonic()
+        try:
+            self._lease = self._store.renew_lease(self.lease, seconds=self._seconds)
+        except ConflictError as lost:
+            self._lost = lost
+        except Exception as failure:
+            logger.warning("could not renew the lease on %s: %s", self.table, failure)
+            self._failure = failure
+        else:
+            self._failure = None
+            self._deadline = asked + self._seconds
+
+    def _has_ended(self) -> bool:
+        """By the monotonic clock, which nobody sets, or by the time of day, which goes on while the host sleeps."""
+        return time.monotonic() >= self._deadline or datetime.now(UTC) >= self.lease.expires_at
+
+    def _because(self) -> str:
+        return f" ({self._failure})" if self._failure is not None else ""
+
+    def _lose(self, reason: str) -> None:
+        self._lost = lease_lost_error(self.table, reason)
+        self._lost.__cause__ = self._failure
+
+
+def _acquire(
+    store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float, wait: float
+) -> tuple[Lease, float]:
+    """The lease, and its end by the monotonic clock counted from before it was asked for."""
+    give_up = time.monotonic() + wait
+    announced = False
+    while True:
+        asked = time.monotonic()
+        try:
+            return store.acquire_lease(table, owner, seconds=seconds), asked + seconds
+        except LeaseHeldError as held:
+            left = give_up - time.monotonic()
+            if left <= 0:
+                raise
+            if not announced:
+                logger.info("waiting up to %.0f seconds: %s", wait, held.message)
+                announced = True
+        time.sleep(min(_POLL_SECONDS, left))
+
+
+def _started_after_boot(process: psutil.Process) -> float:
+    return process.create_time() - psutil.boot_time()
+
+
+def _pid_space() -> str:
+    """Where process ids mean the same; empty where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""

@@ -1,0 +1,205 @@
+"""The state store in memory: for tests, and for trying things out. Nothing of it outlives the process."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakeward.model import FileClass, LedgerEntry, Progress, TableId
+from lakeward.state import codec
+from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
+from lakeward.state.leases import is_live, lease_held_error, lease_lost_error
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    snapshot_id: int
+    progress: Progress
+    entries: dict[str, LedgerEntry] = field(default_factory=dict)
+
+
+class MemoryStateStore:
+    """A :class:`~lakeward.state.base.StateStore` for the threads of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases: dict[TableId, Lease] = {}
+        self._ledgers: dict[TableId, _Ledger] = {}
+        self._registry: dict[TableId, RegisteredTable] = {}
+        self._runs: list[dict[str, Any]] = []
+
+    def close(self) -> None:
+        """Keep everything: there is no connection."""
+
+    def acquire_lease(self, table: TableId, owner: LeaseOwner, *, seconds: float) -> Lease:
+        """Take the table's lease, or raise LeaseHeldError."""
+        with self._lock:
+            held = self._leases.get(table)
+            if held is not None and is_live(held):
+                raise lease_held_error(held)
+            lease = self._leases[table] = Lease(table, owner, uuid4().hex, _end(seconds))
+            return lease
+
+    def renew_lease(self, lease: Lease, *, seconds: float) -> Lease:
+        """Extend the lease, or raise ConflictError when it is no longer ours."""
+        with self._lock:
+            held = self._leases.get(lease.table)
+            if held is None:
+                raise lease_lost_error(lease.table, "it is gone from the state store")
+            if held.token != lease.token:
+                raise lease_lost_error(lease.table, f"{held.owner} took it over")
+            renewed = self._leases[lease.table] = replace(lease, expires_at=_end(seconds))
+            return renewed
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease back if it is still ours."""
+        with self._lock:
+            held = self._leases.get(lease.table)
+            if held is not None and held.token == lease.token:
+                del self._leases[lease.table]
+
+    def lease_of(self, table: TableId) -> Lease | None:
+        """The table's live lease."""
+        with self._lock:
+            lease = self._leases.get(table)
+        return lease if lease is not None and is_live(lease) else None
+
+    def ledger_position(self, table: TableId) -> int | None:
+        """The changelog snapshot the cached ledger reflects."""
+        ledger = self._ledger(table)
+        return ledger.snapshot_id if ledger is not None else None
+
+    def progress(self, table: TableId) -> Progress | None:
+        """The cached progress."""
+        ledger = self._ledger(table)
+        return ledger.progress if ledger is not None else None
+
+    def replace_ledger(
+        self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> None:
+        """Throw the cache of this table away and fill it anew."""
+        by_path = {entry.path: entry for entry in entries}
+        with self._lock:
+            self._ledgers[table] = _Ledger(snapshot_id, progress, by_path)
+
+    def extend_ledger(
+        self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> bool:
+        """Add one op's entries if the cache stands at ``after``."""
+        by_path = {entry.path: entry for entry in entries}
+        with self._lock:
+            ledger = self._ledgers.get(table)
+            if (ledger.snapshot_id if ledger is not None else None) != after:
+                return False
+            earlier = ledger.entries if ledger is not None else {}
+            self._ledgers[table] = _Ledger(snapshot_id, progress, {**earlier, **by_path})
+            return True
+
+    def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
+        """Entries of those paths that are in the ledger."""
+        entries = self._entries(table)
+        return {path: entries[path] for path in paths if path in entries}
+
+    def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
+        """Load parts of a generation, by path."""
+        parts = [
+            entry
+            for entry in self._entries(table).values()
+            if entry.file_class is FileClass.LOAD and entry.generation == generation
+        ]
+        return sorted(parts, key=lambda entry: entry.path)
+
+    def count_files(self, table: TableId) -> int:
+        """Number of files in the ledger cache."""
+        return len(self._entries(table))
+
+    def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
+        """Whether the ledger cache holds any file of the table, in one generation if it is given."""
+        entries = self._entries(table).values()
+        return any(generation is None or entry.generation == generation for entry in entries)
+
+    def forget_ledger(self, table: TableId) -> None:
+        """Drop this table's cached ledger and progress."""
+        with self._lock:
+            self._ledgers.pop(table, None)
+
+    def register(self, table: TableId, *, active: bool) -> bool:
+        """Add a table to the registry if it is new."""
+        with self._lock:
+            is_new = table not in self._registry
+            if is_new:
+                self._registry[table] = RegisteredTable(table, active)
+            return is_new
+
+    def set_table(
+        self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
+    ) -> RegisteredTable:
+        """Register if needed, lay ``settings`` over what is set, set the flag if given."""
+        with self._lock:
+            found = self._registry.get(table) or RegisteredTable(table, active=False)
+            changed = replace(
+                found,
+                active=found.active if active is None else active,
+                settings=_as_stored(codec.lay_over(found.settings, settings or {})),
+            )
+            self._registry[table] = changed
+            return _apart(changed)
+
+    def set_error(self, table: TableId, error: str | None) -> None:
+        """Keep, or clear, the error that stopped the table last."""
+        with self._lock:
+            found = self._registry.get(table)
+            if found is not None or error is not None:
+                self._registry[table] = replace(found or RegisteredTable(table, active=False), error=error)
+
+    def registered(self) -> Iterator[RegisteredTable]:
+        """All registered tables by name."""
+        with self._lock:
+            return iter([_apart(self._registry[table]) for table in sorted(self._registry)])
+
+    def find_table(self, table: TableId) -> RegisteredTable | None:
+        """One registered table."""
+        with self._lock:
+            found = self._registry.get(table)
+            return _apart(found) if found is not None else None
+
+    def record_run(self, run: TableRun) -> None:
+        """Add to the run history."""
+        with self._lock:
+            self._runs.append(codec.run_row(run))
+
+    def runs(self, table: TableId | None = None, *, limit: int = 50) -> list[TableRun]:
+        """Run history by start, newest first."""
+        with self._lock:
+            # Reversed first: the sort is stable, so that of two with one start the later recorded comes first.
+            found = [codec.table_run(row) for row in reversed(self._runs)]
+        wanted = [run for run in found if table in (None, run.table)]
+        return sorted(wanted, key=lambda run: run.started_at, reverse=True)[:limit]
+
+    def _ledger(self, table: TableId) -> _Ledger | None:
+        with self._lock:
+            return self._ledgers.get(table)
+
+    def _entries(self, table: TableId) -> dict[str, LedgerEntry]:
+        ledger = self._ledger(table)
+        return ledger.entries if ledger is not None else {}
+
+
+def _end(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def _as_stored(value: dict[str, Any]) -> dict[str, Any]:
+    """A copy as a database would give it back: what JSON cannot hold fails here too."""
+    return codec.load_json(codec.dump_json(value))
+
+
+def _apart(found: RegisteredTable) -> RegisteredTable:
+    """A copy whose settings the caller may change."""
+    return replace(found, settings=_as_stored(found.settings))

@@ -1,0 +1,135 @@
+"""A landing file before it is written: what it holds, how it looks, and what its rows mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from lakeward.model import FileClass, Operation, Place
+from lakeward.testing.oracle import ModelChange, Row, move
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from lakeward.datatypes import Column
+    from lakeward.model import TableId
+    from lakeward.testing.oracle import Key
+    from lakeward.testing.simulator.options import SimulatorOptions
+    from lakeward.testing.simulator.tables import TableSpec
+
+OPERATION_COLUMN = "Op"
+SEQUENCE_COLUMN = "AR_H_CHANGE_SEQ"
+BEFORE_PREFIX = "BI_"
+
+
+class ChangeRow(NamedTuple):
+    """One change as the source made it.
+
+    ``image`` is the row after the change, of a delete the row before it. ``hidden`` columns did not change and may
+    be left out where the file's format has a sign for that; a delete hides all but its key.
+    """
+
+    table: TableSpec
+    operation: Operation
+    image: Row
+    before: Row | None
+    hidden: frozenset[str]
+    commit: datetime
+    sequence: str
+
+    @property
+    def key(self) -> Key:
+        """The key the row has after the change."""
+        return tuple(self.image[name] for name in self.table.key)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One landing file. ``table`` is None for a transaction file, whose rows tell theirs."""
+
+    options: SimulatorOptions
+    file_class: FileClass
+    path: str
+    written: datetime
+    time: str
+    format: Literal["csv", "parquet"]
+    table: TableSpec | None
+    columns: tuple[Column, ...] = ()
+    generation: int = 1
+    load: tuple[Row, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
+
+    @property
+    def marks_unchanged(self) -> bool:
+        """Whether the file can say of any column that it is not spoken of."""
+        return self.format == "csv" and self.options.unchanged is not None
+
+    def columns_of(self, table: TableSpec) -> tuple[Column, ...]:
+        """The columns that the file holds of a table."""
+        return self.columns if self.table is not None else table.columns
+
+    def tables(self) -> Mapping[TableId, TableSpec]:
+        """The tables that the file has rows of."""
+        if self.file_class is FileClass.LOAD and self.table is not None:
+            return {self.table.id: self.table}
+        return {change.table.id: change.table for change in self.changes}
+
+    def before_columns(self, table: TableSpec) -> tuple[Column, ...]:
+        """The columns that the file holds before images of."""
+        if self.options.before_image == "none" or self.file_class is FileClass.LOAD:
+            return ()
+        if self.options.before_image == "all":
+            return self.columns_of(table)
+        return tuple(column for column in self.columns_of(table) if column.name in table.key)
+
+    def unspoken(self, change: ChangeRow) -> frozenset[str]:
+        """The columns that a row of this file does not speak of."""
+        if change.operation is not Operation.UPDATE:
+            return frozenset()
+        signs = change.table.null_unchanged
+        nulls = {name for name in signs if name in change.hidden or change.image.get(name) is None}
+        return frozenset(nulls | change.hidden) if self.marks_unchanged else frozenset(nulls)
+
+    def model_changes(self, table: TableSpec) -> Iterator[ModelChange]:
+        """Give what the file's rows of one table mean, each at its place in the total order."""
+        absent = {column.name for column in table.all_columns} - {column.name for column in self.columns_of(table)}
+        for number, change in enumerate(self.changes):
+            if change.table is not table:
+                continue
+            place = Place(self._order_value(change), self.time, self.path, number)
+            unchanged = self.unspoken(change) | absent
+            if change.operation is Operation.DELETE:
+                yield ModelChange(place, change.operation, change.key)
+            elif (old := self._old_key(change)) is not None:
+                yield from move(place, old, change.key, change.image, unchanged)
+            else:
+                yield ModelChange(place, change.operation, change.key, change.image, unchanged)
+
+    def _order_value(self, change: ChangeRow) -> str:
+        if self.options.change_sequence:
+            return change.sequence
+        return commit_text(change.commit) if self.options.timestamp_column else ""
+
+    def _old_key(self, change: ChangeRow) -> Key | None:
+        """Give the key a row moved away from, where the file shows it."""
+        if not self.before_columns(change.table) or change.operation is not Operation.UPDATE or change.before is None:
+            return None
+        old = tuple(change.before[name] for name in change.table.key)
+        return None if old == change.key else old
+
+
+def commit_text(moment: datetime) -> str:
+    """Write a commit time as DMS does."""
+    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def column_names(file: SourceFile, table: TableSpec) -> list[str]:
+    """Give the names of a file's columns in order, the capture's own ones included."""
+    options = file.options
+    has_operation = options.op_in_load if file.file_class is FileClass.LOAD else options.op_in_changes
+    names = [OPERATION_COLUMN] if has_operation else []
+    names += [options.timestamp_column] if options.timestamp_column else []
+    names += [column.name for column in file.columns_of(table)]
+    names += [SEQUENCE_COLUMN] if options.change_sequence else []
+    return [*names, *(BEFORE_PREFIX + column.name for column in file.before_columns(table))]

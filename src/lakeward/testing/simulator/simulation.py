@@ -1,0 +1,154 @@
+"""A simulation in memory: stages of landing files, and what the mirror must hold after each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakeward.model import FileClass
+from lakeward.testing.oracle import fold, fold_keyless
+from lakeward.testing.simulator.configuration import configuration_of, schema_is_declared
+from lakeward.testing.simulator.csv_writer import render_csv
+from lakeward.testing.simulator.naming import name_time
+from lakeward.testing.simulator.parquet_writer import render_parquet
+from lakeward.testing.simulator.staging import assign_stages
+from lakeward.testing.simulator.stream import Capture
+from lakeward.testing.simulator.values import lake_row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward.datatypes import Column
+    from lakeward.model import TableId
+    from lakeward.testing.oracle import Row
+    from lakeward.testing.simulator.files import SourceFile
+    from lakeward.testing.simulator.options import SimulatorOptions
+    from lakeward.testing.simulator.tables import TableSpec
+
+REDELIVERED_AFTER = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One file that lands: ``path`` counts from the landing root, ``mtime`` is simulated like everything else."""
+
+    path: str
+    file: SourceFile
+    mtime: datetime
+
+    def content(self) -> bytes:
+        """Give the file's bytes."""
+        return render(self.file)
+
+    def write(self, root: Path) -> Path:
+        """Put the file under the landing root, in place of one that was there."""
+        return write_file(root, self.path, self.content(), self.mtime)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Files that land together, between two runs of Lakeward."""
+
+    number: int
+    landings: tuple[Landing, ...]
+
+    def land(self, root: Path) -> list[Path]:
+        """Put every file of the stage under the landing root."""
+        return [landing.write(root) for landing in self.landings]
+
+
+class Simulation:
+    """A seeded workload with its truth, held in memory: for tests, not for millions of changes."""
+
+    def __init__(self, options: SimulatorOptions) -> None:
+        self.options = options
+        capture = Capture(options)
+        files = list(capture.files())
+        self.tables: tuple[TableSpec, ...] = tuple(table.spec for table in capture.tables)
+        self._staged = assign_stages(files, options)
+        self._files = files
+        self._source = {table.spec: table.truth.rows() for table in capture.tables}
+
+    @property
+    def truth(self) -> dict[TableId, list[Row]]:
+        """The source's tables at the end, as a reader of the mirror must see them.
+
+        A table that never wrote a file has no mirror and is left out.
+        """
+        return {
+            table.id: [lake_row(self._columns(table, files), row) for row in rows]
+            for table, rows in self._source.items()
+            if (files := _of(table, self._files))
+        }
+
+    @cached_property
+    def _stages(self) -> list[Stage]:
+        seen: set[str] = set()
+        stages = []
+        for number, files in enumerate(self._staged):
+            landings = []
+            for file in files:
+                again = file.file_class is not FileClass.LOAD and file.path in seen
+                landings.append(Landing(file.path, file, file.written + (REDELIVERED_AFTER if again else timedelta())))
+                seen.add(file.path)
+            stages.append(Stage(number, tuple(landings)))
+        return stages
+
+    def stages(self) -> list[Stage]:
+        """Give the stages in which files land."""
+        return list(self._stages)
+
+    def configuration(self) -> dict[str, Any]:
+        """Give the tables' configuration in the shape of ``lakeward.yaml``, landing in ``./landing``."""
+        return configuration_of(self.tables, self.options)
+
+    def truth_after(self, stage: Stage | int) -> dict[TableId, list[Row]]:
+        """Give what each mirror must hold once this and all earlier stages have landed and run.
+
+        It is the fold of what has landed, not the source's state. A table of which nothing has landed is left out.
+        """
+        number = stage if isinstance(stage, int) else stage.number
+        landed = [file for files in self._staged[: number + 1] for file in files]
+        return {table.id: self._expected(table, files) for table in self.tables if (files := _of(table, landed))}
+
+    def _expected(self, table: TableSpec, landed: list[SourceFile]) -> list[Row]:
+        generation = max((file.generation for file in landed if file.file_class is FileClass.LOAD), default=1)
+        parts = [file for file in landed if file.file_class is FileClass.LOAD and file.generation == generation]
+        # Changes named before a reload belong to the generation it replaced.
+        cut = name_time(min(file.written for file in parts)) if generation > 1 else ""
+        later = [file for file in landed if file.file_class is not FileClass.LOAD and file.time >= cut]
+        changes = [change for file in later for change in file.model_changes(table)]
+        load = [row for part in parts for row in part.load]
+        names = [column.name for column in table.all_columns]
+        rows = list(fold(changes, names, table.key, load).values()) if table.key else fold_keyless(changes, names, load)
+        shown = self._columns(table, landed)
+        return [lake_row(shown, row) for row in rows]
+
+    def _columns(self, table: TableSpec, landed: list[SourceFile]) -> tuple[Column, ...]:
+        """Give the mirror's columns: the declared ones, else those that landed files have."""
+        if schema_is_declared(self.options):
+            return table.all_columns
+        count = max(len(file.columns_of(table)) for file in landed)
+        return table.all_columns[:count]
+
+
+def render(file: SourceFile) -> bytes:
+    """Give a file's bytes in its own format."""
+    return render_csv(file) if file.format == "csv" else render_parquet(file)
+
+
+def write_file(root: Path, path: str, content: bytes, mtime: datetime) -> Path:
+    """Write a file with a simulated time of modification."""
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    nanoseconds = (mtime - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    os.utime(target, ns=(nanoseconds, nanoseconds))
+    return target
+
+
+def _of(table: TableSpec, landed: list[SourceFile]) -> list[SourceFile]:
+    return [file for file in landed if table.id in file.tables()]

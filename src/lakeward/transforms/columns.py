@@ -1,0 +1,43 @@
+"""Small column helpers that survive any name a source may use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward.datatypes import quote_name
+from lakeward.schemas import PREFIX, spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.datatypes import Column as TableColumn
+
+
+def column(name: str) -> Column:
+    """Give the column of exactly this name, whatever dots, blanks or quotes it holds."""
+    return F.col(quote_name(name))
+
+
+def columns(names: Iterable[str]) -> list[Column]:
+    """Give the columns of exactly these names."""
+    return [column(name) for name in names]
+
+
+def conformed(frame: DataFrame, wanted: Iterable[TableColumn], renames: Mapping[str, str]) -> DataFrame:
+    """Give a frame the table's columns as an op wants them, Lakeward's own columns kept in front.
+
+    A column the frame does not have yet is null, one it has under the name before a rename is found.
+    """
+    present = set(frame.columns)
+    former = {new: old for old, new in renames.items() if old in present}
+    own = [column(name) for name in frame.columns if name.startswith(PREFIX)]
+    values = []
+    for one in wanted:
+        name = one.name if one.name in present else former.get(one.name)
+        value = column(name) if name is not None else F.lit(None)
+        values.append(value.cast(spark_type(one.lake_type)).alias(one.name))
+    return frame.select(*own, *values)

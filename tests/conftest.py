@@ -1,0 +1,41 @@
+"""Rules for all tests: no setting of the developer's own, and on request no skipping."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+# Where jars come from and whether skips count is the machine's business; every other setting is the test's.
+_KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG"}
+_FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
+
+
+def pytest_configure() -> None:
+    for name in [*os.environ]:
+        if name in _FOREIGN_SPARK or (name.startswith("LAKEWARD_") and name not in _KEPT):
+            del os.environ[name]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    report: Any = yield
+    # An expected failure is reported as skipped too, and is none.
+    if not hasattr(report, "wasxfail"):
+        _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report: Any = yield
+    _forbid_skip(report)
+    return report
+
+
+def _forbid_skip(report: Any) -> None:
+    """Under LAKEWARD_NO_SKIP=1 a skipped test or module has failed, with its reason."""
+    if report.skipped and os.environ.get("LAKEWARD_NO_SKIP"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}  (LAKEWARD_NO_SKIP: nothing may be skipped here)"

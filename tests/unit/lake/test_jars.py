@@ -1,0 +1,184 @@
+"""Jars: pinned, verified, fetched once; and what is said when that fails."""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import ConfigurationError
+from lakeward.lake.iceberg import ivy, jars
+from lakeward.lake.iceberg.catalog import CatalogKind
+from lakeward.lake.iceberg.jars import Jar, iceberg_runtime, required_jars, resolve_jars
+
+CONTENT = b"the content of a jar"
+JAR = Jar("org.example:thing_2.13:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+
+
+class Resolver:
+    """Stands for Spark's resolver: writes what it was told to, and counts."""
+
+    def __init__(self, content: bytes | None = CONTENT) -> None:
+        self.content = content
+        self.calls = 0
+
+    def __call__(self, coordinates: list[str], work: Path) -> list[Path]:
+        self.calls += 1
+        if self.content is None:
+            return []
+        file = work / f"org.example_{JAR.file_name}"
+        file.write_bytes(self.content)
+        return [file]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("LAKEWARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LAKEWARD_JARS", raising=False)
+    monkeypatch.setattr(jars, "required_jars", lambda kind: (JAR,))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def resolver(cache, monkeypatch) -> Resolver:
+    stand_in = Resolver()
+    monkeypatch.setattr(ivy, "fetch", stand_in)
+    return stand_in
+
+
+def test_a_jar_is_fetched_once(cache, resolver):
+    assert resolve_jars(CatalogKind.SQLITE) == resolve_jars(CatalogKind.SQLITE) == [cache / "jars" / JAR.file_name]
+    assert (cache / "jars" / JAR.file_name).read_bytes() == CONTENT
+    assert resolver.calls == 1
+    assert not list(cache.glob("fetch-*"))
+
+
+@pytest.mark.parametrize("damaged", [CONTENT[:-1], CONTENT.upper(), b""])
+def test_a_damaged_jar_in_the_cache_is_fetched_again(cache, resolver, damaged):
+    (path,) = resolve_jars(CatalogKind.SQLITE)
+    path.write_bytes(damaged)
+    os.utime(path, ns=(1, 1))
+    assert resolve_jars(CatalogKind.SQLITE)[0].read_bytes() == CONTENT
+    assert resolver.calls == 2
+
+
+def test_a_verified_jar_is_not_hashed_again(cache, resolver, monkeypatch):
+    resolve_jars(CatalogKind.SQLITE)
+    monkeypatch.setattr(jars, "_defect", lambda jar, path: pytest.fail("hashed again"))
+    resolve_jars(CatalogKind.SQLITE)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(CONTENT[:5], "half or foreign file of 5 bytes"), (CONTENT.upper(), "checksum"), (None, "missing")],
+)
+def test_what_was_fetched_wrong_is_refused_and_not_kept(cache, resolver, content, problem):
+    resolver.content = content
+    with pytest.raises(ConfigurationError, match=problem) as refused:
+        resolve_jars(CatalogKind.SQLITE)
+    assert JAR.coordinate in refused.value.message
+    assert "LAKEWARD_JARS" in str(refused.value)
+    assert not (cache / "jars" / JAR.file_name).exists()
+
+
+def test_a_given_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch):
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / JAR.file_name).write_bytes(CONTENT)
+    monkeypatch.setenv("LAKEWARD_JARS", str(given))
+    assert resolve_jars(CatalogKind.SQLITE) == [given / JAR.file_name]
+    assert resolver.calls == 0
+
+
+@pytest.mark.parametrize(("content", "problem"), [(None, "is missing"), (CONTENT[:5], "is a half or foreign file")])
+def test_a_given_folder_without_the_jar_is_refused_with_file_and_coordinate(
+    cache, resolver, tmp_path, monkeypatch, content, problem
+):
+    if content is not None:
+        (tmp_path / JAR.file_name).write_bytes(content)
+    monkeypatch.setenv("LAKEWARD_JARS", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=problem) as refused:
+        resolve_jars(CatalogKind.SQLITE)
+    assert JAR.file_name in refused.value.message
+    assert JAR.coordinate in refused.value.message
+    assert resolver.calls == 0
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, cache, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LAKEWARD_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ConfigurationError, match="cannot write") as refused:
+        resolve_jars(CatalogKind.SQLITE)
+    assert "LAKEWARD_CACHE" in str(refused.value)
+
+
+def test_the_cache_follows_the_desktop_convention(tmp_path, monkeypatch):
+    monkeypatch.delenv("LAKEWARD_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jars.cache_folder() == tmp_path / "lakeward"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert jars.cache_folder() == tmp_path / ".cache" / "lakeward"
+
+
+def test_the_installed_pyspark_chooses_the_runtime():
+    assert iceberg_runtime("4.1.4").file_name == "iceberg-spark-runtime-4.1_2.13-1.12.0.jar"
+    assert iceberg_runtime("3.5.6").file_name == "iceberg-spark-runtime-3.5_2.12-1.12.0.jar"
+    with pytest.raises(ConfigurationError, match=r"pyspark 4\.2\.0 is installed"):
+        iceberg_runtime("4.2.0")
+
+
+def test_only_the_sqlite_catalog_needs_the_sqlite_driver():
+    names = [[jar.file_name.split("-")[0] for jar in required_jars(kind)] for kind in CatalogKind]
+    assert names == [["iceberg", "sqlite"], ["iceberg"], ["iceberg"], ["iceberg"]]
+
+
+@pytest.mark.parametrize(
+    ("output", "explanation"),
+    [
+        (
+            "Server access error at url https://x (java.net.ConnectException: Connection refused)\nException: [b]",
+            "offline? (java.net.ConnectException: Connection refused)",
+        ),
+        ("java.net.UnknownHostException: somewhere", "offline? (unknown host somewhere)"),
+        ("[FAILED     ] org.example#thing;1.0!thing.jar: (0ms)", "came only in part ([FAILED     ] org.example#thing"),
+        (
+            'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]',
+            "[unresolved dependency: a#b;1: not found]",
+        ),
+        ("", "stopped without a reason"),
+    ],
+)
+def test_the_resolvers_output_is_explained(output, explanation):
+    assert explanation in ivy.explain(output)
+
+
+def test_the_resolver_runs_apart_from_the_users_own_spark_and_maven(tmp_path, monkeypatch):
+    calls = []
+
+    def run(command, **options):
+        calls.append((command, options["env"]))
+        return subprocess.CompletedProcess(command, 1, stdout="java.net.UnknownHostException: somewhere")
+
+    monkeypatch.setenv("SPARK_HOME", "/somebody/elses/spark")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--packages other")
+    monkeypatch.setattr(ivy, "require_java", lambda: 17)
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(ConfigurationError, match=r"cannot fetch a:b:1: .*offline"):
+        ivy.fetch(["a:b:1"], tmp_path)
+    ((command, environment),) = calls
+    assert any(f"-Duser.home={tmp_path}" in argument for argument in command)
+    assert f"spark.jars.ivy={tmp_path / 'ivy'}" in command
+    assert environment["SPARK_HOME"].endswith("pyspark")
+    assert "PYSPARK_SUBMIT_ARGS" not in environment
+
+
+def test_a_resolver_that_never_answers_is_given_up(tmp_path, monkeypatch):
+    def run(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(ivy, "require_java", lambda: 17)
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(ConfigurationError, match="no answer within"):
+        ivy.fetch(["a:b:1"], tmp_path)

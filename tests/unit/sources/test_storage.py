@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import ConfigurationError
+from lakeward.sources.storage import LocalStorage, content_hash, open_storage
+
+
+def _write(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(path)
+
+
+def test_walk_gives_relative_paths_in_name_order_with_identity(tmp_path: Path) -> None:
+    _write(tmp_path, "s/t/b.csv", "s/t/a.csv", "s/t/2024/01/x.csv", "s/u/c.csv")
+    found = list(LocalStorage(tmp_path).walk("s/t"))
+    assert [file.path for file in found] == ["s/t/2024/01/x.csv", "s/t/a.csv", "s/t/b.csv"]
+    status = (tmp_path / "s/t/a.csv").stat()
+    assert (found[1].size, found[1].mtime_us) == (status.st_size, status.st_mtime_ns // 1000)
+    assert found[1].identity == LocalStorage(tmp_path).identity("s/t/a.csv")
+
+
+def test_walk_is_lazy_and_sees_more_than_a_thousand_files(tmp_path: Path) -> None:
+    _write(tmp_path, *(f"s/t/{number:05}.csv" for number in range(1203)))
+    walk = LocalStorage(tmp_path).walk("s/t")
+    assert next(walk).path == "s/t/00000.csv"
+    assert sum(1 for _ in walk) == 1202
+
+
+@pytest.mark.parametrize("name", ["_x.csv", ".x.csv", "x.csv.tmp", "_d/x.csv", ".d/x.csv", "d.tmp/x.csv"])
+def test_hidden_and_temporary_names_are_not_seen(tmp_path: Path, name: str) -> None:
+    _write(tmp_path, f"s/t/{name}")
+    storage = LocalStorage(tmp_path)
+    assert list(storage.walk("s/t")) == []
+    assert not storage.exists("s/t")
+
+
+def test_missing_folders_are_empty(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "nowhere")
+    assert list(storage.walk("s")) == []
+    assert list(storage.folders("")) == []
+    assert not storage.exists("s")
+    with pytest.raises(FileNotFoundError):
+        storage.identity("s/t/a.csv")
+
+
+def test_exists_needs_an_entry(tmp_path: Path) -> None:
+    (tmp_path / "s/t").mkdir(parents=True)
+    storage = LocalStorage(tmp_path)
+    assert not storage.exists("s/t")
+    _write(tmp_path, "s/t/a.csv")
+    assert storage.exists("s/t")
+    assert storage.exists("s/t/")
+    assert not storage.exists("s/t/a.csv")
+
+
+def test_folders_are_immediate(tmp_path: Path) -> None:
+    _write(tmp_path, "s/t/a.csv", "s/b/c/d.csv", "s/_h/x.csv", "s/file.csv")
+    storage = LocalStorage(tmp_path)
+    assert list(storage.folders("s")) == ["s/b", "s/t"]
+    assert list(storage.folders("")) == ["s"]
+
+
+def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
+    _write(tmp_path, "s/t/a.csv", "elsewhere/b.csv")
+    (tmp_path / "s/t/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "s/t/loop").symlink_to(tmp_path / "s")
+    (tmp_path / "elsewhere/self").symlink_to(tmp_path / "elsewhere")
+    assert [file.path for file in LocalStorage(tmp_path).walk("s/t")] == ["s/t/a.csv", "s/t/link/b.csv"]
+
+
+def test_a_file_that_vanishes_while_listing_is_left_out(tmp_path: Path) -> None:
+    _write(tmp_path, "s/t/a.csv", "s/t/b.csv")
+    walk = LocalStorage(tmp_path).walk("s/t")
+    next(walk)
+    os.remove(tmp_path / "s/t/b.csv")
+    assert list(walk) == []
+
+
+def test_spool_gives_path_and_hash(tmp_path: Path) -> None:
+    _write(tmp_path, "s/a.csv")
+    with LocalStorage(tmp_path).spool("s/a.csv") as (path, digest):
+        assert path == str(tmp_path / "s/a.csv")
+        assert digest == hashlib.blake2b(b"s/a.csv", digest_size=16).hexdigest()
+    with pytest.raises(FileNotFoundError), LocalStorage(tmp_path).spool("s/b.csv"):
+        pass
+
+
+def test_hash_of_a_large_file_is_streamed(tmp_path: Path) -> None:
+    content = os.urandom(3_000_001)
+    (tmp_path / "x").write_bytes(content)
+    assert content_hash(str(tmp_path / "x")) == hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def test_storage_is_picklable(tmp_path: Path) -> None:
+    _write(tmp_path, "s/a.csv")
+    again = pickle.loads(pickle.dumps(LocalStorage(tmp_path)))
+    assert [file.path for file in again.walk("")] == ["s/a.csv"]
+
+
+def test_paths_cannot_leave_the_root(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="leads out of"):
+        LocalStorage(tmp_path).identity("../x")
+
+
+def test_open_storage(tmp_path: Path) -> None:
+    folder = tmp_path / "with blank"
+    _write(folder, "s/a.csv")
+    for uri in (str(folder), folder.as_uri()):
+        assert [file.path for file in open_storage(uri).walk("")] == ["s/a.csv"]
+    for uri in ("s3://bucket/x", "hdfs://host/x", "file://host/x"):
+        with pytest.raises(ConfigurationError, match="not supported by this version.*local path"):
+            open_storage(uri)
