@@ -4,6 +4,8 @@ from lakeward import Lakeward
 
 with Lakeward.open("lakeward.yaml") as lake:
     report = lake.run()
+
+What needs Spark is imported by the methods that need it: listing tables shall not cost seconds.
 """
 
 from __future__ import annotations
@@ -12,16 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lakeward.config import Config, load_config
 from lakeward.controller import discovery
-from lakeward.controller.registry import rebuild_registry
-from lakeward.controller.runner import TableRunner, new_run_id
-from lakeward.controller.status import table_status
 from lakeward.controller.tables import KnownTable, find_tables, known_tables, require_table, settings_for
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.session import open_session
 from lakeward.model import TableId
 from lakeward.pipeline.context import RunOptions
-from lakeward.pipeline.ledger import rebuild
-from lakeward.pipeline.quarantine import bad_rows, drop_rows, retry_rows
 from lakeward.sources.storage import open_storage
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.open import open_state
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeward.controller.runner import TableRunner
     from lakeward.controller.status import TableStatus
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
@@ -86,6 +83,8 @@ class Lakeward:
     def spark(self) -> SparkSession:
         """The Spark session, started at first use."""
         if self._spark is None:
+            from lakeward.lake.iceberg.session import open_session
+
             self._spark = open_session(self.config)
         return self._spark
 
@@ -129,15 +128,19 @@ class Lakeward:
             wait: seconds to wait for a table that another writer holds.
         """
         discovery.require_landing(self.config, self.storage)
-        return self._runner().run(find_tables(self.config, self.state, tables), options or RunOptions(), wait=wait)
+        chosen = find_tables(self.config, self.state, tables)
+        return self._runner().run(chosen, options or RunOptions(), wait=wait)
 
     def plan(self, tables: Iterable[str] = (), *, options: RunOptions | None = None) -> list[TablePlan]:
         """Say what a run would do next, table by table, without writing."""
         discovery.require_landing(self.config, self.storage)
-        return self._runner().plan(find_tables(self.config, self.state, tables), options or RunOptions())
+        chosen = find_tables(self.config, self.state, tables)
+        return self._runner().plan(chosen, options or RunOptions())
 
     def status(self, tables: Iterable[str] = ()) -> list[TableStatus]:
         """Say how tables stand: all known ones, or those named."""
+        from lakeward.controller.status import table_status
+
         names = [TableId.parse(name) for name in tables]
         known = self.tables()
         chosen = [require_table(known, name) for name in names] if names else known
@@ -150,22 +153,31 @@ class Lakeward:
 
     def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
         """Give a table's bad rows that wait for a decision."""
+        from lakeward.pipeline.quarantine import bad_rows
+
         return bad_rows(self._runner().context(self.table(name), RunOptions()), limit=limit)
 
     def retry_bad_rows(
         self, name: str, ids: Collection[str] = (), replacements: Mapping[str, str] | None = None
     ) -> QuarantineReport:
         """Put bad rows back at their own place in the order, as they are under today's settings or as repaired."""
+        from lakeward.pipeline.quarantine import retry_rows
+
         with self._leased(name) as context:
             return retry_rows(context, ids, replacements or {})
 
     def drop_bad_rows(self, name: str, ids: Collection[str] = ()) -> QuarantineReport:
         """Give bad rows up."""
+        from lakeward.pipeline.quarantine import drop_rows
+
         with self._leased(name) as context:
             return drop_rows(context, ids)
 
     def rebuild_state(self) -> list[str]:
         """Fill the state store anew from the lake; give the tables found."""
+        from lakeward.controller.registry import rebuild_registry
+        from lakeward.pipeline.ledger import rebuild
+
         found = rebuild_registry(self.spark, self.config, self.state)
         runner = self._runner()
         for table in found:
@@ -174,6 +186,8 @@ class Lakeward:
         return [str(table) for table in found]
 
     def _runner(self) -> TableRunner:
+        from lakeward.controller.runner import TableRunner
+
         return TableRunner(self.config, self.spark, self.storage, self.state, on_step=self._on_step, on_op=self._on_op)
 
     def _leased(self, name: str) -> _LeasedContext:
@@ -184,6 +198,8 @@ class _LeasedContext:
     """A table's context for the time that its lease is held."""
 
     def __init__(self, runner: TableRunner, known: KnownTable, lakeward: Lakeward) -> None:
+        from lakeward.controller.runner import new_run_id
+
         self._runner = runner
         self._known = known
         self._lease = HeldLease(lakeward.state, known.table, current_owner(new_run_id()))

@@ -197,13 +197,20 @@ def parse_config(
     data: Mapping[str, Any], *, base: Path, environment: Mapping[str, str] | None = None, source: str = "configuration"
 ) -> Config:
     """Validate a mapping that has the shape of ``lakeward.yaml``."""
-    merged = _with_defaults(_with_environment(data, environment or {}))
+    merged = _with_defaults(_with_environment(_with_text_keys(data), environment or {}))
     try:
         config = Config.model_validate({**merged, "base": base})
         config.declared()
     except ValidationError as error:
         raise ConfigurationError(_explain(error, source)) from None
     return config
+
+
+def _with_text_keys(data: Any) -> Any:
+    """Read the key ``null:`` as its text: YAML takes it for the value."""
+    if not isinstance(data, dict):
+        return data
+    return {"null" if key is None else key: _with_text_keys(value) for key, value in data.items()}
 
 
 def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from lakeward.config import Config, parse_config
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.java import require_java
 from lakeward.lake.iceberg.session import build_session, session_for
+from tests.spark.scene import Scene
 
 SPARK_SETTINGS = {
     "master": "local[2]",
@@ -59,3 +60,11 @@ def lake_session(spark: SparkSession) -> Callable[..., SparkSession]:
         return session_for(spark, _lake_config(folder, **settings))
 
     return open_lake
+
+
+@pytest.fixture
+def scene(tmp_path: Path, spark: SparkSession) -> Iterator[Scene]:
+    """A small pipeline in a folder of its own."""
+    stage = Scene(tmp_path, spark)
+    yield stage
+    stage.close()

@@ -133,8 +133,10 @@ class TableRunner:
         return TableReport(str(known.table), outcome, tuple(ops), waiting, mirror_rows=head.rows if head else None)
 
     def _record(self, known: KnownTable, run_id: str, began: datetime, report: TableReport) -> None:
-        """Keep history and the error that stopped the table. Both are only a cache's content: failing to keep
-        them must not undo what was published, so it is said and not raised.
+        """Keep history and the error that stopped the table.
+
+        Both are only a cache's content: failing to keep them must not undo what was published, so it is said and
+        not raised.
         """
         if report.outcome is Outcome.LOCKED:
             return

@@ -34,7 +34,7 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
         ConflictError: ``main`` has moved since, or the lease was lost. Readers saw nothing of this attempt.
     """
     if effect.load_rows is not None:
-        _extend_load(context, record, effect.load_rows)
+        _extend_load(context, record, effect.load_rows, effect.load_count)
     elif effect.plan.strategy is Strategy.CLEAR:
         _begin_empty_load(context, record.generation)
     if effect.plan.strategy is Strategy.LOAD:
@@ -79,12 +79,12 @@ def _write_folded(
         attempt.delete_keys(touched, keys)
         context.reached("apply.delete")
     if folded.writes:
-        attempt.append(writes, stamps)
+        attempt.append(writes, stamps, expected=folded.writes)
     else:
         attempt.stamp(stamps)
 
 
-def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame) -> None:
+def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame, count: int) -> None:
     """Add load rows to the generation's load branch, unique per key, once per op."""
     mirror, branch, keys = context.mirror, load_branch(record.generation), context.settings.primary_key
     if is_load_written(context, record):
@@ -96,7 +96,7 @@ def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame) -> No
         if head is not None and keys:
             attempt.delete_keys(rows.select(*columns(keys)), keys)
             context.reached("load.delete")
-        attempt.append(rows, stamps)
+        attempt.append(rows, stamps, expected=count)
         context.reached("load.append")
         if head is not None:
             attempt.publish(before=context.permission.require, to=branch)
@@ -112,19 +112,18 @@ def is_load_written(context: TableContext, record: OpRecord) -> bool:
     return context.mirror.stamp(LOAD_STAMP, load_branch(record.generation)) == str(record.op)
 
 
-def take_back_load(context: TableContext, record: OpRecord) -> None:
-    """Cut a load branch back to what it was before the op."""
-    if not is_load_written(context, record):
+def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
+    """Cut a load branch back to what it was before an op; does nothing where the op has not reached it."""
+    mirror, branch = context.mirror, load_branch(generation)
+    head = mirror.head(branch)
+    if head is None or head.summary.get(LOAD_STAMP) != str(op):
         return
-    branch = load_branch(record.generation)
-    own = str(record.op)
-    head = context.mirror.require_head(branch)
-    attempt = head.summary[ATTEMPT_STAMP] if head.summary.get(LOAD_STAMP) == own else None
-    before = next(one for one in context.mirror.lineage(head.id) if one.summary.get(ATTEMPT_STAMP) != attempt)
-    if before.id == empty_snapshot(context.mirror):
-        context.mirror.drop_branch(branch)
+    attempt = head.summary[ATTEMPT_STAMP]
+    before = next(one for one in mirror.lineage(head.id) if one.summary.get(ATTEMPT_STAMP) != attempt)
+    if before.id == empty_snapshot(mirror):
+        mirror.drop_branch(branch)
     else:
-        context.mirror.reset_branch(branch, before.id)
+        mirror.reset_branch(branch, before.id)
 
 
 def _become_load(context: TableContext, record: OpRecord, base: int) -> int:

@@ -27,6 +27,7 @@ def log_op(
     *,
     base: int,
     rows: DataFrame | None,
+    row_count: int,
     files: Sequence[FileRecord],
     resolutions: Sequence[Resolution] = (),
 ) -> int:
@@ -40,7 +41,9 @@ def log_op(
     numbers = [F.lit(record.op).cast("long").alias(S.OP), F.lit(record.generation).cast("int").alias(S.GENERATION)]
     with Attempt(context.changelog, op=record.op, base=base) as attempt:
         context.reached("log.branch")
-        attempt.append(entry.select(*numbers, *columns(entry.columns)), {LOGGED_STAMP: str(record.op)})
+        expected = row_count + 1 + len(files) + len(resolutions)
+        stamps = {LOGGED_STAMP: str(record.op)}
+        attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
         context.reached("log.append")
         snapshot = attempt.publish(before=context.permission.require)
         context.reached("log.publish")

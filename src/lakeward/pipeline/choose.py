@@ -67,7 +67,7 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
         CutError: a reload whose change files cannot be told.
         VanishedError: the table's folder is gone.
     """
-    if not context.storage.exists(context.folder) and not _transactions_waiting(context, progress):
+    if not context.storage.exists(context.folder) and _is_missed(context, progress):
         return _vanished(context, progress)
     scan = Scan()
     batch = _smallest_batch(context, progress, scan)
@@ -199,16 +199,19 @@ def _all_listed(context: TableContext) -> Iterator[LandingFile]:
         yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
 
 
-def _transactions_waiting(context: TableContext, progress: Progress) -> bool:
-    return bool(context.config.transactions) and context.storage.exists(str(context.config.transactions))
-
-
-def _vanished(context: TableContext, progress: Progress) -> Work | None:
+def _is_missed(context: TableContext, progress: Progress) -> bool:
+    """Tell whether the folder held files before; an emptied generation without files is as it should be."""
     current = progress.generation
-    if current is None or not _has_consumed(context, current):
-        return None
+    if current is None or (current.emptied and not context.state.has_files(context.table, generation=current.number)):
+        return False
+    if context.config.transactions:
+        return bool(context.state.load_parts(context.table, current.number))
+    return context.state.has_files(context.table)
+
+
+def _vanished(context: TableContext, progress: Progress) -> Work:
     if context.settings.on_missing_folder == "truncate":
-        following = Generation(current.number + 1, emptied=True)
+        following = Generation(len(progress.generations) + 1, emptied=True)
         return Work(OpKind.TRUNCATE, following, starts=True)
     msg = (
         f"{context.table}: the folder {context.folder} is gone from landing, though files of it were consumed; "
@@ -216,13 +219,6 @@ def _vanished(context: TableContext, progress: Progress) -> Work | None:
     )
     hint = f"restore the folder; or, if the table is empty now, set on_missing_folder: truncate for {context.table}"
     raise VanishedError(msg, hint=hint)
-
-
-def _has_consumed(context: TableContext, generation: Generation) -> bool:
-    """Tell whether a folder is missed: an emptied generation without files is as it should be."""
-    if generation.emptied and not context.state.has_files(context.table, generation=generation.number):
-        return False
-    return context.state.has_files(context.table)
 
 
 def _pages(files: Iterator[LandingFile]) -> Iterator[list[LandingFile]]:

@@ -61,6 +61,7 @@ class Effect:
     plan: ApplyPlan
     folded: Folded | None = None
     load_rows: DataFrame | None = None
+    load_count: int = 0
 
 
 def load_branch(generation: int) -> str:
@@ -109,18 +110,21 @@ def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, c
 def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
     """Give a load's rows to its branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
     key, mirror = context.settings.primary_key, given.bases.mirror
-    rows = rows_once_per_key(changes, key).select(*named(given.names))
+    unique, count = rows_once_per_key(workspace, changes, key, given.rows)
+    rows = unique.select(*named(given.names))
     if given.record.starts and given.record.generation > 1:
-        return Effect(ApplyPlan(Strategy.REPLACE, "a new load replaces the mirror"), load_rows=rows)
+        return Effect(ApplyPlan(Strategy.REPLACE, "a new load replaces the mirror"), load_rows=rows, load_count=count)
     if mirror is None or mirror.id == empty_snapshot(context.mirror):
-        return Effect(ApplyPlan(Strategy.LOAD, "the mirror is empty: it becomes the load"), load_rows=rows)
+        return Effect(
+            ApplyPlan(Strategy.LOAD, "the mirror is empty: it becomes the load"), load_rows=rows, load_count=count
+        )
     arrived = as_base(rows, given.names)
     earlier = _load_rows(context, given.record.generation, given) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
     history = _earlier_changes(context, given) if key else None
     source = FoldInput(workspace, arrived, given.rows, key, given.names, True, False, base, history)
     folded = fold_changes(source) if key else fold_keyless(source, None)
-    return Effect(plan_fold(context.mirror, mirror, folded, context.settings), folded, load_rows=rows)
+    return Effect(plan_fold(context.mirror, mirror, folded, context.settings), folded, load_rows=rows, load_count=count)
 
 
 def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:

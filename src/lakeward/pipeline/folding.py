@@ -108,32 +108,39 @@ def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
     return kept(source.workspace, changes.select(S.OPERATION, *columns(source.names)), ())
 
 
-def rows_once_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Give a load's rows with each key once, the last in file and row order. Repeats are looked for by key alone."""
+def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str], count: int) -> tuple[DataFrame, int]:
+    """Give a load's rows with each key once, the last in file and row order, and their number.
+
+    Repeats are rare and looked for by key alone.
+    """
     if not keys:
-        return rows
+        return rows, count
     times = f"{S.PREFIX}times"
     repeated = rows.groupBy(*columns(keys)).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
-    return latest_per_key(rows, keys=keys) if repeated.take(1) else rows
+    if not repeated.take(1):
+        return rows, count
+    unique = workspace.keep(latest_per_key(rows, keys=keys))
+    return unique, unique.count()
 
 
 def _closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
     """Add keys that exchange values with touched ones through moves, until no more are found."""
-    keep = source.workspace.keep
-    moves = keep(links(history.unionByName(source.changes), keys=source.keys))
+    settle = source.workspace.settle
+    moves = settle(links(history.unionByName(source.changes), keys=source.keys))
     if not moves.take(1):
         return touched
+    touched = settle(touched)
     while True:
         found = linked_keys(touched, moves, keys=source.keys)
-        new = keep(lacking_keys(found, touched, keys=source.keys))
+        new = settle(lacking_keys(found, touched, keys=source.keys))
         if not new.take(1):
             return touched
-        touched = keep(touched.union(new))
+        touched = settle(touched.union(new))
 
 
 def _with_moves_finished(changes: DataFrame, source: FoldInput) -> DataFrame:
     """Finish moves link by link: as many rounds as the longest chain has links."""
-    changes = source.workspace.keep(changes)
+    changes = source.workspace.settle(changes)
     while changes.filter(is_unfinished()).take(1):
-        changes = source.workspace.keep(finish_moves(changes, keys=source.keys, names=source.names))
+        changes = source.workspace.settle(finish_moves(changes, keys=source.keys, names=source.names))
     return changes

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakeward import schemas as S
-from lakeward.errors import BugError, ConfigurationError
+from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.model import Disposition, FileClass, OpKind, Progress
 from lakeward.pipeline import check
 from lakeward.pipeline.effect import Effect, OpInput, work_out
@@ -15,6 +17,7 @@ from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.parquet import parquet_columns
+from lakeward.sources.dms.problems import UnusableFileError
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -38,7 +41,8 @@ _SCHEMA_ROUNDS = 5
 class Prepared:
     """An op ready to be logged and applied.
 
-    ``rows`` holds the changes and bad rows to log; ``is_logged`` says that a crash came after that step.
+    ``rows`` holds the changes and bad rows to log, ``row_count`` of them; ``is_logged`` says that a crash came after
+    that step.
     """
 
     record: OpRecord
@@ -48,6 +52,7 @@ class Prepared:
     files: tuple[FileRecord, ...]
     unstable: tuple[str, ...]
     rows: DataFrame | None
+    row_count: int
     effect: Effect
     is_logged: bool = False
 
@@ -79,8 +84,8 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
     context.reached("check.fold")
     changes = describe_changes(before, columns, context.settings.renames)
     files = tuple(_file_record(one, record) for one in stable) + work.redelivered
-    rows = _to_log(records, work.kind)
-    return Prepared(record, bases, columns, changes, files, unstable, rows, effect)
+    rows, count = _to_log(records, work.kind, stable)
+    return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect)
 
 
 def read_work(
@@ -113,11 +118,19 @@ def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tu
     """Learn the schema of a table never seen from a Parquet file's footer; CSV tells no types."""
     for file in sorted(files, key=lambda one: one.order):
         if ".parquet" in file.path:
-            with context.storage.spool(file.path) as (local_path, _):
-                return parquet_columns(local_path, context.settings)
+            return _footer_columns(context, file)
     msg = f"{context.table}: no schema: CSV files do not tell types, and they are never guessed"
     hint = f"declare it in lakeward.yaml: tables: {{{context.table}: {{schema: 'id int, name string, …'}}}}"
     raise ConfigurationError(msg, hint=hint)
+
+
+def _footer_columns(context: TableContext, file: LandingFile) -> tuple[Column, ...]:
+    try:
+        with context.storage.spool(file.path) as (local_path, _):
+            return parquet_columns(local_path, context.settings)
+    except (UnusableFileError, OSError, pa.ArrowException) as error:
+        msg = f"{context.table}: {file.path} cannot be used: {error}"
+        raise DataError(msg, hint=f"repair or remove it, then: lakeward run {context.table}") from error
 
 
 def _op_record(context: TableContext, work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> OpRecord:
@@ -162,8 +175,8 @@ def _good_rows(summaries: Sequence[FileSummary]) -> int:
     return sum(one.rows - one.bad for one in summaries)
 
 
-def _to_log(records: DataFrame | None, kind: OpKind) -> DataFrame | None:
-    """Load rows go to the mirror and not through the changelog; their bad rows do."""
+def _to_log(records: DataFrame | None, kind: OpKind, summaries: Sequence[FileSummary]) -> tuple[DataFrame | None, int]:
+    """Give what the changelog keeps. Load rows go to the mirror and not through it; their bad rows do."""
     if records is None or kind is not OpKind.LOAD:
-        return records
-    return records.filter(column(S.KIND) == S.KIND_BAD)
+        return records, sum(one.rows + one.moves for one in summaries)
+    return records.filter(column(S.KIND) == S.KIND_BAD), sum(one.bad for one in summaries)

@@ -180,7 +180,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         frame = workspace.keep(_frame(context, changes, columns)) if changes is not None else None
         given = OpInput(record, bases, columns, frame, changes.num_rows if changes is not None else 0)
         effect = work_out(context, workspace, given)
-        prepared = Prepared(record, bases, columns, evolution, (), (), frame, effect)
+        prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
 
 

@@ -13,7 +13,7 @@ from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.define import APPLIED_STAMP, LOGGED_STAMP, is_complete
 from lakeward.model import LandingFile, OpKind, Progress
-from lakeward.pipeline.apply import is_load_written, take_back_load
+from lakeward.pipeline.apply import is_load_written
 from lakeward.pipeline.changelog import changes_of
 from lakeward.pipeline.effect import Effect, OpInput, work_out
 from lakeward.pipeline.ledger import op_record
@@ -61,7 +61,7 @@ def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bas
     changes = conformed(changes_of(log, op), columns, {})
     rows = sum(one.summary.rows - one.summary.bad for one in files)
     effect = work_out(context, workspace, OpInput(record, bases, columns, changes, rows))
-    return Prepared(record, bases, columns, (), files, (), None, effect, is_logged=True)
+    return Prepared(record, bases, columns, (), files, (), None, 0, effect, is_logged=True)
 
 
 def _prepare_load(
@@ -71,7 +71,7 @@ def _prepare_load(
     if record.starts and is_load_written(context, record):
         strategy = Strategy.REPLACE if record.generation > 1 else Strategy.LOAD
         plan = ApplyPlan(strategy, "the load was written before the interruption")
-        return Prepared(record, bases, columns, (), files, (), None, Effect(plan), is_logged=True)
+        return Prepared(record, bases, columns, (), files, (), None, 0, Effect(plan), is_logged=True)
     landing = [_landing_file(context, one) for one in files]
     generation = record.progress.generations[-1]
     columns, records, summaries = read_work(context, workspace, generation, landing, columns)
@@ -81,12 +81,11 @@ def _prepare_load(
     changes = records.filter(column(S.KIND) == S.KIND_CHANGE)
     given = OpInput(record, bases, columns, changes, sum(one.rows - one.bad for one in summaries))
     effect = work_out(context, workspace, given)
-    return Prepared(record, bases, columns, (), files, (), None, effect, is_logged=True)
+    return Prepared(record, bases, columns, (), files, (), None, 0, effect, is_logged=True)
 
 
 def _prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prepared:
     """Take a load back whose files are no longer what was logged; they are new to the next op."""
-    take_back_load(context, record)
     log = context.changelog.read(context.changelog.require_head().id)
     before = op_record(log, record.op - 1).progress if record.op > 1 else Progress()
     void = OpRecord(
@@ -97,7 +96,7 @@ def _prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prep
         voids=record.op,
     )
     plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is taken back")
-    return Prepared(void, bases, context.mirror.columns(), (), (), (), None, Effect(plan))
+    return Prepared(void, bases, context.mirror.columns(), (), (), (), None, 0, Effect(plan))
 
 
 def _file_records(log: DataFrame, op: int) -> Iterator[FileRecord]:

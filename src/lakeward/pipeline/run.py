@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConflictError
+from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.lake.iceberg.define import create_changelog, create_mirror, evolve, is_complete
-from lakeward.pipeline.apply import apply_op
+from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
 from lakeward.pipeline.effect import capture
@@ -17,7 +18,7 @@ from lakeward.pipeline.ledger import current_progress
 from lakeward.pipeline.prepare import Prepared, prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
-from lakeward.pipeline.settings import keep_settings
+from lakeward.pipeline.settings import keep_settings, require_same_layout
 from lakeward.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def run_table(context: TableContext) -> Iterator[OpReport | Waiting]:
     Raises:
         LakewardError: the table stops here; everything published before stays.
     """
+    drop_abandoned(context.mirror)
+    drop_abandoned(context.changelog)
     conflicts = 0
     while True:
         try:
@@ -73,6 +76,8 @@ def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting |
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
         return prepare_unfinished(context, workspace, unfinished, bases)
+    if bases.mirror is not None:
+        require_same_layout(context)
     progress = current_progress(context, bases.changelog.id if bases.changelog else None)
     context.reached("choose.progress")
     work = choose(context, progress)
@@ -97,10 +102,13 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
             prepared.record,
             base=base.id,
             rows=prepared.rows,
+            row_count=prepared.row_count,
             files=prepared.files,
             resolutions=resolutions,
         )
         report = replace(report, changelog_snapshot=logged)
+    if prepared.record.voids is not None:
+        take_back_load(context, generation=prepared.record.generation, op=prepared.record.voids)
     mirror = prepared.bases.mirror or context.mirror.require_head()
     names = [column.name for column in prepared.columns]
     published = apply_op(context, prepared.record, prepared.effect, base=mirror.id, names=names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.datatypes import Column, can_widen, lake_type
+from lakeward.datatypes import Column, can_widen, format_ddl, lake_type
 from lakeward.errors import ConfigurationError, SchemaError
 from lakeward.schemas import PREFIX
 
@@ -53,16 +53,19 @@ def with_file_columns(
     """
     merged = {column.name: column for column in columns}
     differences: list[str] = []
-    for summary in summaries:
-        if summary.columns is None or not summary.mismatch:
-            continue
+    mismatched = [one for one in summaries if one.mismatch]
+    for summary in mismatched:
         if settings.is_strict:
             differences += _strict_differences(summary, columns)
         else:
             differences += _merge_file(summary, merged)
+    evolved = tuple(merged.values())
+    if mismatched and not differences and evolved == tuple(columns):
+        # A file that gave no rows must change the schema or stop the table: never be passed over.
+        differences = [f"{one.path}: columns {one.columns} do not fit {format_ddl(evolved)}" for one in mismatched]
     if differences:
         raise _refused(table, differences)
-    return tuple(merged.values())
+    return evolved
 
 
 def describe_changes(before: Sequence[Column], after: Sequence[Column], renames: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakeward.lake.iceberg.define import SETTINGS_PROPERTY
+from lakeward.errors import ConfigurationError
+from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, SETTINGS_PROPERTY
 
 if TYPE_CHECKING:
     from lakeward.lake.iceberg.table import IcebergTable
@@ -13,12 +14,38 @@ if TYPE_CHECKING:
 
 
 def keep_settings(context: TableContext) -> None:
-    """Write the settings that were set by command as a property of the mirror, when they changed."""
+    """Write layout and the settings set by command as properties of the mirror, when they changed."""
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
-    text = json.dumps(own, sort_keys=True)
-    if context.mirror.properties().get(SETTINGS_PROPERTY) != text:
-        context.mirror.set_properties({SETTINGS_PROPERTY: text})
+    wanted = {
+        SETTINGS_PROPERTY: json.dumps(own, sort_keys=True),
+        LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
+    }
+    present = context.mirror.properties()
+    if any(present.get(name) != text for name, text in wanted.items()):
+        context.mirror.set_properties(wanted)
+
+
+def require_same_layout(context: TableContext) -> None:
+    """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
+    kept = context.mirror.properties().get(LAYOUT_PROPERTY)
+    if kept is None or json.loads(kept) == _layout(context):
+        return
+    built, wanted = json.loads(kept), _layout(context)
+    differing = [name for name in wanted if wanted[name] != built.get(name)]
+    shown = "; ".join(f"{name} was {built.get(name)}, now {wanted[name]}" for name in differing)
+    msg = f"{context.table}: the mirror was built with other settings: {shown}"
+    hint = (
+        f"set it back; or drop {context.mirror.identifier} and {context.changelog.identifier} and run again: "
+        "the table is then built anew from the landing files"
+    )
+    raise ConfigurationError(msg, hint=hint)
+
+
+def _layout(context: TableContext) -> dict[str, list[str]]:
+    renames = context.settings.renames
+    key = [renames.get(name, name) for name in context.settings.primary_key]
+    return {"primary_key": key, "partition_by": list(context.settings.partition_by)}
 
 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:

@@ -25,6 +25,13 @@ class Workspace:
         self._kept.append(kept)
         return kept
 
+    def settle(self, frame: DataFrame) -> DataFrame:
+        """Compute the frame now and forget how: plans that are built on one another in rounds grow without bound.
+
+        What is lost with an executor is not computed again: the op then fails and the next run repeats it.
+        """
+        return frame.localCheckpoint(eager=True)
+
     def __enter__(self) -> Workspace:
         return self
 

@@ -146,7 +146,7 @@ class LocalStorage:
 
     def identity(self, path: str) -> FileIdentity:
         """Give a file's identity now; raises FileNotFoundError."""
-        status = os.stat(self._local(path))
+        status = Path(self._local(path)).stat()
         return FileIdentity(status.st_size, status.st_mtime_ns // 1000)
 
     def location(self, path: str) -> str:
@@ -164,13 +164,13 @@ class LocalStorage:
         if ".." in relative.split("/"):
             msg = f"{path!r} leads out of the landing folder {self.root}; expected a path below it"
             raise ConfigurationError(msg)
-        return os.path.join(self.root, *relative.split("/")) if relative else self.root
+        return str(Path(self.root, relative))
 
 
 def content_hash(local_path: str) -> str:
     """Hash a file's bytes without holding them."""
     digest = hashlib.blake2b(digest_size=_HASH_BYTES)
-    with open(local_path, "rb") as file:
+    with Path(local_path).open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

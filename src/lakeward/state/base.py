@@ -7,11 +7,11 @@ derived again from the lake, so it may be deleted between any two runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+    from datetime import datetime
 
     from lakeward.model import LedgerEntry, Progress, TableId
 

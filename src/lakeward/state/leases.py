@@ -164,7 +164,7 @@ class HeldLease:
 
     def _has_ended(self) -> bool:
         """By the monotonic clock, which nobody sets, or by the time of day, which goes on while the host sleeps."""
-        return time.monotonic() >= self._deadline or datetime.now(UTC) >= self.lease.expires_at
+        return datetime.now(UTC) >= self.lease.expires_at or time.monotonic() >= self._deadline
 
     def _because(self) -> str:
         return f" ({self._failure})" if self._failure is not None else ""

@@ -84,10 +84,11 @@ class SqliteDatabase:
         return self._opened is not None and self._opened == self._identity()
 
     def _open(self) -> None:
-        if self._opened is not None:
-            logger.warning("%s was deleted or replaced while open; it is opened anew", self.file)
         # After a fork the connections are the parent's, which goes on using them.
-        self._engine.dispose(close=self._process == os.getpid())
+        is_forked = self._process != os.getpid()
+        if self._opened is not None and not is_forked:
+            logger.warning("%s was deleted or replaced while open; it is opened anew", self.file)
+        self._engine.dispose(close=not is_forked)
         self._process = os.getpid()
         _prepare(self.file)
         migrate(self._migration_reading, self._migration_writing, str(self.file))

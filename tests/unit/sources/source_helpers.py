@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,7 @@ def land(root: Path, content: bytes | str | pa.Table, name: str, folder: str = "
 
 def listed(root: Path, path: str) -> LandingFile:
     storage, spec = LocalStorage(root), make_spec()
-    listing = list_transactions if os.path.basename(path).startswith("CDC_TXN") else list_files
+    listing = list_transactions if Path(path).name.startswith("CDC_TXN") else list_files
     folder = "cdc" if path.startswith("cdc/") else "sales/product"
     return next(file for file in listing(storage, folder, spec.settings) if file.path == path)
 

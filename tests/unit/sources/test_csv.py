@@ -3,9 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from decimal import Decimal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -18,6 +16,10 @@ from lakeward.config import CsvSettings
 from lakeward.sources.dms import csv as dms_csv
 from lakeward.sources.dms.files import scan_shape
 from lakeward.sources.dms.tokens import format_record, tokenize
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from pathlib import Path
 
 TEXT = "id int, a string, b string"
 
@@ -70,8 +72,8 @@ def test_an_empty_field_is_no_number(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_has_no_rows_and_no_problem(tmp_path: Path) -> None:
-    for spec in (make_spec(), make_spec(csv={"header": True})):
-        result = read(tmp_path, "", spec)
+    for spec, text in ((make_spec(), ""), (make_spec(csv={"header": True}), ""), (make_spec(), "\ufeff")):
+        result = read(tmp_path, text, spec)
         assert (result.summary.rows, result.summary.problem, result.batches) == (0, None, [])
 
 
@@ -99,7 +101,13 @@ def _numbered(result: Result) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("header", [False, True])
 @pytest.mark.parametrize("block", [4 << 20, 16])
 def test_row_numbers_are_physical(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, good: list[int], bad: list[int], header: bool, block: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    good: list[int],
+    bad: list[int],
+    header: bool,
+    block: int,
 ) -> None:
     monkeypatch.setattr(dms_csv, "_BLOCK_BYTES", block)
     content = 'Op,id,a,"b"\n' + text if header else text
@@ -129,7 +137,9 @@ def test_a_blank_line_is_a_row_with_too_few_fields(tmp_path: Path) -> None:
     result = read(tmp_path, 'x,y\n\n,\n"p\n\nq",r\n\n', spec, LOAD)
     assert result.rows == [("I", "x", "y"), ("I", "", ""), ("I", "p\n\nq", "r")]
     assert _numbered(result) == ([1, 3, 4], [2, 5])
-    result = read(tmp_path, "x,y\r\n\r\n,\r\n", make_spec("a string, b string", csv={"null": ""}), LOAD)
+    result = read(
+        tmp_path, "x,y\r\n\r\n,\r\n", make_spec("a string, b string", primary_key=["a"], csv={"null": ""}), LOAD
+    )
     assert _numbered(result) == ([1, 3], [2])
 
 
@@ -153,7 +163,7 @@ def test_a_file_cut_off_inside_quotes_is_a_problem(tmp_path: Path) -> None:
 def test_a_record_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dms_csv, "_BLOCK_BYTES", 64)
     large = "x\n" * 500
-    text = 'I,1,a,b\nbad\n' * 6 + f'I,2,"{large}",b\nbad\nI,3,c,d\n'
+    text = "I,1,a,b\nbad\n" * 6 + f'I,2,"{large}",b\nbad\nI,3,c,d\n'
     result = read(tmp_path, text, make_spec(TEXT))
     assert result.numbers == [1, 3, 5, 7, 9, 11, 13, 15]
     assert result.bad_numbers == [2, 4, 6, 8, 10, 12, 14]
@@ -183,7 +193,8 @@ def test_damaged_gzip_is_a_problem(tmp_path: Path, damage: str) -> None:
     packed = bytearray(gzip.compress(b"I,1,a,b\n" * 1000))
     content = bytes(packed[:-12]) if damage == "cut" else bytes(packed[:20] + b"\x00\x00\x00" + packed[23:])
     result = read(tmp_path, content, make_spec(TEXT))
-    assert result.summary.problem is not None and "cannot be read as csv" in result.summary.problem
+    assert result.summary.problem is not None
+    assert "cannot be read as csv" in result.summary.problem
     assert result.batches == []
 
 

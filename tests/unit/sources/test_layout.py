@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from source_helpers import CHANGES, LOAD, make_spec, read
+from source_helpers import CHANGES, LOAD, TABLE, make_spec, read
 
 from lakeward.model import OrderBy
+from lakeward.sources.base import ReadSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAIR = "id int, name string"
 TIME, SEQ = "2024-04-05 00:30:52.555000", "20240405003052550000000000000000001"
@@ -86,6 +89,12 @@ def test_an_unknown_letter_does_not_shift_columns(tmp_path: Path) -> None:
     assert result.faults == [(1, "Op", "X")]
 
 
+def test_a_change_cut_short_is_not_taken_for_one_without_operation(tmp_path: Path) -> None:
+    spec = make_spec("code string, name string", primary_key=["code"])
+    result = read(tmp_path, "U,1\n", spec)
+    assert (result.rows, result.bad_numbers) == ([], [1])
+
+
 def test_without_any_fit_every_row_is_bad(tmp_path: Path) -> None:
     result = read(tmp_path, "a,b,c,d,e,f,g,h\n" * 3, make_spec(PAIR))
     assert result.bad_numbers == [1, 2, 3]
@@ -95,7 +104,9 @@ def test_without_any_fit_every_row_is_bad(tmp_path: Path) -> None:
 def test_a_column_added_at_the_source_is_not_taken_for_a_before_image(tmp_path: Path) -> None:
     result = read(tmp_path, "I,1,a,5\nI,2,b,6\n", make_spec(PAIR))
     assert result.bad_numbers == [1, 2]
-    assert result.faults[0] == (1, "BI_id", "5")
+    assert result.reasons[0].startswith("has 4 fields")
+    result = read(tmp_path, "U,1,a,1\nI,2,b,6\n", make_spec(PAIR))
+    assert result.faults == [(2, "BI_id", "6")]
 
 
 def test_order_columns_that_are_source_columns_sit_at_their_place(tmp_path: Path) -> None:
@@ -202,12 +213,14 @@ def test_renames_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["Op,id,name,_lw_x\nI,1,a,b\n", "Op,id,_lw_row\nI,1,2\n"])
 def test_reserved_names_are_a_problem(tmp_path: Path, header: str) -> None:
     result = read(tmp_path, header, make_spec(PAIR, **HEADER))
-    assert result.summary.problem is not None and "reserved" in result.summary.problem
+    assert result.summary.problem is not None
+    assert "reserved" in result.summary.problem
 
 
 def test_reserved_names_in_the_schema_are_a_problem(tmp_path: Path) -> None:
     result = read(tmp_path, "I,1,a\n", make_spec("id int, _lw_x string"))
-    assert result.summary.problem is not None and "_lw_x" in result.summary.problem
+    assert result.summary.problem is not None
+    assert "_lw_x" in result.summary.problem
 
 
 def test_before_image_suffix_and_no_affix(tmp_path: Path) -> None:
@@ -215,3 +228,16 @@ def test_before_image_suffix_and_no_affix(tmp_path: Path) -> None:
     assert read(tmp_path, "Op,id,name,id_old\nU,2,a,1\n", spec).summary.moves == 1
     spec = make_spec(PAIR, before_image_prefix="", before_image_suffix="", **HEADER)
     assert read(tmp_path, "Op,id,name\nU,2,a\n", spec).rows == [("U", 2, "a")]
+
+
+def test_a_key_outside_the_schema_is_a_problem(tmp_path: Path) -> None:
+    for text, options in (("I,1,a\n", {}), ("Op,id,name\nI,1,a\n", HEADER)):
+        problem = read(tmp_path, text, make_spec(PAIR, primary_key=["nr"], **options)).summary.problem
+        assert problem == "primary_key names nr, which the table's schema does not have"
+
+
+def test_headerless_csv_needs_a_schema(tmp_path: Path) -> None:
+    spec = ReadSpec(TABLE, (), make_spec().settings)
+    problem = read(tmp_path, "I,1,a\n", spec).summary.problem
+    assert problem is not None
+    assert "no schema" in problem

@@ -74,7 +74,9 @@ def test_change_files_and_their_time(name: str, time: str) -> None:
 
 def test_name_times_of_different_width_compare_by_real_time() -> None:
     wide, narrow = classify("20141029-1134010000.csv"), classify("20141029-113401001.csv")
-    assert wide is not None and narrow is not None and wide.time < narrow.time
+    assert wide is not None
+    assert narrow is not None
+    assert wide.time < narrow.time
 
 
 @pytest.mark.parametrize(

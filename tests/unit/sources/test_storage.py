@@ -3,12 +3,15 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeward.errors import ConfigurationError
 from lakeward.sources.storage import LocalStorage, content_hash, open_storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _write(root: Path, *paths: str) -> None:
@@ -79,7 +82,7 @@ def test_a_file_that_vanishes_while_listing_is_left_out(tmp_path: Path) -> None:
     _write(tmp_path, "s/t/a.csv", "s/t/b.csv")
     walk = LocalStorage(tmp_path).walk("s/t")
     next(walk)
-    os.remove(tmp_path / "s/t/b.csv")
+    (tmp_path / "s/t/b.csv").unlink()
     assert list(walk) == []
 
 
@@ -115,5 +118,5 @@ def test_open_storage(tmp_path: Path) -> None:
     for uri in (str(folder), folder.as_uri()):
         assert [file.path for file in open_storage(uri).walk("")] == ["s/a.csv"]
     for uri in ("s3://bucket/x", "hdfs://host/x", "file://host/x"):
-        with pytest.raises(ConfigurationError, match="not supported by this version.*local path"):
+        with pytest.raises(ConfigurationError, match=r"not supported by this version.*local path"):
             open_storage(uri)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakeward import schemas
 from lakeward.datatypes import lake_type, parse_ddl
-from lakeward.sources.dms.cells import show
+from lakeward.sources.dms.cells import null_where, show
 from lakeward.sources.dms.records import arrow_type, record_schema
 from lakeward.sources.dms.values import parse_text
 
@@ -57,7 +57,7 @@ BAD = [
     ("boolean", ["", "maybe", " true", "2", "tru"]),
     ("tinyint", ["128", "-129", "1.0"]), ("utinyint", ["-1", "256"]), ("smallint", ["70000", "-32769"]),
     ("usmallint", ["-1", "65536"]), ("uint", ["-1", "4294967296"]), ("ubigint", ["-1", "18446744073709551616"]),
-    ("int", ["", " 1", "1 ", "+1", "0x1F", "0X1f", "1.0", "1e3", "2147483648", "1_000", "１", "1,000", "NaN"]),
+    ("int", ["", " 1", "1 ", "+1", "0x1F", "0X1f", "1.0", "1e3", "2147483648", "1_000", "\uff11", "1,000", "NaN"]),
     ("bigint", ["9223372036854775808", "--1"]),
     ("decimal(10,2)", ["1.005", "", " 1", "1 ", "123456789.1", "NaN", "inf", "1,5", "0x1", "1e9", "1e-3", "1e99999",
                        "e5", ".", "-"]),
@@ -87,7 +87,8 @@ def test_text_becomes_its_value(column_type: str, text: str, value: Any) -> None
 @pytest.mark.parametrize(("column_type", "text"), [(name, text) for name, texts in BAD for text in texts])
 def test_text_that_does_not_fit_is_refused(column_type: str, text: str) -> None:
     cells = parse_text(pa.array([text]), column_type)
-    assert cells.failed is not None and cells.failed.tolist() == [True]
+    assert cells.failed is not None
+    assert cells.failed.tolist() == [True]
     assert cells.values.to_pylist() == [None]
     assert cells.shown(0) == text
 
@@ -106,13 +107,15 @@ def test_exactly_the_failing_rows_are_found(column_type: str, texts: list[str]) 
 @pytest.mark.parametrize("column_type", ["float", "double"])
 def test_not_a_number(column_type: str, text: str) -> None:
     cells = parse_text(pa.array([text]), column_type)
-    assert cells.failed is None and math.isnan(cells.values[0].as_py())
+    assert cells.failed is None
+    assert math.isnan(cells.values[0].as_py())
 
 
 def test_zoned_and_local_times_mix() -> None:
     texts = ["2024-01-01 00:00:00", "2024-01-01 00:00:00+01:00", None, "bad", "2024-01-01 00:00:00.1230000Z"]
     cells = parse_text(pa.array(texts), "timestamp")
-    assert cells.failed is not None and cells.failed.tolist() == [False, False, False, True, False]
+    assert cells.failed is not None
+    assert cells.failed.tolist() == [False, False, False, True, False]
     assert cells.values.to_pylist()[1] == _utc(2023, 12, 31, 23)
 
 
@@ -120,26 +123,30 @@ def test_binary_encodings() -> None:
     assert parse_text(pa.array(["yv4="]), "binary", "base64").values.to_pylist() == [b"\xca\xfe"]
     assert parse_text(pa.array(["ä"]), "binary", "utf8").values.to_pylist() == ["ä".encode()]
     failed = parse_text(pa.array(["yv4", "y v4=", "yv4="]), "binary", "base64").failed
-    assert failed is not None and failed.tolist() == [True, True, False]
+    assert failed is not None
+    assert failed.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("column_type", sorted({name for name, _, _ in GOOD}))
 def test_empty_and_null_columns(column_type: str) -> None:
     for values in ([], [None, None]):
         cells = parse_text(pa.array(values, pa.string()), column_type)
-        assert cells.failed is None and cells.values.to_pylist() == values
+        assert cells.failed is None
+        assert cells.values.to_pylist() == values
 
 
 def test_many_failures_are_found_in_reasonable_time() -> None:
     cells = parse_text(pa.array(["x"] * 5000), "int")
-    assert cells.failed is not None and cells.failed.all()
+    assert cells.failed is not None
+    assert cells.failed.all()
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12))
 def test_decimals_are_exact_or_refused(number: Decimal) -> None:
     cells = parse_text(pa.array([str(number)]), "decimal(14,2)")
     if number == round(number, 2) and abs(number) < 10**12:
-        assert cells.failed is None and cells.values[0].as_py() == number
+        assert cells.failed is None
+        assert cells.values[0].as_py() == number
     else:
         assert cells.failed is not None
 
@@ -152,7 +159,8 @@ def test_timestamps_round_trip(moment: datetime) -> None:
 
 @given(st.integers(-(2**70), 2**70))
 def test_integers_are_exact_or_refused(number: int) -> None:
-    for column_type, low, high in (("int", -(2**31), 2**31 - 1), ("bigint", -(2**63), 2**63 - 1), ("uint", 0, 2**32 - 1)):
+    ranges = (("int", -(2**31), 2**31 - 1), ("bigint", -(2**63), 2**63 - 1), ("uint", 0, 2**32 - 1))
+    for column_type, low, high in ranges:
         cells = parse_text(pa.array([str(number)]), column_type)
         assert (cells.failed is None) == (low <= number <= high)
 
@@ -160,7 +168,7 @@ def test_integers_are_exact_or_refused(number: int) -> None:
 def test_record_schema_is_the_twin_of_the_spark_struct() -> None:
     ddl = ", ".join(f"c{i} {name}" for i, name in enumerate(sorted({name for name, _, _ in GOOD})))
     columns = parse_ddl(ddl)
-    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
+    from pyspark.sql.pandas.types import to_arrow_type
 
     struct, schema = schemas.record_struct(columns), record_schema(columns)
     assert schema.names == struct.names
@@ -168,6 +176,16 @@ def test_record_schema_is_the_twin_of_the_spark_struct() -> None:
         expected = to_arrow_type(spark_field.dataType)
         assert field.nullable == spark_field.nullable
         assert str(field.type).replace("item", "element") == str(expected).replace("item", "element")
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=9)), min_size=2), st.data())
+def test_null_where_is_right_on_slices(values: list[str | None], data: st.DataObject) -> None:
+    marks = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    start = data.draw(st.integers(0, len(values) - 1))
+    result = null_where(pa.array(marks).slice(start), pa.array(values, pa.string()).slice(start))
+    result.validate(full=True)
+    pairs = zip(marks[start:], values[start:], strict=True)
+    assert result.to_pylist() == [None if mark else value for mark, value in pairs]
 
 
 def test_show() -> None:

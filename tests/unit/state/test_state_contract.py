@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 class TestMemory(StateStoreContract):
     @pytest.fixture
-    def store(self) -> Iterator[MemoryStateStore]:
-        yield MemoryStateStore()
+    def store(self) -> MemoryStateStore:
+        return MemoryStateStore()
 
 
 class TestSqlite(StateStoreContract):

@@ -108,9 +108,9 @@ class TestHeldLease:
             pytest.fail("the block must not run")
 
     def test_heartbeats_keep_it_past_its_term(self, store: FlakyStore) -> None:
-        with HeldLease(store, PRODUCT, current_owner("run-1"), seconds=0.3) as held:
-            time.sleep(0.7)
-            assert store.renewals >= 3
+        with HeldLease(store, PRODUCT, current_owner("run-1"), seconds=0.9) as held:
+            time.sleep(1.1)
+            assert store.renewals >= 2
             assert store.lease_of(PRODUCT) is not None
             held.require()
 
@@ -127,9 +127,10 @@ class TestHeldLease:
         with HeldLease(store, PRODUCT, current_owner("run-1"), seconds=0.3) as held:
             lease = held.lease
             store.release_lease(lease)
-            time.sleep(0.2)
+            while held._lost is None:
+                time.sleep(0.01)
             store._leases[PRODUCT] = lease
-            with pytest.raises(ConflictError, match="gone"):
+            with pytest.raises(ConflictError):
                 held.require()
 
     def test_a_store_that_does_not_answer_is_an_error(self, store: FlakyStore) -> None:
@@ -153,9 +154,7 @@ class TestHeldLease:
         assert "could not renew the lease on sales.product: the disk is full" in caplog.text
 
     @pytest.mark.parametrize("clock", ["monotonic", "time of day"])
-    def test_after_its_end_by_either_clock_it_is_not_renewed(
-        self, store: FlakyStore, clock: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_after_its_end_by_either_clock_it_is_not_renewed(self, store: FlakyStore, clock: str) -> None:
         with HeldLease(store, PRODUCT, current_owner("run-1")) as held:
             if clock == "monotonic":
                 held._deadline = time.monotonic() - 1
@@ -178,9 +177,7 @@ class TestHeldLease:
 
 
 class TestWaiting:
-    def test_the_lease_is_taken_when_it_becomes_free(
-        self, store: FlakyStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_lease_is_taken_when_it_becomes_free(self, store: FlakyStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(leases, "_POLL_SECONDS", 0.02)
         store.acquire_lease(PRODUCT, ELSEWHERE, seconds=0.15)
         with HeldLease(store, PRODUCT, current_owner("run-1"), wait=5) as held:

@@ -10,6 +10,8 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakeward.errors import ConflictError, LakewardError
 from lakeward.model import Progress, TableId
 from lakeward.state.leases import HeldLease, current_owner
@@ -22,8 +24,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SPAWN = multiprocessing.get_context("spawn")
-ROUNDS = 100
-WRITES = 40
+ROUNDS = 60
+WRITES = 12
+
+
+@pytest.fixture(autouse=True)
+def _workers_can_be_imported(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """A spawned process imports this module by its name, on the path of the process that started it."""
+    monkeypatch.syspath_prepend(pytestconfig.rootpath)
 
 
 def race_for_leases(file: Path, name: str, barrier: Any, outcomes: Any) -> None:
@@ -72,7 +80,7 @@ def open_and_write(file: Path, name: str, barrier: Any, outcomes: Any) -> None:
 
 def hold_until_told(file: Path, connection: Any) -> None:
     """Hold the lease; when told, say whether it may publish."""
-    with closing(SqlStateStore(file)) as store, HeldLease(store, PRODUCT, current_owner("held"), seconds=0.6) as held:
+    with closing(SqlStateStore(file)) as store, HeldLease(store, PRODUCT, current_owner("held"), seconds=1) as held:
         held.require()
         connection.send("holding")
         connection.recv()
@@ -150,7 +158,7 @@ def test_a_process_stopped_past_its_term_does_not_publish(tmp_path: Path) -> Non
     with closing(SqlStateStore(file)) as store, holder(file) as (process, connection):
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(0.8)
+        time.sleep(1.2)
         taken = store.acquire_lease(PRODUCT, current_owner("next"), seconds=30)
         connection.send("publish")
         os.kill(process.pid, signal.SIGCONT)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import BigInteger, Boolean, Column, Text, create_engine, inspect
 
 from lakeward.errors import ConfigurationError, ConflictError, LeaseHeldError, RetriableError
 from lakeward.state import sqlite
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.migrations import MIGRATIONS, Migration, migrate
 from lakeward.state.sql import SqlStateStore
-from lakeward.state.tables import metadata
+from lakeward.state.tables import UtcTime, metadata
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 
 if TYPE_CHECKING:
@@ -40,12 +39,20 @@ def run_sql(file: Path, *statements: str) -> list[tuple[object, ...]]:
         return [row for statement in statements for row in connection.execute(statement).fetchall()]
 
 
-def migrate_file(file: Path, steps: tuple[Migration, ...]) -> None:
+def migrate_twice(file: Path, second: Migration) -> None:
     database = sqlite.SqliteDatabase(file)
     try:
-        migrate(database.reading, database.writing, str(file), steps)
+        for _ in range(2):
+            migrate(database.reading, database.writing, str(file), (*MIGRATIONS, second))
     finally:
         database.close()
+
+
+def stored_type(column: Column[object]) -> str:
+    """The plain SQL type behind a column's Python type, as reflection shows it."""
+    return {UtcTime: "TEXT()", Text: "TEXT()", BigInteger: "BIGINT()", Boolean: "BOOLEAN()"}.get(
+        type(column.type), "REAL()"
+    )
 
 
 class TestMigrations:
@@ -54,10 +61,8 @@ class TestMigrations:
         found = inspect(engine)
         assert set(found.get_table_names()) == set(metadata.tables)
         for name, table in metadata.tables.items():
-            columns = {column["name"]: (str(column["type"]), column["nullable"]) for column in found.get_columns(name)}
-            expected = {column.name: (column.type.compile(engine.dialect), column.nullable) for column in table.columns}
-            assert {**columns} == {key: (kind.replace("DOUBLE", "DOUBLE PRECISION") if kind == "DOUBLE" else kind, n)
-                                   for key, (kind, n) in expected.items()}  # fmt: skip
+            columns = {column["name"]: (repr(column["type"]), column["nullable"]) for column in found.get_columns(name)}
+            assert columns == {column.name: (stored_type(column), column.nullable) for column in table.columns}
             assert set(found.get_pk_constraint(name)["constrained_columns"]) == set(table.primary_key.columns.keys())
             assert {index["name"] for index in found.get_indexes(name)} == {index.name for index in table.indexes}
         engine.dispose()
@@ -72,15 +77,14 @@ class TestMigrations:
     def test_an_old_file_gets_only_the_steps_it_lacks(self, file: Path, store: SqlStateStore) -> None:
         store.register(PRODUCT, active=True)
         added = Migration(2, "add a note", ("ALTER TABLE lakeward_tables ADD COLUMN note TEXT",))
-        for _ in range(2):
-            migrate_file_to_two(file, added)
+        migrate_twice(file, added)
         assert run_sql(file, "SELECT table_name, note FROM lakeward_tables") == [("product", None)]
         assert run_sql(file, "SELECT version, name FROM lakeward_migrations ORDER BY 1")[1] == (2, "add a note")
 
     def test_a_step_that_fails_leaves_nothing_behind(self, file: Path) -> None:
         broken = Migration(2, "broken", ("CREATE TABLE half (a TEXT)", "CREATE TABLE lakeward_tables (a TEXT)"))
         with pytest.raises(Exception, match="already exists"):
-            migrate_file_to_two(file, broken)
+            migrate_twice(file, broken)
         assert run_sql(file, "SELECT max(version) FROM lakeward_migrations") == [(1,)]
         assert run_sql(file, "SELECT name FROM sqlite_master WHERE name = 'half'") == []
 
@@ -94,10 +98,6 @@ class TestMigrations:
         with pytest.raises(ConfigurationError, match="not a Lakeward state store: it holds the tables iceberg_tables"):
             SqlStateStore(file)
         assert run_sql(file, "SELECT name FROM sqlite_master") == [("iceberg_tables",)]
-
-
-def migrate_file_to_two(file: Path, second: Migration) -> None:
-    migrate_file(file, (*MIGRATIONS, second))
 
 
 class TestDamage:
@@ -179,7 +179,9 @@ class TestDeletedWhileOpen:
         other = SqlStateStore(tmp_path / "other.db")
         other.acquire_lease(PRODUCT, ELSEWHERE, seconds=30)
         other.close()
-        os.replace(tmp_path / "other.db", file)
+        for leftover in file.parent.glob("lakeward.db*"):
+            leftover.unlink()
+        (tmp_path / "other.db").replace(file)
         with pytest.raises(LeaseHeldError):
             store.acquire_lease(PRODUCT, current_owner("run-1"), seconds=30)
 

@@ -10,7 +10,7 @@ from lakeward.model import Operation, Place
 from lakeward.testing.oracle import ModelChange, Truth, fold, fold_keyless, move
 from lakeward.testing.strategies import COLUMNS, KEY, arrivals, batches, histories, split_file
 
-MANY = settings(max_examples=200, deadline=None)
+MANY = settings(max_examples=150, deadline=None)
 
 
 def fold_files(history, files):

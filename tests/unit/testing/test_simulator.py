@@ -16,7 +16,7 @@ from lakeward.config import load_config, parse_config
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass, Operation
 from lakeward.testing.compare import assert_same_rows
-from lakeward.testing.simulator import Simulation, SimulatorOptions, random_options, write_simulation
+from lakeward.testing.simulator import Landing, Simulation, SimulatorOptions, random_options, write_simulation
 from lakeward.testing.simulator.options import CHOICES, compatible
 from lakeward.testing.simulator.stream import Capture
 from lakeward.testing.strategies import small_options
@@ -73,7 +73,7 @@ def test_all_files_landed_fold_to_the_source(options):
 
 @pytest.mark.parametrize(("name", "value"), ONE_BY_ONE)
 def test_every_option_writes_files_that_fold_to_the_source(name, value):
-    wishes = {"seed": 3, "changes": 80, "before_image": "pk-only", "change_keys": True, name: value}
+    wishes = {"seed": 3, "rows": 30, "changes": 60, "before_image": "pk-only", "change_keys": True, name: value}
     simulation = Simulation(compatible(wishes))
     contents = [landing.content() for stage in simulation.stages() for landing in stage.landings]
     assert any(contents)
@@ -149,21 +149,56 @@ def test_rows_come_twice_under_a_new_name_only_where_something_orders_them():
         assert (max(sequences.values()) > 1) is expected
 
 
-def test_a_reload_replaces_parts_and_lands_before_the_changes_that_follow_it():
-    simulation = Simulation(SimulatorOptions(seed=2, reloads=2, delay=0.3, reorder=1.0, overlap=10, tables=1))
-    loads = [
-        (stage.number, landing)
-        for stage in simulation.stages()
-        for landing in stage.landings
-        if landing.file.file_class is FileClass.LOAD
-    ]
-    reloaded = [(number, landing) for number, landing in loads if landing.file.generation == 2]
-    cut = min(landing.mtime for _, landing in reloaded)
-    arrived = min(number for number, _ in reloaded)
-    assert {landing.path for _, landing in reloaded} & {x.path for _, x in loads if x.file.generation == 1}
-    for stage in simulation.stages()[:arrived]:
-        assert all(landing.file.written < cut for landing in stage.landings)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_reload_replaces_parts_and_lands_before_the_changes_that_follow_it(seed):
+    simulation = Simulation(SimulatorOptions(seed=seed, reloads=2, delay=0.3, reorder=1.0, overlap=10, tables=1))
+    parts: dict[int, list[Landing]] = {}
+    first_stage: dict[int, int] = {}
+    last_stage: dict[int, int] = {}
+    for stage in simulation.stages():
+        assert max(Counter(landing.path for landing in stage.landings).values()) == 1
+        for landing in stage.landings:
+            if landing.file.file_class is FileClass.LOAD:
+                parts.setdefault(landing.file.generation, []).append(landing)
+                first_stage.setdefault(landing.file.generation, stage.number)
+                last_stage[landing.file.generation] = stage.number
+    for generation in (2, 3):
+        cut = min(landing.mtime for landing in parts[generation])
+        assert {landing.path for landing in parts[generation - 1]} <= {landing.path for landing in parts[generation]}
+        assert last_stage[generation - 1] < first_stage[generation]
+        for stage in simulation.stages()[: first_stage[generation]]:
+            assert all(landing.file.written < cut for landing in stage.landings)
     assert_fold_is_truth(simulation)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("cause", [{"overlap": 60}, {"reloads": 2}, {"duplicate": 0.8}])
+def test_replayed_changes_fold_to_the_source(seed, cause):
+    options = SimulatorOptions(
+        seed=seed, tables=1, rows=10, changes=120, batches=4, format="csv", unchanged="<same>", before_image="pk-only",
+        change_keys=True, odd_operations=True, null_means_unchanged=True, **cause,
+    )  # fmt: skip
+    assert_fold_is_truth(Simulation(options))
+
+
+def test_only_files_with_a_sign_for_it_leave_columns_unspoken():
+    simulation = Simulation(SimulatorOptions(seed=6, format="mixed", unchanged="<same>", changes=300))
+    partial = dict.fromkeys(("csv", "parquet"), 0)
+    for file in all_files(simulation):
+        if file.file_class is FileClass.CHANGES:
+            partial[file.format] += sum(bool(change.unchanged) for change in file.model_changes(file.table))
+    assert partial["csv"] > 0
+    assert partial["parquet"] == 0
+
+
+def test_a_column_that_a_file_does_not_have_is_unspoken():
+    simulation = Simulation(SimulatorOptions(seed=1, add_columns=True, tables=1))
+    table = simulation.tables[0]
+    added = [column.name for column in table.added]
+    for file in all_files(simulation):
+        absent = set(added) - {column.name for column in file.columns}
+        for change in file.model_changes(table):
+            assert change.operation is Operation.DELETE or change.unchanged == absent
 
 
 def test_an_added_column_shows_once_a_file_has_it():

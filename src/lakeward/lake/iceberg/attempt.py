@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward.datatypes import quote_name
-from lakeward.errors import ConflictError
+from lakeward.errors import ConflictError, DataError
 from lakeward.lake.iceberg.table import MAIN, translated
 
 if TYPE_CHECKING:
@@ -52,13 +52,24 @@ class Attempt:
         self._spark.conf.unset(_SESSION_STAMP + ATTEMPT_STAMP)
         self.table.drop_branch(self.branch)
 
-    def append(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
-        """Append rows by name, stamping the commit."""
+    def append(self, rows: DataFrame, stamps: Mapping[str, str], *, expected: int) -> None:
+        """Append rows by name, stamping the commit.
+
+        Raises:
+            DataError: another number of rows than ``expected`` was written: a frame that Spark had to compute again,
+                after losing what it kept, came out differently because its input changed.
+        """
         writer = rows.writeTo(self.table.branch_identifier(self.branch))
         for name, value in stamps.items():
             writer = writer.option(f"snapshot-property.{name}", value)
         with translated(self.table.identifier):
             writer.append()
+        written = int(self.table.require_head(self.branch).summary.get("added-records", 0))
+        if written != expected:
+            msg = (
+                f"{self.table.identifier}: {written:,} rows were written, expected {expected:,}; nothing was published"
+            )
+            raise DataError(msg, hint="an input file changed while it was read: run again once it is complete")
 
     def overwrite(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
         """Replace all rows of the branch."""
@@ -109,3 +120,14 @@ class Attempt:
                     break
         msg = f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone"
         raise ConflictError(msg)
+
+
+def drop_abandoned(table: IcebergTable) -> None:
+    """Drop branches that a dead writer left.
+
+    The caller holds the table's lease; a writer that lost it finds its branch gone and does not publish.
+    """
+    if table.exists():
+        for branch in table.branches():
+            if branch.startswith(BRANCH_PREFIX):
+                table.drop_branch(branch)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 APPLIED_STAMP = "lakeward.applied-op"
 LOGGED_STAMP = "lakeward.op"
 SETTINGS_PROPERTY = "lakeward.settings"
+LAYOUT_PROPERTY = "lakeward.layout"
 EMPTY_TAG = "lakeward-empty"
 
 _COMMON = {
@@ -119,9 +120,8 @@ def _create(table: IcebergTable, columns: str, partitions: Sequence[str], proper
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}")
     options = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
     partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table.identifier} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({options})"
-    )
+    created = f"CREATE TABLE IF NOT EXISTS {table.identifier} ({columns}) USING iceberg{partitioned}"
+    spark.sql(f"{created} TBLPROPERTIES ({options})")
 
 
 def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:

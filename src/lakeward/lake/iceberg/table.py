@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from lakeward.datatypes import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
 from lakeward.lake.iceberg.types import lake_columns
-from lakeward.schemas import spark_type
+from lakeward.schemas import PREFIX, spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,8 +128,14 @@ class IcebergTable:
         then = table.schemas().get(table.snapshot(snapshot_id).schemaId())
         if then is None or then.schemaId() == table.schema().schemaId():
             return pinned
-        now = zip(table.schema().columns(), lake_columns(table.schema()), strict=True)
-        return pinned.select(*[_as_named_now(then.findField(field.fieldId()), column) for field, column in now])
+        own = [F.col(name) for name in pinned.columns if name.startswith(PREFIX)]
+        now = {column.name: column for column in lake_columns(table.schema())}
+        source = [
+            _as_named_now(then.findField(field.fieldId()), now[field.name()])
+            for field in table.schema().columns()
+            if field.name() in now
+        ]
+        return pinned.select(*own, *source)
 
     def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
         """Tell from file statistics whether any file may hold a row within all these column ranges."""

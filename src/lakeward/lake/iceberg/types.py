@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.datatypes import Column, quote_name
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.schemas import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,8 +24,9 @@ _NEEDS_WIDTH = ("bucket", "truncate")
 
 
 def lake_columns(schema: Any) -> tuple[Column, ...]:
-    """Read columns from an Iceberg schema."""
-    return tuple(Column(field.name(), _lake_type(field)) for field in schema.columns())
+    """Read the source's columns from an Iceberg schema; a changelog has Lakeward's own besides."""
+    fields = [field for field in schema.columns() if not field.name().startswith(PREFIX)]
+    return tuple(Column(field.name(), _lake_type(field)) for field in fields)
 
 
 def _lake_type(field: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.sources.dms.cells import Cells, any_true, to_mask
+from lakeward.sources.dms.cells import Cells, any_true, null_where, to_mask
 from lakeward.sources.dms.values import parse_text
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextRows:
-    """Rows of a CSV file as text: ``texts`` has one string array per field; ``raw`` gives a row's own text."""
+    """Rows as text: ``texts`` has one string array per field; ``raw`` gives a row's own text.
+
+    With ``empty_is_missing`` an empty before image is none, as in CSV, where DMS leaves those of inserts empty
+    whatever the null token is.
+    """
 
     rows: Rows
     texts: Sequence[pa.Array]
     raw: Callable[[int], str]
     bad: tuple[BadRow, ...] = ()
+    empty_is_missing: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,11 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
                 marked = pc.equal(text, csv.unchanged)
                 if any_true(mask := to_mask(marked)):
                     unchanged[column.name] = mask
-                    text = pc.if_else(marked, None, text)
+                    text = null_where(marked, text)
             columns[column.name] = replace(parse_text(text, column.type, csv.binary), source=given)
         if column.name in layout.before and column.name in spec.key and not load:
-            # DMS leaves the before images of an insert empty, whatever the null token is.
-            image = empty_as_null(texts[layout.before[column.name]])
+            image = texts[layout.before[column.name]]
+            image = empty_as_null(image) if rows.empty_is_missing else image
             before[column.name] = parse_text(image, column.type, csv.binary)
     return Block(
         rows=rows.rows,
@@ -91,4 +96,4 @@ def parse_moments(text: pa.Array) -> Cells:
 
 def empty_as_null(text: pa.Array) -> pa.Array:
     """Give null for empty text."""
-    return pc.if_else(pc.equal(text, ""), None, text)
+    return null_where(pc.equal(text, ""), text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,3 +79,12 @@ def to_mask(array: pa.Array) -> Mask:
 def any_true(mask: Mask | None) -> bool:
     """Tell whether a mask marks any row."""
     return mask is not None and bool(mask.any())
+
+
+def null_where(marked: pa.Array, values: pa.Array) -> pa.Array:
+    """Give null where marked, and the values elsewhere.
+
+    Not by ``if_else(marked, None, values)``: with a null scalar and a slice of text Arrow 23 and older give garbage
+    (apache/arrow issue 49410).
+    """
+    return pc.if_else(marked, pa.nulls(len(values), values.type), values)

@@ -130,11 +130,11 @@ class Assembler:
         )
         self._check_images(block, deeds, without_key, faults)
         given = _any(to_mask(cells.values.is_valid()) for cells in block.before.values())
-        keys = {}
+        keys, images = {}, _complete_images(block)
         if any_true(from_image := without_key & given):
-            for name, cells in block.before.items():
-                keys[name] = pc.if_else(pa.array(from_image), cells.values, block.columns[name].values)
-        differs = _any(_distinct(cells.values, block.columns[name].values) for name, cells in block.before.items())
+            for name, image in images.items():
+                keys[name] = pc.if_else(pa.array(from_image), image, block.columns[name].values)
+        differs = _any(_distinct(image, block.columns[name].values) for name, image in images.items())
         moved = deeds.updates & given & differs
         return keys, moved if moved.any() else None
 
@@ -191,8 +191,9 @@ class Assembler:
         own = {name: value for name, value in fields.items() if name.startswith(schemas.PREFIX)}
         own[schemas.OPERATION] = Operation.DELETE.value
         own[schemas.STEP] = schemas.STEP_MOVED_AWAY
+        images = _complete_images(block)
         for name in self.spec.key:
-            own[name] = block.before[name].values if name in block.before else fields[name]
+            own[name] = images.get(name, fields[name])
         return build_batch(self.schema, len(block.rows), own)
 
     def _unchanged(self, block: Block, deeds: _Deeds) -> pa.Array | None:
@@ -218,7 +219,7 @@ class Assembler:
         kept = changes if good is None else changes.filter(pa.array(good))
         batches = [kept]
         if away is not None and moved is not None:
-            batches.append(away.filter(pa.array(moved if good is None else moved & good)))
+            batches.insert(0, away.filter(pa.array(moved if good is None else moved & good)))
         for batch in batches:
             self.tally.see_places(batch)
         unchanged = kept.column(schemas.UNCHANGED)
@@ -227,6 +228,11 @@ class Assembler:
 
     def _key_columns(self) -> list[Column]:
         return [column for column in self.spec.columns if column.name in self.spec.key]
+
+
+def _complete_images(block: Block) -> dict[str, pa.Array]:
+    """Give before images with the present value where they are null: some sources fill only the parts that changed."""
+    return {name: pc.coalesce(cells.values, block.columns[name].values) for name, cells in block.before.items()}
 
 
 def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:

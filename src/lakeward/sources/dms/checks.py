@@ -40,6 +40,14 @@ def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool =
         raise UnusableFileError(msg)
 
 
+def check_key(spec: ReadSpec) -> None:
+    """Refuse to read for a key that the schema does not have: every row would be placed wrongly."""
+    names = {column.name for column in spec.columns}
+    if missing := [name for name in spec.key if name not in names]:
+        msg = f"primary_key names {', '.join(missing)}, which the table's schema does not have"
+        raise UnusableFileError(msg)
+
+
 def choose_order(layout: Layout, spec: ReadSpec, *, load: bool) -> OrderBy | None:
     """Give the order column of a change file: the generation's, or the best that the file has."""
     if load:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Shape:
 
 def is_gzip(local_path: str) -> bool:
     """Tell a gzip file by its first bytes."""
-    with open(local_path, "rb") as file:
+    with Path(local_path).open("rb") as file:
         return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
@@ -40,7 +41,7 @@ def open_bytes(local_path: str) -> BinaryIO:
     """Open a file's content, decompressed."""
     if is_gzip(local_path):
         return cast("BinaryIO", gzip.open(local_path, "rb"))
-    return open(local_path, "rb")
+    return Path(local_path).open("rb")
 
 
 def open_text(local_path: str) -> io.TextIOWrapper:

@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from lakeward.sources.dms.plausible import plausible_share
+from lakeward.sources.dms.problems import UnusableFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,6 +88,9 @@ def probe_layout(records: Sequence[Sequence[str | None]], spec: ReadSpec, *, loa
     The most frequent field count that fits a possible layout counts; among layouts of that many fields the one
     whose metadata fields look right in most records. Without any fit the fullest layout: each row becomes bad.
     """
+    if not spec.columns:
+        msg = "the table has no schema, and headerless CSV does not tell one; declare it as schema:"
+        raise UnusableFileError(msg)
     layouts = list(_possible(spec, load=load, has_operation=has_operation))
     by_width: dict[int, list[Layout]] = {}
     for layout in layouts:
@@ -99,15 +103,16 @@ def probe_layout(records: Sequence[Sequence[str | None]], spec: ReadSpec, *, loa
 
 
 def _most_plausible(candidates: list[Layout], sample: Sequence[Sequence[str | None]], *, load: bool) -> Layout | None:
-    """Choose among layouts of one width; one with fields behind the columns only if at least one record fits it.
+    """Choose among layouts of one width the one that fits most records.
 
-    Otherwise a column added at the source would be taken for a change sequence or a before image.
+    Where none fits any, only the usual layout of its kind counts: otherwise a column added at the source would be
+    taken for a change sequence or a before image, and a change cut short for one without operation.
     """
     best, best_share = None, 0.0
     for layout in candidates:
         share = plausible_share(layout, sample, load=load)
-        is_plain = layout.width == max(layout.columns.values()) + 1
-        if share > best_share or (best is None and is_plain):
+        is_usual = layout.width == max(layout.columns.values()) + 1 and (load or layout.operation is not None)
+        if share > best_share or (best is None and is_usual):
             best, best_share = layout, share
     return best
 

@@ -1,4 +1,4 @@
-"""What a file in a DMS table folder is, told by its path alone: load part, change file, transaction file, or nothing."""
+"""What a file in a DMS table folder is, told by its path alone: load part, change file, or nothing known."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ def _is_plausible(layout: Layout, record: Sequence[str | None], *, load: bool) -
     operation = None if layout.operation is None else record[layout.operation]
     if layout.operation is not None and operation not in _OPERATIONS:
         return False
+    if layout.operation is None and not load and record[0] in _OPERATIONS:
+        return False  # rather a change cut short than a change without operation
     # Metadata may be missing from a load row, never from a change; before images are missing from inserts.
     return (
         _fits(record, layout.timestamp, _TIME, may_be_empty=load)

@@ -41,7 +41,8 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
             bad = wrong_width(row, len(fields), layout.width, raw)
             return bad_batch(record_schema(spec.columns), path, time, [bad])
         texts = [pa.array([value], pa.string()) for value in fields]
-        rows = TextRows(np.array([row], dtype=np.int64), texts, lambda _: raw)
+        is_csv = file_format(path) == "csv"
+        rows = TextRows(np.array([row], dtype=np.int64), texts, lambda _: raw, empty_is_missing=is_csv)
         batches = list(assemble_text([rows], layout, spec_of_text, tally, by_count))
         return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     except MismatchedFileError:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeward.model import FileClass
 from lakeward.sources.dms.blocks import text_block
 from lakeward.sources.dms.changes import Assembler
-from lakeward.sources.dms.checks import check_columns, check_names, choose_order
+from lakeward.sources.dms.checks import check_columns, check_key, check_names, choose_order
 from lakeward.sources.dms.csv import PROBED_RECORDS, CsvFile, exact_rows
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
@@ -74,10 +74,12 @@ def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBa
     check_names(column.name for column in spec.columns)
     if file_format(tally.file.path) == "parquet":
         return _read_parquet(local_path, spec, tally)
-    csv = CsvFile.open(local_path, spec.settings.csv)
+    settings = spec.settings.csv
     if tally.file.file_class is FileClass.TRANSACTIONS:
-        return _read_transactions(csv, spec, tally)
-    return _read_csv(csv, spec, tally)
+        # DMS writes no header here, whatever the other files have.
+        headerless = settings.model_copy(update={"header": False})
+        return _read_transactions(CsvFile.open(local_path, headerless), spec, tally)
+    return _read_csv(CsvFile.open(local_path, settings), spec, tally)
 
 
 def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -142,6 +144,7 @@ def assemble_text(
 
 
 def _assembler(layout: Layout, spec: ReadSpec, tally: Tally) -> Assembler:
+    check_key(spec)
     tally.order_by = choose_order(layout, spec, load=_is_load(tally))
     return Assembler(spec, tally, tally.order_by, absent_columns(layout, spec.columns))
 

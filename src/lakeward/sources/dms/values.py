@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.datatypes import MAX_PRECISION, decimal_parts, lake_type
-from lakeward.sources.dms.cells import Cells, convert_each
+from lakeward.sources.dms.cells import Cells, convert_each, null_where
 from lakeward.sources.dms.records import arrow_type
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _instants(text: pa.Array) -> pa.Array:
         zoned = pc.match_substring_regex(text, _ZONED)
         if not pc.any(zoned).as_py():
             raise
-    local = _local_times(pc.if_else(zoned, None, text)).cast(pa.timestamp("us", "UTC"))
-    exact = pc.replace_substring_regex(pc.if_else(zoned, text, None), _SURPLUS_ZEROS, r"\1")
+    local = _local_times(null_where(zoned, text)).cast(pa.timestamp("us", "UTC"))
+    exact = pc.replace_substring_regex(null_where(pc.invert(zoned), text), _SURPLUS_ZEROS, r"\1")
     return pc.coalesce(local, exact.cast(pa.timestamp("us", "UTC")))
 
 

@@ -138,11 +138,19 @@ class SourceTable:
         changed = self._changed_columns() if self._random.random() < 0.5 else []
         values = {name: self._value(name, before[name]) for name in changed}
         row = {**before, **values, **dict(zip(self.spec.key, new, strict=True))}
+        if self.options.changes_are_replayed:
+            self._complete(row)
         self.truth.change_key(key, new, row)
         self._forget(key)
         self._keys.add(new)
         hidden = NOTHING_HIDDEN if self.options.changes_are_replayed else self._hidden(changed)
         return (Operation.UPDATE, row, before, hidden)
+
+    def _complete(self, row: Row) -> None:
+        """Leave no NULL that means unchanged: replayed, it would take the value of a later row under the old key."""
+        for name in self.spec.null_unchanged:
+            if row[name] is None:
+                row[name] = self._makers[name](self._random)
 
     def _existing_key(self) -> Key:
         """Give any key, often the one that was changed last."""

@@ -1,0 +1,170 @@
+"""What ``lakeward doctor`` looks at, each as one check with a remedy."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lakeward.errors import ConfigurationError, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.cli.progress import Progress
+    from lakeward.config import Config
+
+Status = Literal["ok", "problem", "skipped"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str | None = None
+
+
+def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -> list[Check]:
+    """Look at everything; what depends on a broken part is skipped."""
+    checks = [_look("pyspark", _pyspark), _look("java", _java)]
+    configuration, config = _configuration(config_file)
+    checks.append(configuration)
+    if config is None:
+        names = ("jars", "landing", "warehouse", "state", "spark")
+        return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
+    _warn_of_unused_settings(config)
+    checks += [
+        _look("jars", lambda: _jars(config)),
+        _look("landing", lambda: _landing(config)),
+        _look("warehouse", lambda: _warehouse(config)),
+        _look("state", lambda: _state(config)),
+    ]
+    needed = {"pyspark", "java", "jars", "warehouse"}
+    if not start_spark:
+        return [*checks, Check("spark", "skipped", "--no-spark")]
+    if any(check.status == "problem" and check.name in needed for check in checks):
+        return [*checks, Check("spark", "skipped", "needs what is missing above")]
+    progress.say("starting Spark")
+    return [*checks, _look("spark", lambda: _round_trip(config))]
+
+
+def _look(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", look())
+    except LakewardError as error:
+        return Check(name, "problem", error.message, error.hint)
+    except OSError as error:
+        return Check(name, "problem", str(error), "check the path and its permissions")
+
+
+def _pyspark() -> str:
+    import importlib.metadata
+
+    from lakeward.lake.iceberg.jars import iceberg_runtime
+
+    version = importlib.metadata.version("pyspark")
+    return f"{version}, with {iceberg_runtime(version).coordinate}"
+
+
+def _java() -> str:
+    from lakeward.lake.iceberg.java import java_program, require_java
+
+    return f"Java {require_java()} ({java_program()})"
+
+
+def _configuration(config_file: str | None) -> tuple[Check, Config | None]:
+    from lakeward.config import load_config
+
+    found: list[Config] = []
+
+    def load() -> str:
+        config = load_config(config_file)
+        found.append(config)
+        return f"valid, {len(config.tables):,} declared tables, paths count from {config.base}"
+
+    check = _look("config", load)
+    return check, found[0] if found else None
+
+
+def _warn_of_unused_settings(config: Config) -> None:
+    from lakeward.cli.warnings import warn_of_publishing
+    from lakeward.controller.tables import KnownTable
+
+    declared = config.declared().items()
+    warn_of_publishing(KnownTable(table, settings, active=True, declared=True) for table, settings in declared)
+
+
+def _jars(config: Config) -> str:
+    from lakeward.lake.iceberg.catalog import catalog_kind
+    from lakeward.lake.iceberg.jars import resolve_jars
+
+    jars = resolve_jars(catalog_kind(config))
+    return f"{', '.join(jar.name for jar in jars)} in {jars[0].parent}"
+
+
+def _landing(config: Config) -> str:
+    from lakeward.controller.discovery import require_landing, wanted_tables
+    from lakeward.sources.storage import open_storage
+
+    storage = open_storage(config.resolve(config.landing))
+    require_landing(config, storage)
+    return f"{config.landing} holds {sum(1 for _ in wanted_tables(config, storage)):,} tables"
+
+
+def _warehouse(config: Config) -> str:
+    """Look whether files can be written, without writing: the round trip does that."""
+    location = config.resolve(config.lake.warehouse)
+    if "://" in location:
+        return f"{location} is looked at by the round trip"
+    folder = Path(location)
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        msg = f"{existing} is not a folder that can be written"
+        raise ConfigurationError(msg, hint="correct lake.warehouse in lakeward.yaml, or the folder's permissions")
+    return f"{config.lake.warehouse} can be written"
+
+
+def _state(config: Config) -> str:
+    from lakeward.state.open import open_state
+
+    store = open_state(config.state, config.base)
+    try:
+        registered = sum(1 for _ in store.registered())
+    finally:
+        store.close()
+    return f"open, {registered:,} registered tables"
+
+
+def _round_trip(config: Config) -> str:
+    """Create a table in the lake, write and read it, and remove it again."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from lakeward.cli.process import keep_interrupts
+    from lakeward.lake.iceberg.session import open_session
+    from lakeward.lake.iceberg.table import first_line
+
+    namespace = f"lake.lakeward_doctor_{uuid.uuid4().hex[:8]}"
+    try:
+        with keep_interrupts():
+            spark = open_session(config)
+        try:
+            spark.sql(f"CREATE NAMESPACE {namespace}")
+            spark.sql(f"CREATE TABLE {namespace}.probe (id INT) USING iceberg")
+            spark.sql(f"INSERT INTO {namespace}.probe VALUES (42)")
+            found = [row[0] for row in spark.sql(f"SELECT id FROM {namespace}.probe").collect()]
+        finally:
+            spark.sql(f"DROP TABLE IF EXISTS {namespace}.probe PURGE")
+            spark.sql(f"DROP NAMESPACE IF EXISTS {namespace}")
+    except (PySparkException, Py4JError) as error:
+        msg = f"Spark failed: {first_line(str(error))}"
+        raise ConfigurationError(msg, hint="lakeward doctor --debug shows the log of Spark") from error
+    if found != [42]:
+        msg = f"wrote 42 to a table of the lake and read {found}"
+        raise ConfigurationError(msg, hint="check lake.catalog and lake.warehouse")
+    return f"Spark {spark.version} wrote and read a table of the lake"

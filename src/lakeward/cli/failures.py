@@ -1,0 +1,81 @@
+"""From an exception to what a person reads, what a program reads and the exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.output import emit_json, error_line
+from lakeward.cli.process import drop_stdout
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.cli.invocation import Invocation
+
+DONE, FINDING, REFUSED, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def guarded(work: Callable[[], Any], invocation: Invocation, arguments: Sequence[str]) -> int:
+    """Do the command's work and give its exit code; whatever goes wrong is told in words."""
+    try:
+        outcome = work()
+    except LakewardError as error:
+        return _refuse(error, invocation)
+    except click.UsageError as error:
+        # The error may come before --output was read.
+        invocation.output = "json" if _asks_for_json(arguments) else invocation.output
+        return _refuse_usage(error, invocation)
+    except (KeyboardInterrupt, click.Abort, EOFError):
+        return _interrupted(invocation)
+    except BrokenPipeError:
+        drop_stdout()
+        return DONE
+    except Exception as error:  # the last resort before a traceback
+        return _bug(error, invocation)
+    return outcome if isinstance(outcome, int) else DONE
+
+
+def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:
+    """Say an error on standard error and, for programs, as a document on standard output."""
+    error_line(message, hint)
+    if invocation.is_json and not invocation.has_output:
+        document = {"kind": kind, "message": message, "hint": hint, "exit_code": exit_code}
+        emit_json(invocation, {"error": document})
+    return exit_code
+
+
+def _refuse(error: LakewardError, invocation: Invocation) -> int:
+    if invocation.debug:
+        traceback.print_exception(error, file=sys.stderr)
+    return report_error(invocation, error.kind, error.message, error.hint, error.exit_code)
+
+
+def _refuse_usage(error: click.UsageError, invocation: Invocation) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show(sys.stderr)
+        return REFUSED
+    program = error.ctx.command_path if error.ctx else "lakeward"
+    return report_error(invocation, "usage", error.format_message(), f"{program} --help", REFUSED)
+
+
+def _interrupted(invocation: Invocation) -> int:
+    message = "interrupted; what was published stays, the rest is finished or taken back by the next run"
+    return report_error(invocation, "interrupted", message, None, INTERRUPTED)
+
+
+def _bug(error: Exception, invocation: Invocation) -> int:
+    if invocation.debug:
+        traceback.print_exception(error, file=sys.stderr)
+    message = f"this is a bug in Lakeward: {type(error).__name__}: {error}"
+    hint = "the same command with --debug, and report the traceback it shows"
+    return report_error(invocation, "bug", message, None if invocation.debug else hint, FAILED)
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(first == "--output=json" or (first, second) == ("--output", "json") for first, second in pairs)

@@ -1,0 +1,31 @@
+"""The library's lake as commands use it: starting Spark is told, and Ctrl-C stays with the command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.api import Lakeward
+from lakeward.cli.process import keep_interrupts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cli.progress import Progress
+    from lakeward.config import Config
+
+
+class CommandLake(Lakeward):
+    """A lake whose work is shown as progress."""
+
+    def __init__(self, config: Config, *, progress: Progress) -> None:
+        super().__init__(config, on_step=progress.on_step, on_op=progress.on_op)
+        self._progress = progress
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started at first use."""
+        if self._spark is None:
+            self._progress.say("starting Spark")
+            with keep_interrupts():
+                return super().spark
+        return super().spark

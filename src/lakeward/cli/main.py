@@ -1,0 +1,94 @@
+"""The command ``lakeward``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward import __version__
+from lakeward.cli import (
+    demo,
+    discover,
+    doctor,
+    init,
+    plan,
+    quarantine,
+    run,
+    simulate,
+    sql,
+    state,
+    status,
+    tables,
+)
+from lakeward.cli.failures import guarded
+from lakeward.cli.invocation import Invocation
+from lakeward.cli.options import common_options
+from lakeward.cli.process import end_on_sigterm, reserve_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Root(click.Group):
+    """The top group: keeps commands in the order of their use and turns errors into words and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the commands as they were added."""
+        return list(self.commands)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
+        """Run the command and leave with its exit code."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        invocation = extra.get("obj") or Invocation()
+        command = super().main
+        sys.exit(
+            guarded(
+                lambda: command(arguments, prog_name, standalone_mode=False, obj=invocation),
+                invocation,
+                arguments,
+            )
+        )
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@common_options()
+@click.version_option(__version__, prog_name="lakeward", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Keep an exact, queryable copy of operational databases in a data lake.
+
+    Start with `lakeward demo`, or with `lakeward init` in a folder of your own.
+
+    Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a finding that was
+    asked for, 2 usage, configuration or refused input, 3 some table failed and the others are done, 130
+    interrupted.
+    """
+
+
+for _command in (
+    init.init,
+    demo.demo,
+    doctor.doctor,
+    discover.discover,
+    tables.tables,
+    plan.plan,
+    run.run,
+    status.status,
+    sql.sql,
+    quarantine.quarantine,
+    state.state,
+    simulate.simulate,
+):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line in a process of its own."""
+    reserve_stdout()
+    end_on_sigterm()
+    cli.main(prog_name="lakeward")
+
+
+if __name__ == "__main__":
+    main()

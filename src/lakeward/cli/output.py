@@ -1,0 +1,155 @@
+"""Results on standard output, as text for eyes or JSON for programs; words about them on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cli.process import drop_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from lakeward.cli.invocation import Invocation
+
+# Where nobody looks at a screen, lines are as long as their content.
+_UNLIMITED = 10_000
+_KIB = 1024
+# Columns of numbers are told by their heading.
+_RIGHT = "> "
+
+
+def emit(invocation: Invocation, document: Any, text: Callable[[Console], None]) -> None:
+    """Write a command's result in the form that was asked for."""
+    if invocation.is_json:
+        emit_json(invocation, document)
+    else:
+        emit_text(invocation, text)
+
+
+def emit_json(invocation: Invocation, document: Any) -> None:
+    """Write one JSON document."""
+    _write(invocation, json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
+    """Let a function draw on standard output."""
+    console = console_on(sys.stdout)
+    with console.capture() as drawn:
+        text(console)
+    _write(invocation, "\n".join(line.rstrip() for line in drawn.get().split("\n")))
+
+
+def _write(invocation: Invocation, text: str) -> None:
+    """Write a whole result; a reader that has gone does not change how the command ends."""
+    invocation.has_output = True
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+
+
+def console_on(stream: Any) -> Console:
+    """Give a console that shows data as it is: no markup, no highlighting, no cutting where nobody looks."""
+    from rich.console import Console
+
+    console = Console(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = _UNLIMITED
+    return console
+
+
+def table(*headings: str) -> Table:
+    """Begin a table; a heading that starts with ``> `` is of numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for heading in headings:
+        drawn.add_column(
+            heading.removeprefix(_RIGHT),
+            justify="right" if heading.startswith(_RIGHT) else "left",
+            overflow="fold",
+        )
+    return drawn
+
+
+def add_row(drawn: Table, values: Iterable[Any], *, style: str | None = None) -> None:
+    """Add a row of plain values: None is left empty, numbers are grouped."""
+    drawn.add_row(*[_cell(value) for value in values], style=style)
+
+
+def _cell(value: Any) -> RenderableType:
+    from rich.text import Text
+
+    if value is None:
+        return ""
+    if isinstance(value, Text):
+        return value
+    return Text(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
+
+
+def styled(text: str, style: str) -> RenderableType:
+    """Give a text in a style."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def lines(console: Console, entries: Sequence[tuple[str, str]], *, indent: str = "  ") -> None:
+    """Print named values, one below the other."""
+    width = max((len(name) for name, _ in entries), default=0)
+    for name, value in entries:
+        console.print(f"{indent}{name.ljust(width)}  {value}")
+
+
+def note(invocation: Invocation, message: str) -> None:
+    """Tell something that is not the result, unless nobody wants to hear it."""
+    if not invocation.quiet:
+        _say("note", message)
+
+
+def warn(message: str) -> None:
+    """Tell something that the user should change."""
+    _say("warning", message)
+
+
+def error_line(message: str, hint: str | None = None) -> None:
+    """Tell what failed and what helps."""
+    _say("error", message)
+    if hint:
+        _say("try", hint)
+
+
+def _say(level: str, message: str) -> None:
+    from rich.text import Text
+
+    style = {"error": "bold red", "warning": "bold yellow", "try": "bold cyan"}.get(level, "bold")
+    console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", message), soft_wrap=True)
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """Give ``1 file`` or ``1,000 files``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def size(number: float) -> str:
+    """Give a number of bytes for eyes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < _KIB:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= _KIB
+    return f"{number:.1f} TiB"
+
+
+def age(seconds: float) -> str:
+    """Give a span of time for eyes."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,95 @@
+"""What the command does to its own process: standard output for results only, signals, logging."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_SPARK_LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
+
+
+def reserve_stdout() -> None:
+    """Keep the real standard output for results alone.
+
+    The JVM and its Python workers inherit file descriptor 1. It is pointed at standard error, and only this
+    process's ``sys.stdout`` still reaches what the caller reads.
+    """
+    sys.stdout.flush()
+    results = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, newline="\n")
+    os.dup2(2, 1)
+    sys.stdout = results
+
+
+def drop_stdout() -> None:
+    """Forget a standard output whose reader is gone, so that the interpreter's last flush does not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, io.UnsupportedOperation):
+        sys.stdout = io.StringIO()
+    finally:
+        os.close(nowhere)
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end the command as Ctrl-C does: leases are given back, nothing half done is published."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+@contextmanager
+def keep_interrupts() -> Iterator[None]:
+    """Give Ctrl-C back after Spark started: its handler waits for the very call that is to be interrupted."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+class _LineHandler(logging.Handler):
+    """Writes log records as lines of standard error as it is now, under a progress display or a test."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:  # a log line must not end the work
+            self.handleError(record)
+
+
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Give ``warning: message``, with a traceback only where the record has one."""
+        level = "note" if record.levelno <= logging.INFO else record.levelname.lower()
+        return f"{level}: {super().format(record)}"
+
+
+def set_up_logging(*, debug: bool, quiet: bool) -> None:
+    """Send logs to standard error: warnings, with --debug everything of Lakeward's and Spark's own log."""
+    handler = _LineHandler()
+    handler.setFormatter(_PlainFormatter("%(message)s"))
+    # py4j logs the traceback of every interrupt; the command says it in one line.
+    handler.addFilter(lambda record: debug or "while sending command" not in record.getMessage())
+    root = logging.getLogger()
+    for old in [one for one in root.handlers if isinstance(one, _LineHandler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    level = logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO
+    logging.getLogger("lakeward").setLevel(level)
+    if debug:
+        os.environ.setdefault(_SPARK_LOG_VARIABLE, "info")

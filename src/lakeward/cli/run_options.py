@@ -1,0 +1,117 @@
+"""What a user may decide for one run, shared by ``run`` and ``plan``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakeward.api import Lakeward
+    from lakeward.controller.tables import KnownTable
+    from lakeward.pipeline.context import RunOptions
+
+_TIME_DIGITS = 20
+_NAME_TIME = re.compile(r"^(\d{8})-?(\d{6,12})$")
+
+
+def run_options(function: Any) -> Any:
+    """Add the options with which a user decides what a run may do."""
+    for option in reversed(
+        [
+            click.option(
+                "--file", "files", multiple=True, metavar="URI",
+                help="Take only this landing file: a path under landing, a local path or a file:// URI; repeatable.",
+            ),
+            click.option("--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."),
+            click.option(
+                "--cut", metavar="TIME", callback=_cut,
+                help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "
+                "it has an offset) or as in file names, 20240405-003052555.",
+            ),
+            click.option("--same-load", is_flag=True, help="Load parts with a new time were only copied again."),
+            click.option(
+                "--accept-changed", multiple=True, metavar="PATH",
+                help="Ignore the new content of this file that was consumed before; repeatable.",
+            ),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def read_options(
+    lake: Lakeward, names: Iterable[str], choices: Mapping[str, Any]
+) -> tuple[tuple[str, ...], RunOptions]:
+    """Give the tables and the options of a run; files without tables choose the tables they belong to."""
+    from lakeward.pipeline.context import RunOptions
+
+    paths = frozenset(_landing_path(lake, uri) for uri in choices["files"])
+    tables = tuple(names)
+    if paths:
+        tables = _tables_of(lake, paths, tables)
+    options = RunOptions(
+        allow_deletes=choices["allow_deletes"],
+        files=paths,
+        cut=choices["cut"],
+        same_load=choices["same_load"],
+        accept_changed=frozenset(_landing_path(lake, path) for path in choices["accept_changed"]),
+    )
+    return tables, options
+
+
+def _landing_path(lake: Lakeward, uri: str) -> str:
+    """Give a file's path under landing; refuse one that is not there."""
+    from lakeward.errors import ConfigurationError
+
+    parts = urlsplit(uri)
+    local = Path(url2pathname(parts.path) if parts.scheme == "file" else uri)
+    root = Path(lake.storage.location(""))
+    candidates = [local] if local.is_absolute() else [root / local, Path.cwd() / local]
+    for candidate in candidates:
+        if candidate.is_relative_to(root) and candidate.is_file():
+            return candidate.relative_to(root).as_posix()
+    msg = f"{uri} is not a file under landing {lake.config.landing}"
+    raise ConfigurationError(msg, hint="give its path under landing, such as sales/product/LOAD00000001.parquet")
+
+
+def _tables_of(lake: Lakeward, paths: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the tables that files belong to; refuse a file that no chosen table would read."""
+    from lakeward.errors import ConfigurationError
+
+    known = [lake.table(name) for name in names] if names else [one for one in lake.tables() if one.active]
+    chosen: set[str] = set()
+    for path in paths:
+        owners = [str(one.table) for one in known if _reads(lake, one, path)]
+        if not owners:
+            msg = f"{path} belongs to no {'named' if names else 'active'} table"
+            raise ConfigurationError(msg, hint="lakeward discover, then lakeward tables list")
+        chosen.update(owners)
+    return tuple(sorted(chosen))
+
+
+def _reads(lake: Lakeward, known: KnownTable, path: str) -> bool:
+    folders = [known.settings.path or f"{known.table.schema}/{known.table.name}", lake.config.transactions]
+    return any(path.startswith(folder.strip("/") + "/") for folder in folders if folder)
+
+
+def _cut(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Give a time as the 20 digits that file names' times have, in UTC."""
+    if value is None:
+        return None
+    if match := _NAME_TIME.match(value):
+        return (match[1] + match[2]).ljust(_TIME_DIGITS, "0")
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        msg = f"{value!r} is not a time; expected 2024-04-05T00:30:52 or 20240405-003052555"
+        raise click.BadParameter(msg) from None
+    in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return f"{in_utc:%Y%m%d%H%M%S%f}"

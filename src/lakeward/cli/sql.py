@@ -1,0 +1,102 @@
+"""``lakeward sql``: query the lake."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import add_row, count, emit_text, note, styled, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+    from rich.console import Console
+
+    from lakeward.cli.invocation import Invocation
+
+_TEXT_ROWS = 1000
+
+
+@command("sql", outputs=("text", "json", "csv"))
+@click.argument("query", metavar="QUERY")
+def sql(invocation: Invocation, query: str) -> None:
+    """Run Spark SQL over the lake; the mirror of a table is schema.table.
+
+    text shows up to 1,000 rows. json is one array of row objects and csv is RFC 4180 with a header; both are
+    streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
+    (UTC unless configured otherwise), binary values are base64.
+    """
+    from lakeward.cli.sql_errors import sql_errors
+
+    with sql_errors():
+        with invocation.lake() as lake:
+            frame = lake.sql(query)
+        # Progress has ended here: rows may be written.
+        _WRITERS[invocation.output](invocation, frame)
+
+
+def _write_json(invocation: Invocation, frame: DataFrame) -> None:
+    from lakeward.cli.sql_values import json_rows
+
+    separator = "[\n"
+    for text in _streamed(json_rows(frame)):
+        invocation.has_output = True
+        sys.stdout.write(separator + text)
+        separator = ",\n"
+    invocation.has_output = True
+    sys.stdout.write("\n]\n" if separator == ",\n" else "[]\n")
+    sys.stdout.flush()
+
+
+def _write_csv(invocation: Invocation, frame: DataFrame) -> None:
+    from lakeward.cli.sql_values import csv_record, text_rows
+
+    rows = _prefetched(text_rows(frame).toLocalIterator())
+    invocation.has_output = True
+    sys.stdout.write(csv_record(frame.columns))
+    for row in rows:
+        sys.stdout.write(csv_record(row))
+    sys.stdout.flush()
+
+
+def _write_text(invocation: Invocation, frame: DataFrame) -> None:
+    from lakeward.cli.sql_values import numeric_columns, text_rows
+
+    rows = [tuple(row) for row in text_rows(frame).limit(_TEXT_ROWS + 1).toLocalIterator()]
+    is_cut = len(rows) > _TEXT_ROWS
+    numeric = numeric_columns(frame)
+
+    def text(console: Console) -> None:
+        headings = [f"> {name}" if number else name for name, number in zip(frame.columns, numeric, strict=True)]
+        drawn = table(*headings)
+        for row in rows[:_TEXT_ROWS]:
+            add_row(drawn, [styled("NULL", "dim") if value is None else value for value in row])
+        if headings:
+            console.print(drawn)
+        console.print(count(min(len(rows), _TEXT_ROWS), "row"))
+
+    emit_text(invocation, text)
+    if is_cut:
+        note(invocation, f"only the first {_TEXT_ROWS:,} rows are shown; --output json or csv gives all")
+
+
+_WRITERS = {"json": _write_json, "csv": _write_csv, "text": _write_text}
+
+
+def _streamed(frame: DataFrame | None) -> Iterator[str]:
+    """Give the single text column of a frame, partition by partition."""
+    if frame is not None:
+        for row in frame.toLocalIterator():
+            yield row[0]
+
+
+def _prefetched(rows: Iterator[Any]) -> Iterator[Any]:
+    """Read the first row before anything is written: most errors show there."""
+    from itertools import chain
+
+    first = next(rows, None)
+    return rows if first is None else chain([first], rows)

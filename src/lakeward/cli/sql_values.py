@@ -1,0 +1,141 @@
+"""Values of a query as text, made by Spark itself: it knows dates, zones and types that Python does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+_JSON_OPTIONS = {"ignoreNullFields": "false"}
+# Types that JSON has itself.
+_NATIVE = (T.BooleanType, T.IntegralType, T.FractionalType, T.StringType, T.VariantType)
+
+
+def json_rows(frame: DataFrame) -> DataFrame | None:
+    """Give each row as one JSON object; None for a statement that has no columns.
+
+    Raises:
+        ConfigurationError: two columns have one name, so that an object would lose a value.
+    """
+    _require_distinct(frame.schema, "the query")
+    if not frame.columns:
+        return None
+    values = [_readable(column, field.dataType).alias(field.name) for column, field in _columns(frame)]
+    return frame.select(F.to_json(F.struct(*values), _JSON_OPTIONS))
+
+
+def text_rows(frame: DataFrame) -> DataFrame:
+    """Give every column as text, nested values as JSON; NULL stays NULL."""
+    positions = [f"c{position}" for position in range(len(frame.columns))]
+    return frame.select(
+        *[
+            _as_text(column, field.dataType).alias(position)
+            for position, (column, field) in zip(positions, _columns(frame), strict=True)
+        ]
+    )
+
+
+def numeric_columns(frame: DataFrame) -> list[bool]:
+    """Tell which columns are numbers."""
+    return [isinstance(field.dataType, T.NumericType) for field in frame.schema.fields]
+
+
+def csv_record(values: Iterable[str | None]) -> str:
+    """Write a record as RFC 4180 says; NULL is an empty field, an empty text is quoted."""
+    return ",".join(_csv_field(value) for value in values) + "\r\n"
+
+
+def _csv_field(value: str | None) -> str:
+    if value is None:
+        return ""
+    if value == "" or any(character in value for character in ',"\r\n') or value != value.strip():
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def _columns(frame: DataFrame) -> Iterator[tuple[Column, T.StructField]]:
+    """Give columns by position: names may repeat, or hold dots and quotes."""
+    fields = frame.schema.fields
+    renamed = frame.toDF(*[f"c{position}" for position in range(len(fields))])
+    return ((renamed[f"c{position}"], field) for position, field in enumerate(fields))
+
+
+def _as_text(column: Column, data_type: T.DataType) -> Column:
+    readable = _readable(column, data_type)
+    if isinstance(data_type, T.StructType | T.ArrayType | T.MapType | T.VariantType):
+        return F.to_json(readable, _JSON_OPTIONS)
+    return readable.cast("string")
+
+
+def _readable(column: Column, data_type: T.DataType) -> Column:
+    """Turn what JSON has no form for into text, at any depth."""
+    if isinstance(data_type, T.StructType):
+        inner = [_readable(column.getField(one.name), one.dataType).alias(one.name) for one in data_type.fields]
+        return F.when(column.isNotNull(), F.struct(*inner))
+    if isinstance(data_type, T.ArrayType):
+        element = data_type.elementType
+        return F.transform(column, lambda value: _readable(value, element))
+    if isinstance(data_type, T.MapType):
+        return _readable_map(column, data_type)
+    return _scalar(column, data_type)
+
+
+def _readable_map(column: Column, data_type: T.MapType) -> Column:
+    entries = F.transform(
+        F.map_entries(column),
+        lambda entry: F.struct(
+            _as_text(entry.getField("key"), data_type.keyType).alias("key"),
+            _readable(entry.getField("value"), data_type.valueType).alias("value"),
+        ),
+    )
+    return F.map_from_entries(entries)
+
+
+def _scalar(column: Column, data_type: T.DataType) -> Column:
+    if isinstance(data_type, T.BinaryType):
+        return F.base64(column)
+    if isinstance(data_type, T.TimestampType):
+        return F.concat(_iso(column), F.date_format(column, "XXX"))
+    if isinstance(data_type, T.TimestampNTZType):
+        return _iso(column)
+    if isinstance(data_type, T.DecimalType):
+        return _plain_decimal(column, data_type)
+    return column if isinstance(data_type, _NATIVE) else column.cast("string")
+
+
+def _iso(column: Column) -> Column:
+    return F.replace(column.cast("string"), F.lit(" "), F.lit("T"))
+
+
+def _plain_decimal(column: Column, data_type: T.DecimalType) -> Column:
+    """Write a decimal without an exponent, which a cast gives to small ones."""
+    return F.format_string(f"%.{data_type.scale}f", column) if data_type.scale > 6 else column.cast("string")
+
+
+def _require_distinct(schema: T.StructType, where: str) -> None:
+    counted = Counter(field.name for field in schema.fields)
+    if repeated := sorted(name for name, times in counted.items() if times > 1):
+        msg = f"{where} has several columns of one name, and a JSON object keeps only one: {', '.join(repeated)}"
+        raise ConfigurationError(msg, hint="give each a name of its own with AS")
+    for field in schema.fields:
+        for struct in _structs(field.dataType):
+            _require_distinct(struct, f"column {field.name}")
+
+
+def _structs(data_type: Any) -> Iterator[T.StructType]:
+    if isinstance(data_type, T.StructType):
+        yield data_type
+    elif isinstance(data_type, T.ArrayType):
+        yield from _structs(data_type.elementType)
+    elif isinstance(data_type, T.MapType):
+        yield from _structs(data_type.keyType)
+        yield from _structs(data_type.valueType)

@@ -1,0 +1,101 @@
+"""Reading lakeward.yaml: defaults, overrides, and messages that help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakeward.config import Config, load_config, parse_config
+from lakeward.datatypes import Column
+from lakeward.errors import ConfigurationError
+
+DESIGN_EXAMPLE = """
+landing: ./landing
+lake:
+  catalog: sqlite:///lake/catalog.db
+  warehouse: ./lake/data
+state: sqlite:///lakeward.db
+spark: {master: "local[*]", conf: {}}
+include: ["sales.*"]
+defaults: {on_bad_row: fail, max_delete_share: 0.5, format_version: 2}
+tables:
+  sales.product:
+    path: sales/product
+    primary_key: [id]
+    partition_by: [dept]
+    timestamp_column: cdc_timestamp
+    before_image_prefix: BI_
+    schema: "id int, name string, dept string, price decimal(10,2)"
+    csv: {header: false, delimiter: ",", null: "NULL", unchanged: null}
+    cdc_start: 2020-11-13
+    publish: {to: ./current, format: parquet}
+  sales.audit:
+"""
+
+
+def read(folder: Path, text: str, environment: dict[str, str] | None = None) -> Config:
+    (folder / "lakeward.yaml").write_text(text)
+    return load_config(folder / "lakeward.yaml", environment or {})
+
+
+def test_every_key_of_the_documented_example_is_read(tmp_path: Path) -> None:
+    config = read(tmp_path, DESIGN_EXAMPLE)
+    product = config.tables["sales.product"]
+    assert product.columns is not None
+    assert product.columns[-1] == Column("price", "decimal(10,2)")
+    assert (product.csv.null, product.csv.unchanged, product.cdc_start) == ("NULL", None, "2020-11-13")
+    assert product.is_strict
+    audit = config.tables["sales.audit"]
+    assert (audit.primary_key, audit.is_strict) == ((), False)
+
+
+def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
+    config = read(tmp_path, "landing: ./in")
+    assert config.resolve(config.landing) == str(tmp_path / "in")
+    assert config.resolve("s3://bucket/x") == "s3://bucket/x"
+
+
+def test_defaults_are_laid_under_tables_and_csv_key_by_key(tmp_path: Path) -> None:
+    text = "defaults: {on_bad_row: quarantine, csv: {header: true}}\ntables: {a.b: {csv: {delimiter: ';'}}, a.c: }"
+    tables = read(tmp_path, text).tables
+    assert (tables["a.b"].csv.header, tables["a.b"].csv.delimiter, tables["a.b"].on_bad_row) == (True, ";", "quarantine")
+    assert tables["a.c"].csv.header
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    environment = {"LAKEWARD_STATE": "memory://", "LAKEWARD_LAKE__WAREHOUSE": "/w", "LAKEWARD_JARS": "/jars"}
+    config = read(tmp_path, "state: sqlite:///x.db\nlake: {warehouse: ./d}", environment)
+    assert (config.state, config.lake.warehouse, config.lake.catalog) == ("memory://", "/w", "sqlite:///lake/catalog.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("landig: x", "did you mean 'landing'"),
+        ("tables: {a.b: {primary_kee: id}}", "did you mean 'primary_key'"),
+        ("tables: {a.b: {csv: {headr: true}}}", "did you mean 'header'"),
+        ("defaults: {on_bad_rows: fail}", "did you mean 'on_bad_row'"),
+        ("tables: {a.b: {max_delete_share: 2}}", "less than or equal to 1"),
+        ("tables: {product: }", "expected schema.table"),
+        ("tables: {sales_changes.x: }", "hold changelogs"),
+        ("tables: {a.b: {schema: 'id inth'}}", "unknown column type 'inth'"),
+        ("tables: {a.b: {schema: 'id int, id int'}}", "more than once: id"),
+        ("- a", "must hold a mapping"),
+        ("a: [", "not valid YAML"),
+        ("tables: {a.b: 7}", "tables.a.b"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(tmp_path, text)
+    assert said in str(raised.value)
+
+
+def test_a_missing_file_names_the_command_that_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="lakeward init"):
+        load_config(tmp_path / "none.yaml", {})
+
+
+def test_an_empty_configuration_is_all_defaults() -> None:
+    assert parse_config({}, base=Path("/x")).landing == "./landing"
