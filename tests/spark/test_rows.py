@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.spark.scene import Scene
+from lakeward.pipeline.report import Outcome
+from tests.spark.scene import TABLE, Scene
+
+FOLDER = TABLE.replace(".", "/")
 
 
 def test_update_that_sets_null_removes_the_old_value(scene: Scene) -> None:
+    # Hazard 13.
     scene.land("LOAD00000001.csv", "1,apple,fruit,1.50", "2,pear,fruit,2.00")
     scene.land("20240101-000000000.csv", "U,1,apple,NULL,NULL")
     scene.run()
@@ -17,12 +20,18 @@ def test_update_that_sets_null_removes_the_old_value(scene: Scene) -> None:
 
 
 def test_null_token_empty_text_and_quoted_token_are_three_things(scene: Scene) -> None:
-    scene.land("LOAD00000001.csv", "1,NULL,,1.00", '2,"NULL","",2.00')
+    # Hazard 18.
+    scene.land("LOAD00000001.csv", "1,NULL,,1.00", '2,"NULL","",2.00', '3,"a ""b"", c\nd",",",3.00')
     scene.run()
-    assert scene.rows() == [(1, None, "", Decimal("1.00")), (2, "NULL", "", Decimal("2.00"))]
+    assert scene.rows() == [
+        (1, None, "", Decimal("1.00")),
+        (2, "NULL", "", Decimal("2.00")),
+        (3, 'a "b", c\nd', ",", Decimal("3.00")),
+    ]
 
 
 def test_delete_row_that_carries_only_the_key(scene: Scene) -> None:
+    # Hazard 14.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240101-000000000.csv", "D,1,NULL,NULL,NULL")
     scene.run()
@@ -30,6 +39,7 @@ def test_delete_row_that_carries_only_the_key(scene: Scene) -> None:
 
 
 def test_unchanged_marker_keeps_the_earlier_value_column_by_column(scene: Scene) -> None:
+    # Hazard 14.
     scene.table(csv={"unchanged": "~"})
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.run()
@@ -43,6 +53,7 @@ def test_unchanged_marker_keeps_the_earlier_value_column_by_column(scene: Scene)
 
 
 def test_insert_of_a_known_key_update_and_delete_of_unknown_keys(scene: Scene) -> None:
+    # Hazard 15.
     scene.land("LOAD00000001.csv", "1,a,x,1.00")
     scene.land("20240101-000000000.csv", "I,1,b,x,1.00", "U,2,c,x,1.00", "D,3,d,x,1.00")
     scene.run()
@@ -50,6 +61,7 @@ def test_insert_of_a_known_key_update_and_delete_of_unknown_keys(scene: Scene) -
 
 
 def test_key_change_with_before_image_moves_the_row(scene: Scene) -> None:
+    # Hazard 16.
     scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
     scene.land("20240101-000000000.csv", "U,9,a9,x,1.00,1", "I,3,c,x,1.00,")
     scene.run()
@@ -67,3 +79,122 @@ def test_partial_key_changes_carry_the_old_rows_values_along_a_chain(scene: Scen
     scene.land("20230101-000000000.csv", "U,1,late,~,~,")
     scene.run()
     assert scene.rows() == [(1, "fresh", "z", Decimal("0.10")), (3, "late", "y", Decimal("5.00"))]
+
+
+def test_key_change_without_before_image_leaves_the_old_row(scene: Scene) -> None:
+    # Hazard 16: nothing in such a file tells that the key changed; the documentation says so.
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
+    scene.land("20240101-000000000.csv", "U,9,a,x,1.00")
+    scene.run()
+    assert scene.names() == {1: "a", 2: "b", 9: "a"}
+
+
+def test_update_without_its_unchanged_large_column_keeps_it(scene: Scene) -> None:
+    # Hazard 14: in Parquet the column may be absent, or null where it was not logged.
+    scene.configure({TABLE: {"primary_key": "id", "null_means_unchanged": "body"}})
+    scene.land_parquet("LOAD00000001.parquet", {"id": [1, 2, 3], "name": ["a", "b", "c"], "body": ["A", "B", "C"]})
+    scene.run()
+    scene.land_parquet("20240101-000000000.parquet", {"Op": ["U", "D"], "id": [1, 3], "name": ["a2", None]})
+    scene.land_parquet(
+        "20240102-000000000.parquet",
+        {"Op": ["U", "I", "U"], "id": [2, 3, 1], "name": [None, "c2", "a3"], "body": [None, None, "A3"]},
+    )
+    scene.run()
+    # An insert that says null means null: the row before it was deleted.
+    assert scene.rows() == [(1, "a3", "A3"), (2, None, "B"), (3, "c2", None)]
+
+
+def test_table_without_a_key_takes_each_insert_once_and_refuses_the_rest(scene: Scene) -> None:
+    # Hazard 17.
+    scene.table(primary_key=[])
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "1,a,x,1.00")
+    scene.land("20240101-000000000.csv", "I,1,a,x,1.00", "I,2,b,x,1.00")
+    scene.run()
+    scene.forget_state()
+    assert scene.run().outcome is Outcome.IDLE
+    expected = [(1, "a"), (1, "a"), (1, "a"), (2, "b")]
+    assert [row[:2] for row in scene.rows()] == expected
+    scene.land("20240102-000000000.csv", "I,3,c,x,1.00", "U,1,changed,x,1.00")
+    assert "row 2, column Op, value 'U': an update or delete cannot be placed" in (scene.refused().message or "")
+    assert [row[:2] for row in scene.rows()] == expected
+
+
+def test_composite_keys_compare_whole_and_a_null_equals_a_null(scene: Scene) -> None:
+    # Hazard 17.
+    scene.configure({TABLE: {"schema": "a string, b int, v string", "primary_key": ["a", "b"]}})
+    scene.land("LOAD00000001.csv", "x,1,load", "x,2,load", "x,NULL,load", "NULL,NULL,load", "NULL,1,load", '"",1,load')
+    scene.run()
+    changes = ["U,x,NULL,changed", "D,NULL,NULL,", "U,NULL,1,changed", "D,x,1,", "I,NULL,2,new"]
+    scene.land("20240101-000000000.csv", *changes)
+    scene.run()
+    assert scene.rows() == [
+        ("", 1, "load"), ("x", 2, "load"), ("x", None, "changed"), (None, 1, "changed"), (None, 2, "new"),
+    ]  # fmt: skip
+
+
+def test_bad_rows_stop_the_batch_or_are_set_aside_retried_in_place_and_dropped(scene: Scene) -> None:
+    # Hazard 18.
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
+    scene.run()
+    faults = {
+        2: ("X,1,wrong letter,x,1.00", "column Op, value 'X'"),
+        3: ("U,2,repaired,x,cheap", "column price, value 'cheap': not a value of type decimal(10,2)"),
+        4: ("I,3,too few", "3 fields"),
+        5: ("I,4,too many,x,1.00,1,2,3,4,5,6", "11 fields"),
+    }
+    lines = ["U,1,good,x,1.00", *(line for line, _ in faults.values()), "U,2,later,x,2.00", "D,5,e,x,1.00"]
+    file = f"{FOLDER}/20240102-000000000.csv"
+    scene.land("20240102-000000000.csv", *lines)
+    message = scene.refused().message or ""
+    for number, (_, reason) in faults.items():
+        assert any(f"{file}, row {number}" in line and reason in line for line in message.splitlines()), message
+    assert scene.names() == {1: "a", 2: "b"}
+
+    scene.table(on_bad_row="quarantine")
+    report = scene.run()
+    assert (report.rows_in, report.rows_applied, report.rows_quarantined) == (7, 3, 4)
+    assert scene.names() == {1: "good", 2: "later"}
+    found = {row.row: (row.id, row.raw) for row in scene.lakeward.bad_rows(TABLE)}
+    assert found == {number: (f"{file}:{number}", line) for number, (line, _) in faults.items()}
+    # Put back at their own places: 2 and 5 were changed later, 3 was not.
+    repaired = {f"{file}:3": "U,2,repaired,x,1.00", f"{file}:4": "I,3,c,x,1.00", f"{file}:5": "I,5,gone,x,1.00"}
+    retried = scene.lakeward.retry_bad_rows(TABLE, [f"{file}:2"], repaired)
+    assert (retried.handled, [row.row for row in retried.still_bad]) == (3, [2])
+    assert scene.names() == {1: "good", 2: "later", 3: "c"}
+    assert scene.lakeward.drop_bad_rows(TABLE, [f"{file}:2"]).handled == 1
+    scene.forget_state()
+    assert list(scene.lakeward.bad_rows(TABLE)) == []
+    assert scene.run().outcome is Outcome.IDLE
+    assert scene.names() == {1: "good", 2: "later", 3: "c"}
+
+
+def test_repaired_row_stands_against_an_older_file_that_comes_after_the_repair(scene: Scene) -> None:
+    scene.table(on_bad_row="quarantine")
+    scene.land("20240102-000000000.csv", "U,1,newer,x,cheap")
+    scene.run()
+    scene.lakeward.retry_bad_rows(TABLE, replacements={f"{FOLDER}/20240102-000000000.csv:1": "U,1,newer,x,1.00"})
+    scene.land("20240101-000000000.csv", "U,1,older,x,1.00", "U,2,b,x,1.00")
+    scene.run()
+    assert scene.names() == {1: "newer", 2: "b"}
+
+
+def test_partitioned_mirror_keeps_text_moves_rows_and_empties_partitions(scene: Scene) -> None:
+    # Hazard 19, with transforms beside.
+    schema = "id int, dept string, at timestamp_ntz, v string"
+    partitions = ["dept", "days(at)", "bucket(4, id)"]
+    scene.configure({TABLE: {"schema": schema, "primary_key": "id", "partition_by": partitions, "rewrite_share": 9}})
+    moments = ["1899-12-31 23:59:59.999999", "2024-01-01 00:00:00.000000"]
+    scene.land(
+        "LOAD00000001.csv",
+        f"1,007,{moments[0]},a", f"2,7,{moments[0]},b", f"3,7.0,{moments[1]},c", f"4,NULL,{moments[1]},d",
+    )  # fmt: skip
+    scene.run()
+    scene.land("20240101-000000000.csv", f"U,1,7,{moments[1]},moved", "D,3,NULL,NULL,NULL", f"U,4,,{moments[1]},d2")
+    report = scene.run()
+    assert report.ops[0].strategy == "broadcast delete + append"
+    early, late = datetime(1899, 12, 31, 23, 59, 59, 999999), datetime(2024, 1, 1)
+    assert scene.rows() == [(1, "7", late, "moved"), (2, "7", early, "b"), (4, "", late, "d2")]
+    query = "SELECT dept, count(*) FROM sales.product WHERE dept IN ('007', '7', '7.0', '') GROUP BY dept"
+    assert {tuple(row) for row in scene.lakeward.sql(query).collect()} == {("7", 2), ("", 1)}
+    layout = scene.lakeward.sql("SELECT partition.* FROM lake.sales.product.partitions").columns
+    assert layout == ["dept", "at_day", "id_bucket"]

@@ -22,8 +22,7 @@ _SIGNS = {"ok": ("ok", "green"), "problem": ("problem", "bold red"), "skipped": 
 
 @command("doctor")
 @click.option("--no-spark", is_flag=True, help="Do not start Spark.")
-@click.pass_context
-def doctor(ctx: click.Context, invocation: Invocation, no_spark: bool) -> None:
+def doctor(invocation: Invocation, no_spark: bool) -> int:
     """Check Java, jars, configuration, landing, lake and state, and do a round trip through Spark and Iceberg.
 
     The exit code is 0 when all is well, else 2; every problem names its remedy.
@@ -36,7 +35,7 @@ def doctor(ctx: click.Context, invocation: Invocation, no_spark: bool) -> None:
     is_well = all(check.status != "problem" for check in checks)
     document = {"ok": is_well, "checks": [asdict(check) for check in checks]}
     emit(invocation, document, lambda console: _draw(console, checks))
-    ctx.exit(DONE if is_well else REFUSED)
+    return DONE if is_well else REFUSED
 
 
 def _draw(console: Console, checks: list[Check]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.output import emit_json, error_line
-from lakeward.cli.process import drop_stdout
+from lakeward.cli.process import drop_stdout, was_interrupted
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
@@ -24,20 +24,29 @@ def guarded(work: Callable[[], Any], invocation: Invocation, arguments: Sequence
     """Do the command's work and give its exit code; whatever goes wrong is told in words."""
     try:
         outcome = work()
-    except LakewardError as error:
+    except (KeyboardInterrupt, click.Abort):
+        return _interrupted(invocation)
+    except Exception as error:  # the last resort before a traceback
+        # An interrupt inside a call to Spark can come out as another error.
+        return _interrupted(invocation) if was_interrupted() else _tell(error, invocation, arguments)
+    if was_interrupted():
+        return _interrupted(invocation)
+    # A command gives its exit code, or nothing when it is done.
+    return outcome if isinstance(outcome, int) else DONE
+
+
+def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) -> int:
+    if isinstance(error, LakewardError):
         return _refuse(error, invocation)
-    except click.UsageError as error:
+    if isinstance(error, click.UsageError):
         # The error may come before --output was read.
         invocation.output = "json" if _asks_for_json(arguments) else invocation.output
         return _refuse_usage(error, invocation)
-    except (KeyboardInterrupt, click.Abort, EOFError):
-        return _interrupted(invocation)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
+        # Whoever reads has seen enough.
         drop_stdout()
         return DONE
-    except Exception as error:  # the last resort before a traceback
-        return _bug(error, invocation)
-    return outcome if isinstance(outcome, int) else DONE
+    return _bug(error, invocation)
 
 
 def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.api import Lakeward
-from lakeward.cli.process import keep_interrupts
+from lakeward.cli.process import keep_interrupts, raise_if_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,8 +18,12 @@ class CommandLake(Lakeward):
     """A lake whose work is shown as progress."""
 
     def __init__(self, config: Config, *, progress: Progress) -> None:
-        super().__init__(config, on_step=progress.on_step, on_op=progress.on_op)
+        super().__init__(config, on_step=self._hear_step, on_op=progress.on_op)
         self._progress = progress
+
+    def _hear_step(self, table: str, step: str) -> None:
+        raise_if_interrupted()
+        self._progress.on_step(table, step)
 
     @property
     def spark(self) -> SparkSession:

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import __version__
-from lakeward.cli import (
-    demo,
-    discover,
-    doctor,
-    init,
-    plan,
-    quarantine,
-    run,
-    simulate,
-    sql,
-    state,
-    status,
-    tables,
-)
+from lakeward.cli.demo import demo
+from lakeward.cli.discover import discover
+from lakeward.cli.doctor import doctor
 from lakeward.cli.failures import guarded
+from lakeward.cli.init import init
 from lakeward.cli.invocation import Invocation
 from lakeward.cli.options import common_options
-from lakeward.cli.process import end_on_sigterm, reserve_stdout
+from lakeward.cli.plan import plan
+from lakeward.cli.process import end_on_signals, reserve_stdout
+from lakeward.cli.quarantine import quarantine
+from lakeward.cli.run import run
+from lakeward.cli.simulate import simulate
+from lakeward.cli.sql import sql
+from lakeward.cli.state import state
+from lakeward.cli.status import status
+from lakeward.cli.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,18 +65,18 @@ def cli() -> None:
 
 
 for _command in (
-    init.init,
-    demo.demo,
-    doctor.doctor,
-    discover.discover,
-    tables.tables,
-    plan.plan,
-    run.run,
-    status.status,
-    sql.sql,
-    quarantine.quarantine,
-    state.state,
-    simulate.simulate,
+    init,
+    demo,
+    doctor,
+    discover,
+    tables,
+    plan,
+    run,
+    status,
+    sql,
+    quarantine,
+    state,
+    simulate,
 ):
     cli.add_command(_command)
 
@@ -86,7 +84,7 @@ for _command in (
 def main() -> None:
     """Run the command line in a process of its own."""
     reserve_stdout()
-    end_on_sigterm()
+    end_on_signals()
     cli.main(prog_name="lakeward")
 
 

@@ -31,6 +31,11 @@ def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         setattr(ctx.ensure_object(Invocation), parameter.name, value)
 
 
+def is_common(parameter: click.Parameter) -> bool:
+    """Tell the global options from a command's own."""
+    return parameter.callback is _keep
+
+
 def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[Any], Any]:
     """Add the global options; they work before and after the name of the subcommand."""
 
@@ -66,8 +71,11 @@ def command(name: str, *, outputs: tuple[str, ...] = ("text", "json"), **setting
 
     def decorate(function: Any) -> Any:
         settings.setdefault("cls", LakewardCommand)
-        decorated = common_options(outputs=outputs)(pass_invocation(function))
-        return click.command(name, **settings)(decorated)
+        decorated: Any = common_options(outputs=outputs)(pass_invocation(function))
+        made: click.Command = click.command(name, **settings)(decorated)
+        # A command's own options come first in its help.
+        made.params.sort(key=is_common)
+        return made
 
     return decorate
 

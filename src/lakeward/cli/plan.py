@@ -22,8 +22,7 @@ _FILES_SHOWN = 5
 @command("plan")
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @run_options
-@click.pass_context
-def plan(ctx: click.Context, invocation: Invocation, names: tuple[str, ...], **choices: object) -> None:
+def plan(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
     """Say what a run would do next, table by table, without writing.
 
     A table whose run would be refused shows why, and the exit code is that of the run.
@@ -44,7 +43,7 @@ def plan(ctx: click.Context, invocation: Invocation, names: tuple[str, ...], **c
     for one in plans:
         if one.exit_code:
             error_line(one.message or "the run would fail", one.hint)
-    ctx.exit(code)
+    return code
 
 
 def _draw(console: Console, plans: list[TablePlan]) -> None:

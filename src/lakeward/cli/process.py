@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SPARK_LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
+_interrupted = threading.Event()
 
 
 def reserve_stdout() -> None:
@@ -41,9 +42,12 @@ def drop_stdout() -> None:
         os.close(nowhere)
 
 
-def end_on_sigterm() -> None:
+def end_on_signals() -> None:
     """Let SIGTERM end the command as Ctrl-C does: leases are given back, nothing half done is published."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A shell lets its background jobs ignore Ctrl-C, and nohup asks the same: that stays.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 @contextmanager
@@ -57,7 +61,22 @@ def keep_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def was_interrupted() -> bool:
+    """Tell whether a signal asked the command to end.
+
+    The exception it raised may be lost: one raised inside a call to Spark can come out as a network error.
+    """
+    return _interrupted.is_set()
+
+
+def raise_if_interrupted() -> None:
+    """End the work at a step that it passes, if a signal asked for it."""
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    _interrupted.set()
     raise KeyboardInterrupt
 
 

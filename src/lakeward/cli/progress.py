@@ -22,6 +22,7 @@ _NEXT = {
     "check.read": "folding changes",
     "check.fold": "writing changelog",
     "log.tables": "writing changelog",
+    "log.publish": "logged, writing mirror",
     "log.ledger": "writing mirror",
     "apply.publish": "published",
     "load.publish": "writing mirror",
@@ -74,7 +75,7 @@ class PlainProgress:
     def on_step(self, table: str, step: str) -> None:
         """Write a line for steps that take time."""
         if step in _LOGGED:
-            self.say(f"{table}: {_NEXT[step] if step in _NEXT else 'logged, writing mirror'}")
+            self.say(f"{table}: {_NEXT[step]}")
 
     def on_op(self, table: str, report: OpReport) -> None:
         """Write what the op did."""

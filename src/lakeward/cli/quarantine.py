@@ -50,10 +50,7 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
 @click.argument("name", metavar="TABLE")
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--replace", multiple=True, metavar="'ID=TEXT'", help="Repaired text of a row; repeatable.")
-@click.pass_context
-def retry(
-    ctx: click.Context, invocation: Invocation, name: str, ids: tuple[str, ...], replace: tuple[str, ...]
-) -> None:
+def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tuple[str, ...]) -> int:
     """Put bad rows back at their own place in the order: all of a table, or those named.
 
     Rows are read again under the table's settings of now, or as --replace repairs them. Rows that are still bad stay,
@@ -66,7 +63,7 @@ def retry(
     _emit_report(invocation, name, report, "put back")
     if report.still_bad:
         error_line(f"{count(len(report.still_bad), 'row')} of {name} did not fit", f"lakeward quarantine list {name}")
-    ctx.exit(FAILED if report.still_bad else DONE)
+    return FAILED if report.still_bad else DONE
 
 
 @command("drop")

@@ -43,8 +43,7 @@ class _RunCommand(LakewardCommand):
     help="Wait for a table that another writer holds, without SECONDS as long as it takes; else it is skipped.",
 )  # fmt: skip
 @run_options
-@click.pass_context
-def run(ctx: click.Context, invocation: Invocation, names: tuple[str, ...], wait: float, **choices: Any) -> None:
+def run(invocation: Invocation, names: tuple[str, ...], wait: float, **choices: Any) -> int:
     """Bring mirrors up to date: all active tables, or those named.
 
     A table that fails does not stop the others. A table held by another writer is skipped and reported.
@@ -57,7 +56,7 @@ def run(ctx: click.Context, invocation: Invocation, names: tuple[str, ...], wait
         note_idle(invocation)
     emit(invocation, report.to_dict(), lambda console: draw_report(console, report))
     tell_reasons(invocation, report)
-    ctx.exit(report.exit_code)
+    return report.exit_code
 
 
 def note_idle(invocation: Invocation) -> None:

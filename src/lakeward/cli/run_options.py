@@ -30,7 +30,9 @@ def run_options(function: Any) -> Any:
                 "--file", "files", multiple=True, metavar="URI",
                 help="Take only this landing file: a path under landing, a local path or a file:// URI; repeatable.",
             ),
-            click.option("--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."),
+            click.option(
+                "--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."
+            ),
             click.option(
                 "--cut", metavar="TIME", callback=_cut,
                 help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "

@@ -60,6 +60,7 @@ HELP = {
     "split": "Share of files that are split in two.",
     "empty_files": "Share of change files without a row.",
 }
+_TYPES: dict[type, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
 
 
 class _SimulateCommand(LakewardCommand):
@@ -71,9 +72,7 @@ class _SimulateCommand(LakewardCommand):
         """Give the simulator's options beside those of every command."""
         if self._offered is None:
             self._offered = _simulator_options()
-        common = super().get_params(ctx)
-        return [*[one for one in common if isinstance(one, click.Argument)], *self._offered,
-                *[one for one in common if not isinstance(one, click.Argument)]]  # fmt: skip
+        return [*self._offered, *super().get_params(ctx)]
 
 
 @command("simulate", cls=_SimulateCommand)
@@ -133,16 +132,16 @@ def _option(name: str, value_type: Any, default: Any) -> click.Option:
     )
 
 
-def _click_type(value_type: Any) -> click.ParamType:
+def _click_type(value_type: Any) -> click.ParamType[Any]:
     if get_origin(value_type) is Literal:
         return click.Choice(get_args(value_type))
-    return click.types.convert_type(value_type)
+    return _TYPES[value_type]
 
 
-class _OrNone(click.ParamType):
+class _OrNone(click.ParamType[Any]):
     """A value, or the word none."""
 
-    def __init__(self, inner: click.ParamType) -> None:
+    def __init__(self, inner: click.ParamType[Any]) -> None:
         self._inner = inner
         self.name = inner.name
 

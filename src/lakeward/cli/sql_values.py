@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _JSON_OPTIONS = {"ignoreNullFields": "false"}
 # Types that JSON has itself.
-_NATIVE = (T.BooleanType, T.IntegralType, T.FractionalType, T.StringType, T.VariantType)
+_NATIVE = (T.BooleanType, T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.VariantType)
 
 
 def json_rows(frame: DataFrame) -> DataFrame | None:
@@ -29,19 +29,15 @@ def json_rows(frame: DataFrame) -> DataFrame | None:
     _require_distinct(frame.schema, "the query")
     if not frame.columns:
         return None
-    values = [_readable(column, field.dataType).alias(field.name) for column, field in _columns(frame)]
-    return frame.select(F.to_json(F.struct(*values), _JSON_OPTIONS))
+    flat = _by_position(frame)
+    values = [_readable(flat[name], field.dataType).alias(field.name) for name, field in _fields(flat, frame)]
+    return flat.select(F.to_json(F.struct(*values), _JSON_OPTIONS))
 
 
 def text_rows(frame: DataFrame) -> DataFrame:
     """Give every column as text, nested values as JSON; NULL stays NULL."""
-    positions = [f"c{position}" for position in range(len(frame.columns))]
-    return frame.select(
-        *[
-            _as_text(column, field.dataType).alias(position)
-            for position, (column, field) in zip(positions, _columns(frame), strict=True)
-        ]
-    )
+    flat = _by_position(frame)
+    return flat.select(*[_as_text(flat[name], field.dataType).alias(name) for name, field in _fields(flat, frame)])
 
 
 def numeric_columns(frame: DataFrame) -> list[bool]:
@@ -62,11 +58,13 @@ def _csv_field(value: str | None) -> str:
     return value
 
 
-def _columns(frame: DataFrame) -> Iterator[tuple[Column, T.StructField]]:
-    """Give columns by position: names may repeat, or hold dots and quotes."""
-    fields = frame.schema.fields
-    renamed = frame.toDF(*[f"c{position}" for position in range(len(fields))])
-    return ((renamed[f"c{position}"], field) for position, field in enumerate(fields))
+def _by_position(frame: DataFrame) -> DataFrame:
+    """Name columns by position: their own names may repeat, or hold dots and quotes."""
+    return frame.toDF(*[f"c{position}" for position in range(len(frame.columns))])
+
+
+def _fields(flat: DataFrame, frame: DataFrame) -> Iterator[tuple[str, T.StructField]]:
+    return zip(flat.columns, frame.schema.fields, strict=True)
 
 
 def _as_text(column: Column, data_type: T.DataType) -> Column:
@@ -107,18 +105,11 @@ def _scalar(column: Column, data_type: T.DataType) -> Column:
         return F.concat(_iso(column), F.date_format(column, "XXX"))
     if isinstance(data_type, T.TimestampNTZType):
         return _iso(column)
-    if isinstance(data_type, T.DecimalType):
-        return _plain_decimal(column, data_type)
     return column if isinstance(data_type, _NATIVE) else column.cast("string")
 
 
 def _iso(column: Column) -> Column:
     return F.replace(column.cast("string"), F.lit(" "), F.lit("T"))
-
-
-def _plain_decimal(column: Column, data_type: T.DecimalType) -> Column:
-    """Write a decimal without an exponent, which a cast gives to small ones."""
-    return F.format_string(f"%.{data_type.scale}f", column) if data_type.scale > 6 else column.cast("string")
 
 
 def _require_distinct(schema: T.StructType, where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -40,13 +41,17 @@ def _draw(console: Console, found: list[TableStatus]) -> None:
             drawn,
             [
                 one.table, state, one.rows, one.generation, one.op, one.files_consumed, waiting, oldest,
-                one.quarantined, one.unknown_count, one.last_run,
+                one.quarantined, one.unknown_count, _to_the_second(one.last_run),
             ],
         )  # fmt: skip
     console.print(drawn)
     console.print(count(len(found), "table"))
     for one in found:
         _draw_remarks(console, one)
+
+
+def _to_the_second(time: str | None) -> str | None:
+    return f"{datetime.fromisoformat(time):%Y-%m-%d %H:%M:%S}" if time else None
 
 
 def _draw_remarks(console: Console, one: TableStatus) -> None:

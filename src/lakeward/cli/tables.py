@@ -44,7 +44,9 @@ def show(invocation: Invocation, name: str) -> None:
 @command("set")
 @click.argument("name", metavar="TABLE")
 @click.option("--primary-key", multiple=True, metavar="COLUMN[,…]", help="Key columns; repeatable.")
-@click.option("--partition-by", multiple=True, metavar="FIELD[,…]", help="dept, days(ts), bucket(16, id) …; repeatable.")
+@click.option(
+    "--partition-by", multiple=True, metavar="FIELD[,…]", help="dept, days(ts), bucket(16, id) …; repeatable."
+)
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
     help="Any other setting of a table, its value as in YAML: on_bad_row=quarantine, csv.header=true; repeatable.",
@@ -111,7 +113,9 @@ def _own_settings(lake: Lakeward, name: str) -> dict[str, Any]:
 def _warn_of_missing_folder(lake: Lakeward, known: KnownTable) -> None:
     folder = known.settings.path or f"{known.table.schema}/{known.table.name}"
     if not lake.config.transactions and not lake.storage.exists(folder):
-        warn(f"there is no folder {folder} with files in landing {lake.config.landing}; is {known.table} spelled right?")
+        warn(
+            f"there is no folder {folder} with files in landing {lake.config.landing}; is {known.table} spelled right?"
+        )
 
 
 def _emit_table(invocation: Invocation, known: KnownTable) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.errors import DataError
 from lakeward.lake.iceberg.attempt import ATTEMPT_STAMP, Attempt
 from lakeward.lake.iceberg.define import APPLIED_STAMP, empty_snapshot
 from lakeward.pipeline.effect import load_branch
@@ -72,6 +73,7 @@ def _write_folded(
     if effect.plan.strategy is Strategy.REWRITE:
         others = lacking_keys(context.mirror.read(attempt.base), touched, keys=keys).select(*columns(names))
         attempt.overwrite(others.unionByName(writes), stamps)
+        _require_still_whole(context, folded)
         return
     if effect.plan.strategy is not Strategy.APPEND:
         broadcasts = effect.plan.strategy is Strategy.BROADCAST_DELETE
@@ -81,7 +83,19 @@ def _write_folded(
     if folded.writes:
         attempt.append(writes, stamps, expected=folded.writes)
     else:
+        _require_still_whole(context, folded)
         attempt.stamp(stamps)
+
+
+def _require_still_whole(context: TableContext, folded: Folded) -> None:
+    """Refuse folded rows that Spark lost and computed again from files that have changed since.
+
+    For writes that are not an append of counted rows.
+    """
+    found = folded.rows.count()
+    if found != folded.touched:
+        msg = f"{context.table}: {found:,} keys were applied, expected {folded.touched:,}; nothing was published"
+        raise DataError(msg, hint=f"an input file changed while it was read: lakeward run {context.table}")
 
 
 def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame, count: int) -> None:

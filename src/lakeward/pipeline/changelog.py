@@ -48,10 +48,14 @@ def log_op(
         snapshot = attempt.publish(before=context.permission.require)
         context.reached("log.publish")
     context.reached("log.drop")
-    entries = [one.ledger_entry(record.op, record.generation) for one in files]
-    context.state.extend_ledger(
-        context.table, after=base, snapshot_id=snapshot, progress=record.progress, entries=entries
-    )
+    if record.voids is not None:
+        # The cache holds the voided op's files; only the changelog knows what was there before.
+        context.state.forget_ledger(context.table)
+    else:
+        entries = [one.ledger_entry(record.op, record.generation) for one in files]
+        context.state.extend_ledger(
+            context.table, after=base, snapshot_id=snapshot, progress=record.progress, entries=entries
+        )
     context.reached("log.ledger")
     return snapshot
 

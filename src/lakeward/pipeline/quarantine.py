@@ -20,7 +20,7 @@ from lakeward.pipeline.effect import OpInput, capture, work_out
 from lakeward.pipeline.ledger import bad_row_details, current_progress, voided_ops
 from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord, Resolution
-from lakeward.pipeline.run import carry_out
+from lakeward.pipeline.run import carry_out, finish_interrupted
 from lakeward.pipeline.schema import describe_changes, known_columns
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
@@ -101,6 +101,7 @@ def retry_rows(context: TableContext, ids: Collection[str], replacements: Mappin
 
     ``replacements`` gives repaired text for some rows.
     """
+    finish_interrupted(context)
     report = QuarantineReport()
     for group in _groups(context, {*ids, *replacements}):
         report += _retry(context, group, replacements)
@@ -109,6 +110,7 @@ def retry_rows(context: TableContext, ids: Collection[str], replacements: Mappin
 
 def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
     """Give bad rows up: they stay in the changelog and are no longer listed."""
+    finish_interrupted(context)
     report = QuarantineReport()
     for group in _groups(context, ids):
         report += QuarantineReport(len(group), (), (_resolve(context, group, None, "dropped"),))

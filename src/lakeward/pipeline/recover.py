@@ -36,7 +36,7 @@ def unfinished_op(context: TableContext, bases: Bases) -> int | None:
     """Give the number of the op that is logged and not applied."""
     if bases.changelog is None:
         return None
-    logged = int(context.changelog.stamp(LOGGED_STAMP) or 0)
+    logged = int(context.changelog.stamp_at(LOGGED_STAMP, bases.changelog.id) or 0)
     if bases.mirror is None:
         if logged and not is_complete(context.mirror):
             msg = f"{context.table}: the changelog stands at op {logged}, but the mirror is gone"
@@ -46,7 +46,7 @@ def unfinished_op(context: TableContext, bases: Bases) -> int | None:
             )
             raise DataError(msg, hint=hint)
         return None
-    applied = int(context.mirror.stamp(APPLIED_STAMP) or 0)
+    applied = int(context.mirror.stamp_at(APPLIED_STAMP, bases.mirror.id) or 0)
     return logged if logged > applied else None
 
 

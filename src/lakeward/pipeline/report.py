@@ -157,7 +157,7 @@ class TablePlan:
         return asdict(self)
 
 
-def op_report(prepared: Prepared, *, recovered: bool = False) -> OpReport:
+def op_report(prepared: Prepared) -> OpReport:
     """Describe a prepared op."""
     read = [
         RowCounts(one.rows, one.inserts, one.updates, one.deletes, one.bad) for one in prepared.summaries
@@ -177,5 +177,5 @@ def op_report(prepared: Prepared, *, recovered: bool = False) -> OpReport:
         schema_changes=prepared.schema_changes,
         unstable_files=prepared.unstable,
         late=prepared.record.late,
-        recovered=recovered,
+        recovered=prepared.is_logged,
     )

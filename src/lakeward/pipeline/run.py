@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
-from lakeward.lake.iceberg.define import create_changelog, create_mirror, evolve, is_complete
+from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve, is_complete
 from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
@@ -70,6 +70,12 @@ def run_op(context: TableContext) -> OpReport | Waiting | None:
         return replace(done, seconds=time.monotonic() - started)
 
 
+def finish_interrupted(context: TableContext) -> None:
+    """Finish the op that a crash left logged: the mirror would never get it once a later op is applied."""
+    if unfinished_op(context, capture(context)) is not None:
+        run_op(context)
+
+
 def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting | None:
     """Prepare what comes next for a table, without writing anything that a reader could see."""
     bases = capture(context)
@@ -96,11 +102,11 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
     if not prepared.is_logged:
         _define_tables(context, prepared)
         context.reached("log.tables")
-        base = prepared.bases.changelog or context.changelog.require_head()
+        base = prepared.bases.changelog
         logged = log_op(
             context,
             prepared.record,
-            base=base.id,
+            base=base.id if base else empty_snapshot(context.changelog),
             rows=prepared.rows,
             row_count=prepared.row_count,
             files=prepared.files,
@@ -109,16 +115,24 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
         report = replace(report, changelog_snapshot=logged)
     if prepared.record.voids is not None:
         take_back_load(context, generation=prepared.record.generation, op=prepared.record.voids)
-    mirror = prepared.bases.mirror or context.mirror.require_head()
+    # What did not exist when the op was worked out was empty then, whatever another writer has put there since.
+    mirror = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
     names = [column.name for column in prepared.columns]
-    published = apply_op(context, prepared.record, prepared.effect, base=mirror.id, names=names)
+    published = apply_op(context, prepared.record, prepared.effect, base=mirror, names=names)
     context.reached("apply.done")
     return replace(report, mirror_snapshot=published)
 
 
 def _define_tables(context: TableContext, prepared: Prepared) -> None:
-    """Create mirror and changelog, or bring their schemas up to what the op needs."""
+    """Create changelog and mirror, or bring their schemas up to what the op needs.
+
+    The mirror comes last: as long as it lacks something, a crash in between is seen and the rest is done.
+    """
     settings = context.settings
+    if not is_complete(context.changelog):
+        create_changelog(context.changelog, prepared.columns)
+    if prepared.schema_changes:
+        evolve(context.changelog, prepared.columns, renames=settings.renames)
     if not is_complete(context.mirror):
         create_mirror(
             context.mirror,
@@ -126,10 +140,6 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
             partition_by=settings.partition_by,
             format_version=settings.format_version,
         )
-    elif prepared.schema_changes:
+    if prepared.schema_changes:
         evolve(context.mirror, prepared.columns, renames=settings.renames)
-    if not is_complete(context.changelog):
-        create_changelog(context.changelog, prepared.columns)
-    elif prepared.schema_changes:
-        evolve(context.changelog, prepared.columns, renames=settings.renames)
     keep_settings(context)

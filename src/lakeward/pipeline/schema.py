@@ -56,7 +56,7 @@ def with_file_columns(
     mismatched = [one for one in summaries if one.mismatch]
     for summary in mismatched:
         if settings.is_strict:
-            differences += _strict_differences(summary, columns)
+            differences += _strict_differences(summary, settings.columns or columns)
         else:
             differences += _merge_file(summary, merged)
     evolved = tuple(merged.values())

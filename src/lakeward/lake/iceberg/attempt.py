@@ -1,8 +1,8 @@
 """One attempt to change a table: work on a branch of its own, prove whose work it is, then publish by fast-forward.
 
 The branch is named by op and a fresh id and starts at the snapshot the op has pinned. Every commit on it carries
-the attempt's id. Before publishing, the way from the branch's head back to the base must consist of this
-attempt's commits alone: a branch dropped under a writer is silently recreated from ``main`` by the next append.
+the attempt's id and must stand on the one before it, the first on the base: a branch dropped under a writer is
+silently recreated from ``main`` by the next append, and then lacks what was deleted before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from lakeward.lake.iceberg.table import IcebergTable
+    from lakeward.lake.iceberg.table import IcebergTable, Snapshot
 
 ATTEMPT_STAMP = "lakeward.attempt"
 # Iceberg copies session settings with this prefix into the summary of every commit, DELETE statements included.
@@ -40,6 +40,7 @@ class Attempt:
         self.id = uuid.uuid4().hex
         self.branch = f"{BRANCH_PREFIX}{op}-{self.id}"
         self._spark = table.spark
+        self._head = base
 
     def __enter__(self) -> Attempt:
         self._spark.conf.set(_SESSION_STAMP + ATTEMPT_STAMP, self.id)
@@ -64,7 +65,7 @@ class Attempt:
             writer = writer.option(f"snapshot-property.{name}", value)
         with translated(self.table.identifier):
             writer.append()
-        written = int(self.table.require_head(self.branch).summary.get("added-records", 0))
+        written = int(self._advanced().summary.get("added-records", 0))
         if written != expected:
             msg = (
                 f"{self.table.identifier}: {written:,} rows were written, expected {expected:,}; nothing was published"
@@ -78,6 +79,7 @@ class Attempt:
             writer = writer.option(f"snapshot-property.{name}", value)
         with translated(self.table.identifier):
             writer.overwrite(F.lit(True))
+        self._advanced()
 
     def delete_keys(self, touched: DataFrame, keys: Sequence[str]) -> None:
         """Delete the rows whose key is among ``touched``, which must have the table's own types."""
@@ -90,14 +92,17 @@ class Attempt:
                 self._spark.sql(f"DELETE FROM {target} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})")
         finally:
             self._spark.catalog.dropTempView(view)
+        self._advanced()
 
     def stamp(self, stamps: Mapping[str, str]) -> None:
         """Commit nothing but stamps."""
         self.table.commit_empty(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+        self._advanced()
 
     def clear(self, stamps: Mapping[str, str]) -> None:
         """Remove every row of the branch."""
         self.table.delete_all(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+        self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> int:
         """Check the branch, fast-forward ``to`` and give the published snapshot.
@@ -110,16 +115,22 @@ class Attempt:
         return head
 
     def checked_head(self) -> int:
-        """Give the branch's head after proving that every commit since the base is this attempt's."""
+        """Give the branch's head after proving that it is this attempt's last commit."""
         head = self.table.head(self.branch)
-        if head is not None:
-            for snapshot in self.table.lineage(head.id):
-                if snapshot.id == self.base:
-                    return head.id
-                if snapshot.summary.get(ATTEMPT_STAMP) != self.id:
-                    break
-        msg = f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone"
-        raise ConflictError(msg)
+        if head is None or head.id != self._head:
+            raise self._disturbed()
+        return head.id
+
+    def _advanced(self) -> Snapshot:
+        """Give the commit just made after proving that it is this attempt's and stands on the one before."""
+        head = self.table.head(self.branch)
+        if head is None or head.parent != self._head or head.summary.get(ATTEMPT_STAMP) != self.id:
+            raise self._disturbed()
+        self._head = head.id
+        return head
+
+    def _disturbed(self) -> ConflictError:
+        return ConflictError(f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone")
 
 
 def drop_abandoned(table: IcebergTable) -> None:

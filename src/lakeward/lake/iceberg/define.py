@@ -79,9 +79,9 @@ def is_complete(table: IcebergTable) -> bool:
     return table.exists() and table.head(EMPTY_TAG) is not None
 
 
-def empty_snapshot(mirror: IcebergTable) -> int:
-    """The mirror's first, empty snapshot."""
-    return mirror.require_head(EMPTY_TAG).id
+def empty_snapshot(table: IcebergTable) -> int:
+    """The table's first, empty snapshot."""
+    return table.require_head(EMPTY_TAG).id
 
 
 def evolve(table: IcebergTable, wanted: Sequence[Column], *, renames: Mapping[str, str]) -> None:

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
 CATALOG = "lake"
 MAIN = "main"
-_CONFLICTS = ("CommitFailedException", "Cannot fast-forward", "is not an ancestor", "Cannot commit")
+_CONFLICTS = (
+    "CommitFailedException",
+    "Cannot fast-forward",
+    "is not an ancestor",
+    "Cannot commit",
+    # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one first.
+    "Cannot use branch (does not exist)",
+    "Branch does not exist",
+    "already exists",
+)
 
 
 @dataclass(frozen=True)
@@ -113,9 +122,11 @@ class IcebergTable:
     def stamp(self, name: str, branch: str = MAIN) -> str | None:
         """The newest value of a summary property in the branch's ancestry."""
         head = self.head(branch)
-        if head is None:
-            return None
-        return next((one.summary[name] for one in self.lineage(head.id) if name in one.summary), None)
+        return self.stamp_at(name, head.id) if head is not None else None
+
+    def stamp_at(self, name: str, snapshot_id: int) -> str | None:
+        """The newest value of a summary property in a snapshot's ancestry."""
+        return next((one.summary[name] for one in self.lineage(snapshot_id) if name in one.summary), None)
 
     def read(self, snapshot_id: int) -> DataFrame:
         """Read the table pinned to a snapshot, under the newest schema.

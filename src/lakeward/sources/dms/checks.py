@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward import schemas
 from lakeward.model import OrderBy
-from lakeward.sources.dms.layout import absent_columns
+from lakeward.sources.dms.layout import absent_columns, record_columns
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool =
         msg = f"csv.columns names {', '.join(layout.unknown)}, which the table's schema does not have"
         raise UnusableFileError(msg)
     absent = absent_columns(layout, spec.columns)
-    if layout.unknown or (absent and spec.settings.is_strict and not names_from_settings):
+    lacks_declared = any(name in record_columns(spec) for name in absent)
+    if layout.unknown or (lacks_declared and spec.settings.is_strict and not names_from_settings):
         raise MismatchedFileError
     if missing := [name for name in spec.key if name in absent]:
         msg = f"the file has no column {', '.join(missing)}, which the key needs"

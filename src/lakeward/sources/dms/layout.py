@@ -119,7 +119,7 @@ def _most_plausible(candidates: list[Layout], sample: Sequence[Sequence[str | No
 
 def _possible(spec: ReadSpec, *, load: bool, has_operation: bool) -> Iterator[Layout]:
     """Give every layout ``[Op][timestamp][columns][sequence][before images]``, the likeliest first."""
-    settings, names = spec.settings, [column.name for column in spec.columns]
+    settings, names = spec.settings, record_columns(spec)
     own_timestamp = settings.timestamp_column is not None and settings.timestamp_column not in names
     own_sequence = settings.sequence_column not in names
     operations = (True,) if has_operation else (True, False)
@@ -135,12 +135,16 @@ def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
     """Give the column lists that may have before images at the end of a record."""
     if spec.settings.before_image_columns is not None:
         return [(), spec.settings.before_image_columns]
-    every = tuple(column.name for column in spec.columns)
-    return list(dict.fromkeys([(), spec.key, every])) if spec.key else [()]
+    return list(dict.fromkeys([(), spec.key, record_columns(spec)]))
+
+
+def record_columns(spec: ReadSpec) -> tuple[str, ...]:
+    """Give the columns that a headerless record holds: a column no longer declared stays in the table, not in files."""
+    return tuple(column.name for column in spec.settings.columns or spec.columns)
 
 
 def _positions(spec: ReadSpec, before: tuple[str, ...], *, operation: bool, timestamp: bool, sequence: bool) -> Layout:
-    settings, names = spec.settings, [column.name for column in spec.columns]
+    settings, names = spec.settings, record_columns(spec)
     first = int(operation) + int(timestamp)
     columns = {name: first + offset for offset, name in enumerate(names)}
     after = first + len(names)

@@ -120,7 +120,9 @@ class SourceTable:
         row = {**before, **{name: self._value(name, before[name]) for name in changed}}
         self.truth.insert(row)
         operation = self._odd(Operation.INSERT, Operation.UPDATE)
-        return (operation, row, before, self._hidden(changed))
+        # DMS gives inserts no before image, also where the key is known.
+        image_before = None if operation is Operation.INSERT else before
+        return (operation, row, image_before, self._hidden(changed))
 
     def _delete(self, key: Key) -> Draft:
         hidden = self._others() if self.options.key_only_deletes else ()

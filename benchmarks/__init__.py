@@ -1,0 +1,1 @@
+"""Measurements against peers on the same data, in CPU-seconds of the whole process tree (`make bench`)."""

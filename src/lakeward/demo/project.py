@@ -1,0 +1,149 @@
+"""The demo as a project in a folder: configuration, first load, and the changes that come after it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.demo import shop
+from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_changes, write_parquet_load
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MARK = "# Written by lakeward demo."
+_CONFIGURATION_FILE = "lakeward.yaml"
+_CONFIGURATION = f"""{MARK} `lakeward demo --force` replaces this project.
+landing: ./landing
+
+defaults:
+  timestamp_column: {TIMESTAMP_COLUMN}
+
+tables:
+  sampledb.store:
+    primary_key: [id]
+  sampledb.product:
+    primary_key: [id]
+    partition_by: [dept]
+  sampledb.productorder:
+    primary_key: [id]
+
+  # CSV tells no types: they are declared.
+  people.persons:
+    primary_key: [PersonID]
+    timestamp_column: null
+    schema: "PersonID int, FullName string, City string"
+    csv: {{header: false, null: "NULL"}}
+"""
+# What a demo leaves in its folder.
+_CONTENT = (_CONFIGURATION_FILE, "landing", "lake", "lakeward.db", "lakeward.db-wal", "lakeward.db-shm")
+
+
+@dataclass(frozen=True)
+class DemoTable:
+    """A table with the rows it must have after the load and after the changes, and what changed."""
+
+    name: str
+    loaded: int
+    changed: int
+    story: str
+
+
+TABLES = (
+    DemoTable("sampledb.store", 8, 9, "1009 added"),
+    DemoTable("sampledb.product", 25, 24, "1001 updated, 1002 deleted"),
+    DemoTable("sampledb.productorder", 8_425, 9_770, "1,345 added"),
+    DemoTable("people.persons", 101, 103, "7 and 8 updated, 130 to 132 added, 10 deleted"),
+)
+
+_STORE = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("address1", pa.string()),
+        ("city", pa.string()),
+        ("state", pa.string()),
+        ("countrycode", pa.string()),
+        ("postcode", pa.string()),
+    ]
+)
+_PRODUCT = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("name", pa.string()),
+        ("dept", pa.string()),
+        ("category", pa.string()),
+        ("price", pa.decimal128(10, 2)),
+        ("cost", pa.decimal128(10, 2)),
+    ]
+)
+_ORDER = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("productid", pa.int32()),
+        ("storeid", pa.int32()),
+        ("qty", pa.int32()),
+        ("soldprice", pa.decimal128(10, 2)),
+        ("create_dt", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def write_project(folder: Path, *, force: bool = False) -> Path:
+    """Write configuration and first load; give the configuration file.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
+    """
+    _make_room(folder, force=force)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / _CONFIGURATION_FILE
+    file.write_text(_CONFIGURATION, encoding="utf-8")
+    landing, time = folder / "landing", shop.LOADED
+    write_parquet_load(landing / "sampledb/store/LOAD00000001.parquet", _STORE, shop.stores(), time)
+    write_parquet_load(landing / "sampledb/product/LOAD00000001.parquet", _PRODUCT, shop.products(), time)
+    orders, half = shop.orders(), shop.ORDERS // 2
+    write_parquet_load(landing / "sampledb/productorder/LOAD00000001.parquet", _ORDER, orders[:half], time)
+    write_parquet_load(landing / "sampledb/productorder/LOAD00000002.parquet", _ORDER, orders[half:], time)
+    write_csv(landing / "people/persons/LOAD00000001.csv", [tuple(row.values()) for row in shop.persons()])
+    return file
+
+
+def land_changes(folder: Path) -> None:
+    """Write the change files that a capture would write later."""
+    shop_folder, time, name = folder / "landing/sampledb", shop.CHANGED, f"{shop.CHANGED:%Y%m%d-%H%M%S}000.parquet"
+    product = shop.changed_product()
+    removed = shop.products()[1]
+    write_parquet_changes(shop_folder / "product" / name, _PRODUCT, [("U", product), ("D", removed)], time)
+    write_parquet_changes(shop_folder / "store" / name, _STORE, [("I", shop.new_store())], time)
+    orders = [("I", row) for row in shop.new_orders()]
+    write_parquet_changes(shop_folder / "productorder" / name, _ORDER, orders, time)
+    changes = [
+        ("U", 7, "Hana Hill", "Lisbon"),
+        ("U", 8, "Iván Ito", "Kyoto"),
+        *[("I", *shop.person(number).values()) for number in (130, 131, 132)],
+        ("D", *shop.person(10).values()),
+    ]
+    write_csv(folder / "landing/people/persons" / f"{shop.CHANGED:%Y%m%d-%H%M%S}000.csv", changes)
+
+
+def _make_room(folder: Path, *, force: bool) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not folder.is_dir() or not force:
+        msg = f"{folder} exists and is not an empty folder"
+        raise ConfigurationError(msg, hint=f"lakeward demo OTHER_FOLDER, or lakeward demo {folder} --force")
+    present = [folder / name for name in _CONTENT if (folder / name).exists()]
+    if present and not _is_demo(folder):
+        msg = f"{folder} holds a project that is not a demo: {', '.join(path.name for path in present)}"
+        raise ConfigurationError(msg, hint="lakeward demo OTHER_FOLDER")
+    for path in present:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _is_demo(folder: Path) -> bool:
+    file = folder / _CONFIGURATION_FILE
+    return file.is_file() and file.read_text(encoding="utf-8").startswith(MARK)

@@ -1,0 +1,234 @@
+"""Hazards in files and their order: late, repeated, changed and half-written files, loads and reloads."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lakeward.pipeline.planner import Strategy
+from lakeward.pipeline.report import Outcome
+from tests.spark.scene import TABLE, Scene
+
+FOLDER = TABLE.replace(".", "/")
+
+
+def at(day: str) -> float:
+    """A modification time."""
+    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+
+
+def touch(path: Path, day: str) -> None:
+    os.utime(path, (at(day), at(day)))
+
+
+def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(scene: Scene) -> None:
+    # Hazards 1 and 2: replayed files would set 1 back and bring 2 again.
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00", mtime=at("2024-01-01"))
+    first = scene.land("20240102-000000000.csv", "U,1,first,x,1.00", "I,3,c,x,1.00", mtime=at("2024-01-02"))
+    scene.land("20240103-000000000.csv", "U,1,second,x,1.00", "D,2,b,x,1.00", mtime=at("2024-01-03"))
+    published = scene.run().ops[-1].mirror_snapshot
+    expected = {1: "second", 3: "c"}
+    assert scene.names() == expected
+    assert scene.run().outcome is Outcome.IDLE
+    scene.forget_state()
+    assert scene.run().outcome is Outcome.IDLE
+    # The same content with another time is the same file: nothing is read, its new time is remembered.
+    touch(first, "2024-02-01")
+    again = scene.run()
+    assert [(op.files, op.strategy) for op in again.ops] == [(0, Strategy.LOG_ONLY)]
+    assert again.ops[0].mirror_snapshot != published
+    assert scene.names() == expected
+    # Other content under a consumed name is neither read nor passed over.
+    scene.land("20240102-000000000.csv", "U,1,rewritten,x,1.00", mtime=at("2024-02-02"))
+    refused = scene.refused()
+    assert f"{FOLDER}/20240102-000000000.csv was consumed by op 2" in (refused.message or "")
+    assert "--accept-changed" in (refused.hint or "")
+    assert scene.names() == expected
+    scene.run(accept_changed=frozenset({f"{FOLDER}/20240102-000000000.csv"}))
+    assert scene.names() == expected
+    assert scene.run().outcome is Outcome.IDLE
+
+
+def test_late_file_with_a_smaller_name_takes_its_own_place(scene: Scene) -> None:
+    # Hazards 5 and 9; the delete of 5 comes before the late insert of 5.
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
+    late = scene.land("20240101-000000000.csv", "U,1,old,x,1.00", "U,2,late,x,1.00", "I,5,back?,x,1.00", "I,6,f,x,1.00")
+    newer = scene.land("20240102-000000000.csv", "U,1,new,x,1.00", "D,5,e,x,1.00")
+    # A run may be restricted to files, by path under landing or by address.
+    scene.run(files=frozenset({f"{FOLDER}/LOAD00000001.csv", str(newer)}))
+    assert scene.names() == {1: "new", 2: "b"}
+    scene.forget_state()
+    report = scene.run()
+    assert [(op.files, op.late) for op in report.ops] == [(1, True)]
+    assert scene.names() == {1: "new", 2: "late", 6: "f"}
+    assert late.exists()
+
+
+def test_commit_time_then_file_then_row_decide_and_never_the_loads_own_time(scene: Scene) -> None:
+    scene.table(timestamp_column="ts")
+    # Hazard 7: the load's time is later than every commit.
+    scene.land("LOAD00000001.csv", *(f"2024-06-01 00:00:00.000000,{key},load,x,1.00" for key in (1, 2, 3)))
+    same = "2024-01-01 10:00:00.000000"
+    # Hazard 6: one key, one file, one commit time, far enough apart to be in different blocks and tasks.
+    filling = [f"I,{same},{key},fill,x,1.00" for key in range(100, 2100)]
+    scene.land("20240101-120000000.csv", f"U,{same},1,first,x,1.00", *filling, f"U,{same},1,second,x,1.00")
+    # Hazard 10: rows of one day in a file named the next day; what was committed last stands, not what was named last.
+    midnight = "2024-01-01 23:59:59.999999", "2024-01-02 00:00:00.000001"
+    scene.land("20240102-000500000.csv", f"U,{midnight[1]},2,committed last,x,1.00", f"U,{same},3,file 2,x,1.00")
+    scene.land("20240102-001000000.csv", f"U,{midnight[0]},2,named last,x,1.00", f"U,{same},3,file 3,x,1.00")
+    scene.run()
+    names = scene.names()
+    assert {key: names[key] for key in (1, 2, 3)} == {1: "second", 2: "committed last", 3: "file 3"}
+    assert len(names) == 2003
+
+
+def test_change_sequence_orders_and_a_file_without_it_stops_the_table(scene: Scene) -> None:
+    columns = {"id": [1, 1], "name": ["later", "earlier"], "AR_H_CHANGE_SEQ": ["100", "99"]}
+    scene.configure({TABLE: {"primary_key": "id"}})
+    scene.land_parquet("20240101-000000000.parquet", {"Op": ["U", "U"], **columns})
+    scene.run()
+    assert scene.names() == {1: "later"}
+    scene.land_parquet("20240102-000000000.parquet", {"Op": ["U"], "id": [1], "name": ["of no order"]})
+    assert "AR_H_CHANGE_SEQ" in (scene.refused().message or "")
+    assert scene.names() == {1: "later"}
+
+
+def test_first_run_days_late_reads_hex_parts_segments_date_folders_and_gzip(scene: Scene) -> None:
+    # Hazards 8 and 12: the load must not win over the days between, whatever the folders' names sort like.
+    for key, name in enumerate(("LOAD00000009", "LOAD0000000A", "LOAD00000010", "SEGMENT1_LOAD00000001", "north/LOAD001")):
+        scene.land(f"{name}.csv", f"{key},{name},x,1.00")
+    scene.land_bytes("LOAD00000011.csv.gz", gzip.compress(b"5,zipped,x,1.00\n6,load,x,1.00\n"))
+    # Compressed without a suffix: told by its first bytes.
+    scene.land_bytes("2024/01/31/20240131-235959000.csv", gzip.compress(b"U,6,day 1,x,1.00\nU,0,zipped too,x,1.00\n"))
+    scene.land("2024-02-01-07/20240201-0700000000.csv", "U,6,day 2,x,1.00")
+    scene.land("02022024/20240202-000000000.csv", "U,6,day 3,x,1.00")
+    scene.land("01022024/20240203-000001000.csv", "U,6,the day after,x,1.00")
+    for ignored in ("_20240204-000000000.csv", ".20240204-000000000.csv", "20240204-000000000.csv.tmp", "notes.txt"):
+        scene.land(ignored, "U,6,not a change file,x,1.00")
+    report = scene.run()
+    assert [(op.kind, op.files) for op in report.ops] == [("load", 6), ("batch", 4)]
+    assert scene.names() == {
+        0: "zipped too", 1: "LOAD0000000A", 2: "LOAD00000010", 3: "SEGMENT1_LOAD00000001", 4: "north/LOAD001",
+        5: "zipped", 6: "the day after",
+    }  # fmt: skip
+    assert scene.lakeward.status()[0].unknown_files == (f"{FOLDER}/notes.txt",)
+
+
+def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene) -> None:
+    # Hazard 11.
+    scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
+    scene.land("20240102-000000000.csv", "U,3,changed,x,1.00", "D,4,load,x,1.00", "U,1,changed,x,1.00")
+    scene.land("20240601-000000000.csv", "U,2,after the reload,x,1.00", "I,9,nine,x,1.00")
+    scene.run()
+    scene.land("LOAD00000002.csv", "3,load,x,1.00", "4,load,x,1.00", "5,load,x,1.00", mtime=at("2024-01-01"))
+    assert [op.kind for op in scene.run().ops] == ["load"]
+    assert scene.names() == {1: "changed", 2: "after the reload", 3: "changed", 5: "load", 9: "nine"}
+    # Only part 1 comes anew: part 2 is a leftover. Changes named before its time are in it, later ones are not.
+    scene.land("LOAD00000001.csv", "1,reload,x,1.00", "2,reload,x,1.00", "7,reload,x,1.00", mtime=at("2024-05-01"))
+    scene.forget_state()
+    report = scene.run()
+    assert [(op.kind, op.generation, op.files) for op in report.ops] == [("load", 2, 1), ("batch", 2, 1)]
+    assert report.ops[0].strategy == Strategy.REPLACE
+    expected = {1: "reload", 2: "after the reload", 7: "reload", 9: "nine"}
+    assert scene.names() == expected
+    # A file of the time before the reload is logged and cannot reach the mirror.
+    scene.land("20240103-000000000.csv", "U,1,of the old load,x,1.00")
+    op = scene.run().ops[0]
+    assert (op.strategy, op.generation) == (Strategy.LOG_ONLY, 1)
+    assert "a newer load replaced" in op.reason
+    assert scene.names() == expected
+
+
+def test_copied_folder_is_not_taken_for_a_reload_and_the_user_decides(scene: Scene) -> None:
+    load = scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
+    old = scene.land("20240102-000000000.csv", "U,1,old change,x,1.00", mtime=at("2024-01-02"))
+    new = scene.land("20240104-000000000.csv", "U,2,new change,x,1.00", mtime=at("2024-01-04"))
+    scene.run()
+    expected = {1: "old change", 2: "new change"}
+    for path in (load, old, new):
+        touch(path, "2024-03-01")
+    refused = scene.refused()
+    assert "cannot tell a reload from a copied folder" in (refused.message or "")
+    assert "--same-load" in (refused.hint or "") and "--cut" in (refused.hint or "")
+    scene.run(same_load=True)
+    assert scene.names() == expected
+    assert scene.run().outcome is Outcome.IDLE
+    # The part's time goes back: only the user knows which changes belong to this load.
+    touch(load, "2024-02-01")
+    assert "earlier time" in (scene.refused().message or "")
+    report = scene.run(cut="20240103000000000000")
+    assert [(op.kind, op.generation, op.files) for op in report.ops] == [("load", 2, 1), ("batch", 2, 1)]
+    assert scene.names() == {1: "load", 2: "new change"}
+
+
+def test_load_waits_until_no_part_has_come_for_a_while(scene: Scene) -> None:
+    scene.table(load_settle=3600)
+    part = scene.land("LOAD00000001.csv", "1,load,x,1.00", mtime=time.time())
+    scene.land("20240102-000000000.csv", "U,1,changed,x,1.00")
+    waiting = scene.try_run().tables[0]
+    assert (waiting.outcome, waiting.ops) == (Outcome.WAITING, ())
+    assert "load parts arrived" in (waiting.message or "")
+    touch(part, "2024-01-01")
+    scene.run()
+    assert scene.names() == {1: "changed"}
+
+
+def test_files_that_land_or_grow_while_a_run_reads_count_once_and_whole(scene: Scene) -> None:
+    # Hazard 4, in a table without a key, where reading twice cannot be hidden.
+    scene.table(primary_key=[])
+    scene.land("20240101-000000000.csv", "I,1,whole,x,1.00")
+    growing = scene.land("20240102-000000000.csv", "I,2,half,x,1.00")
+    listed: list[str] = []
+
+    def meddle(_table: str, step: str) -> None:
+        if step == "choose.files" and not listed:
+            listed.append(step)
+            growing.write_text("I,2,half,x,1.00\nI,3,other half,x,1.00\n", encoding="utf-8")
+            scene.land("20240101-120000000.csv", "I,4,landed meanwhile,x,1.00")
+
+    scene.on_step = meddle
+    report = scene.run()
+    assert [(op.files, op.unstable_files) for op in report.ops] == [
+        (1, (f"{FOLDER}/20240102-000000000.csv",)),
+        (2, ()),
+    ]
+    scene.forget_state()
+    assert scene.run().outcome is Outcome.IDLE
+    assert [row[:2] for row in scene.rows()] == [(1, "whole"), (2, "half"), (3, "other half"), (4, "landed meanwhile")]
+
+
+def test_nothing_but_half_copied_files_means_waiting(scene: Scene) -> None:
+    path = scene.land("20240102-000000000.csv", "I,2,half,x,1.00")
+    scene.on_step = lambda _table, step: path.write_text("I,2,x") and None if step == "choose.files" else None
+    waiting = scene.try_run().tables[0]
+    assert (waiting.outcome, waiting.ops) == (Outcome.WAITING, ())
+    assert "still being written" in (waiting.message or "")
+
+
+def test_more_than_a_thousand_files_in_one_folder_are_all_seen_in_bounded_batches(scene: Scene) -> None:
+    # Hazards 3 and 29.
+    scene.table(max_files=600)
+    for number in range(1101):
+        scene.land(f"20240101-{number:09}.csv", f"U,{number % 7},{number},x,1.00")
+    report = scene.run()
+    assert [op.files for op in report.ops] == [600, 501]
+    assert scene.names() == {key: str(max(range(key, 1101, 7))) for key in range(7)}
+    assert scene.run().outcome is Outcome.IDLE
+
+
+def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None:
+    tables = {TABLE: {"schema": "id int, name string", "primary_key": "id"},
+              "sales.store": {"schema": "no string, city string", "primary_key": "no"}}  # fmt: skip
+    scene.configure(tables, transactions="cdc")
+    scene.land("LOAD00000001.csv", "1,load")
+    scene.land("CDC_TXN-20240101000000001.csv", "I,store,sales,007,Rome", "U,product,sales,1,first", folder="cdc")
+    scene.land(
+        "CDC_TXN-20240101000000002.csv", "U,product,sales,1,second", "U,store,sales,007,Paris", "I,other,sales,1",
+        folder="cdc",
+    )  # fmt: skip
+    scene.run()
+    assert (scene.rows(), scene.rows("sales.store")) == ([(1, "second")], [("007", "Paris")])
+    assert all(table.outcome is Outcome.IDLE for table in scene.try_run().tables)
