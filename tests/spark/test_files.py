@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import Outcome
+from lakeward.pipeline.report import OpReport, Outcome
 from tests.spark.scene import TABLE, Scene
 
 FOLDER = TABLE.replace(".", "/")
@@ -22,6 +22,14 @@ def at(day: str) -> float:
 
 def touch(path: Path, day: str) -> None:
     os.utime(path, (at(day), at(day)))
+
+
+def run_until_idle(scene: Scene) -> list[OpReport]:
+    """All ops until nothing waits; what a run finds after its last listing is the next run's."""
+    ops: list[OpReport] = []
+    while (report := scene.run()).outcome is not Outcome.IDLE:
+        ops += report.ops
+    return ops
 
 
 def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(scene: Scene) -> None:
@@ -44,7 +52,7 @@ def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(sce
     # Other content under a consumed name is neither read nor passed over.
     scene.land("20240102-000000000.csv", "U,1,rewritten,x,1.00", mtime=at("2024-02-02"))
     refused = scene.refused()
-    assert f"{FOLDER}/20240102-000000000.csv was consumed by op 2" in (refused.message or "")
+    assert f"{FOLDER}/20240102-000000000.csv was consumed by op" in (refused.message or "")
     assert "--accept-changed" in (refused.hint or "")
     assert scene.names() == expected
     scene.run(accept_changed=frozenset({f"{FOLDER}/20240102-000000000.csv"}))
@@ -98,7 +106,9 @@ def test_change_sequence_orders_and_a_file_without_it_stops_the_table(scene: Sce
 
 def test_first_run_days_late_reads_hex_parts_segments_date_folders_and_gzip(scene: Scene) -> None:
     # Hazards 8 and 12: the load must not win over the days between, whatever the folders' names sort like.
-    for key, name in enumerate(("LOAD00000009", "LOAD0000000A", "LOAD00000010", "SEGMENT1_LOAD00000001", "north/LOAD001")):
+    for key, name in enumerate(
+        ("LOAD00000009", "LOAD0000000A", "LOAD00000010", "SEGMENT1_LOAD00000001", "north/LOAD001")
+    ):
         scene.land(f"{name}.csv", f"{key},{name},x,1.00")
     scene.land_bytes("LOAD00000011.csv.gz", gzip.compress(b"5,zipped,x,1.00\n6,load,x,1.00\n"))
     # Compressed without a suffix: told by its first bytes.
@@ -121,7 +131,7 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
     # Hazard 11.
     scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
     scene.land("20240102-000000000.csv", "U,3,changed,x,1.00", "D,4,load,x,1.00", "U,1,changed,x,1.00")
-    scene.land("20240601-000000000.csv", "U,2,after the reload,x,1.00", "I,9,nine,x,1.00")
+    later = scene.land("20240601-000000000.csv", "U,2,after the reload,x,1.00", "I,9,nine,x,1.00")
     scene.run()
     scene.land("LOAD00000002.csv", "3,load,x,1.00", "4,load,x,1.00", "5,load,x,1.00", mtime=at("2024-01-01"))
     assert [op.kind for op in scene.run().ops] == ["load"]
@@ -129,16 +139,21 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
     # Only part 1 comes anew: part 2 is a leftover. Changes named before its time are in it, later ones are not.
     scene.land("LOAD00000001.csv", "1,reload,x,1.00", "2,reload,x,1.00", "7,reload,x,1.00", mtime=at("2024-05-01"))
     scene.forget_state()
-    report = scene.run()
-    assert [(op.kind, op.generation, op.files) for op in report.ops] == [("load", 2, 1), ("batch", 2, 1)]
-    assert report.ops[0].strategy == Strategy.REPLACE
+    ops = run_until_idle(scene)
+    assert [(op.kind, op.generation, op.files) for op in ops] == [("load", 2, 1), ("batch", 2, 1)]
+    assert ops[0].strategy == Strategy.REPLACE
     expected = {1: "reload", 2: "after the reload", 7: "reload", 9: "nine"}
     assert scene.names() == expected
-    # A file of the time before the reload is logged and cannot reach the mirror.
+    # A file of the time before the reload is logged and cannot reach the mirror; nor does it draw a consumed file,
+    # which comes again at the same time, into another reading.
     scene.land("20240103-000000000.csv", "U,1,of the old load,x,1.00")
-    op = scene.run().ops[0]
-    assert (op.strategy, op.generation) == (Strategy.LOG_ONLY, 1)
-    assert "a newer load replaced" in op.reason
+    touch(later, "2024-07-01")
+    ops = run_until_idle(scene)
+    assert [(op.strategy, op.generation, op.files) for op in ops] == [
+        (Strategy.LOG_ONLY, 1, 1),
+        (Strategy.LOG_ONLY, 2, 0),
+    ]
+    assert "a newer load replaced" in ops[0].reason
     assert scene.names() == expected
 
 
@@ -154,8 +169,8 @@ def test_copied_folder_is_not_taken_for_a_reload_and_the_user_decides(scene: Sce
     assert "cannot tell a reload from a copied folder" in (refused.message or "")
     assert "--same-load" in (refused.hint or "") and "--cut" in (refused.hint or "")
     scene.run(same_load=True)
+    run_until_idle(scene)
     assert scene.names() == expected
-    assert scene.run().outcome is Outcome.IDLE
     # The part's time goes back: only the user knows which changes belong to this load.
     touch(load, "2024-02-01")
     assert "earlier time" in (scene.refused().message or "")
@@ -190,11 +205,8 @@ def test_files_that_land_or_grow_while_a_run_reads_count_once_and_whole(scene: S
             scene.land("20240101-120000000.csv", "I,4,landed meanwhile,x,1.00")
 
     scene.on_step = meddle
-    report = scene.run()
-    assert [(op.files, op.unstable_files) for op in report.ops] == [
-        (1, (f"{FOLDER}/20240102-000000000.csv",)),
-        (2, ()),
-    ]
+    ops = run_until_idle(scene)
+    assert [(op.files, op.unstable_files) for op in ops] == [(1, (f"{FOLDER}/20240102-000000000.csv",)), (2, ())]
     scene.forget_state()
     assert scene.run().outcome is Outcome.IDLE
     assert [row[:2] for row in scene.rows()] == [(1, "whole"), (2, "half"), (3, "other half"), (4, "landed meanwhile")]

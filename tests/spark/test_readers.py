@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import duckdb
-import duckdb_extension_avro
-import duckdb_extension_iceberg
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.spark.readers import rows_by_duckdb, rows_by_pyiceberg
 from tests.spark.scene import TABLE, Scene
 
 COUNT = 300
-
-
-def open_duckdb() -> duckdb.DuckDBPyConnection:
-    """DuckDB with the extensions that the development environment pins: nothing is downloaded."""
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        [folder] = package.__path__
-        connection.load_extension(f"{folder}/extensions/v{duckdb.__version__}/{name}.duckdb_extension")
-    return connection
-
-
-def by_spark(scene: Scene) -> list[tuple[Any, ...]]:
-    return scene.rows()
-
-
-def by_pyiceberg(scene: Scene) -> list[tuple[Any, ...]]:
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{scene.folder}/lake/catalog.db")
-    try:
-        rows = catalog.load_table(TABLE).scan().to_arrow().to_pylist()
-    finally:
-        catalog.engine.dispose()
-    return sorted((tuple(row.values()) for row in rows), key=repr)
-
-
-def by_duckdb(scene: Scene) -> list[tuple[Any, ...]]:
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{scene.folder}/lake/catalog.db")
-    try:
-        location = catalog.load_table(TABLE).metadata_location
-    finally:
-        catalog.engine.dispose()
-    with open_duckdb() as connection:
-        return sorted(connection.execute("SELECT * FROM iceberg_scan(?)", [location]).fetchall(), key=repr)
 
 
 def changed_mirror(scene: Scene, **settings: Any) -> list[tuple[Any, ...]]:
@@ -62,7 +26,7 @@ def changed_mirror(scene: Scene, **settings: Any) -> list[tuple[Any, ...]]:
     assert report.ops[0].strategy == "broadcast delete + append"
     kept = [key for key in range(COUNT + 1) if key % 5 or key in (5, COUNT)]
     assert report.mirror_rows == len(kept)
-    found = by_spark(scene)
+    found = scene.rows()
     assert {row[0] for row in found} == set(kept) and len(found) == len(kept)
     names = {row[0]: row[1] for row in found}
     assert (names[5], names[7], names[8], names[COUNT]) == ("back", "first", "load", "new")
@@ -72,12 +36,11 @@ def changed_mirror(scene: Scene, **settings: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("partition_by", [[], ["dept"]], ids=["whole", "partitioned"])
 def test_spark_pyiceberg_and_duckdb_read_the_same_rows(scene: Scene, partition_by: list[str]) -> None:
     expected = changed_mirror(scene, partition_by=partition_by)
-    assert by_pyiceberg(scene) == expected
-    assert by_duckdb(scene) == expected
+    assert rows_by_pyiceberg(scene) == expected
+    assert rows_by_duckdb(scene) == expected
 
 
 def test_format_version_3_with_deletion_vectors_is_read_by_spark_and_pyiceberg(scene: Scene) -> None:
     expected = changed_mirror(scene, format_version=3)
-    assert by_pyiceberg(scene) == expected
-    puffins = [path for path in Path(scene.folder, "lake").rglob("*.puffin")]
-    assert puffins, "the deletes are not deletion vectors"
+    assert rows_by_pyiceberg(scene) == expected
+    assert list(scene.folder.rglob("*.puffin")), "the deletes are not deletion vectors"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakeward.cli.output import emit_json, error_line
-from lakeward.cli.process import drop_stdout, was_interrupted
+from lakeward.cli.process import was_interrupted
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         # The error may come before --output was read.
         invocation.output = "json" if _asks_for_json(arguments) else invocation.output
         return _refuse_usage(error, invocation)
-    if isinstance(error, BrokenPipeError):
-        # Whoever reads has seen enough.
-        drop_stdout()
-        return DONE
     return _bug(error, invocation)
 
 
@@ -86,5 +83,5 @@ def _bug(error: Exception, invocation: Invocation) -> int:
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = pairwise([*arguments, ""])
     return any(first == "--output=json" or (first, second) == ("--output", "json") for first, second in pairs)

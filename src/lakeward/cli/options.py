@@ -72,7 +72,8 @@ def command(name: str, *, outputs: tuple[str, ...] = ("text", "json"), **setting
     def decorate(function: Any) -> Any:
         settings.setdefault("cls", LakewardCommand)
         decorated: Any = common_options(outputs=outputs)(pass_invocation(function))
-        made: click.Command = click.command(name, **settings)(decorated)
+        make: Any = click.command(name, **settings)
+        made = make(decorated)
         # A command's own options come first in its help.
         made.params.sort(key=is_common)
         return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cli.process import drop_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -47,9 +48,16 @@ def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
 def _write(invocation: Invocation, text: str) -> None:
     """Write a whole result; a reader that has gone does not change how the command ends."""
     invocation.has_output = True
-    try:
+    with reader_may_leave():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """End the writing when whoever reads has seen enough, as in ``lakeward sql … | head``."""
+    try:
+        yield
     except BrokenPipeError:
         drop_stdout()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,10 +29,8 @@ class _RunCommand(LakewardCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give a bare --wait its value before click looks for one."""
-        following = [*args[1:], ""]
         given = [
-            f"{_WAIT}=inf" if one == _WAIT and not _is_number(after) else one
-            for one, after in zip(args, following, strict=True)
+            f"{_WAIT}=inf" if one == _WAIT and not _is_number(after) else one for one, after in pairwise([*args, ""])
         ]
         return super().parse_args(ctx, given)
 

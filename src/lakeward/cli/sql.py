@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.options import command
-from lakeward.cli.output import add_row, count, emit_text, note, styled, table
+from lakeward.cli.output import add_row, count, emit_text, note, reader_may_leave, styled, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,8 @@ def sql(invocation: Invocation, query: str) -> None:
         with invocation.lake() as lake:
             frame = lake.sql(query)
         # Progress has ended here: rows may be written.
-        _WRITERS[invocation.output](invocation, frame)
+        with reader_may_leave():
+            _WRITERS[invocation.output](invocation, frame)
 
 
 def _write_json(invocation: Invocation, frame: DataFrame) -> None:

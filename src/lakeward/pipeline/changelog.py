@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.lake.iceberg.attempt import Attempt
 from lakeward.lake.iceberg.define import LOGGED_STAMP
+from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
 
@@ -38,6 +39,8 @@ def log_op(
     """
     control = control_rows(context.spark, record, files, resolutions)
     entry = control if rows is None else rows.unionByName(control, allowMissingColumns=True)
+    if row_count <= ONE_TASK:
+        entry = entry.coalesce(1)
     numbers = [F.lit(record.op).cast("long").alias(S.OP), F.lit(record.generation).cast("int").alias(S.GENERATION)]
     with Attempt(context.changelog, op=record.op, base=base) as attempt:
         context.reached("log.branch")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.datatypes import Column
-    from lakeward.lake.iceberg.table import Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Effect
     from lakeward.sources.base import FileSummary

@@ -30,7 +30,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class Work:
-    """One op's worth of input. ``starts`` marks the first op of its generation.
+    """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
 
     ``redelivered`` are consumed files that came back with a new time and nothing to read: their new identity is
     recorded so that they need not be hashed again.
@@ -40,6 +40,7 @@ class Work:
     generation: Generation
     files: tuple[LandingFile, ...] = ()
     starts: bool = False
+    is_last: bool = False
     redelivered: tuple[FileRecord, ...] = ()
 
 
@@ -70,15 +71,18 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
     if not context.storage.exists(context.folder) and _is_missed(context, progress):
         return _vanished(context, progress)
     scan = Scan()
-    batch = _smallest_batch(context, progress, scan)
+    batch, is_last = _smallest_batch(context, progress, scan)
     if load := _load_work(context, progress, scan):
         return load
     redelivered = tuple(_same_content(context, scan.retimed_changes))
     if batch:
         generation = _generation_of(batch[0], progress)
-        return Work(OpKind.BATCH, generation, batch, not progress.generations, redelivered)
+        if progress.generation is not None and generation.number < progress.generation.number:
+            # Recorded under an older generation, files of the newest would be read into it again: they wait one op.
+            return Work(OpKind.BATCH, generation, batch)
+        return Work(OpKind.BATCH, generation, batch, not progress.generations, is_last, redelivered)
     if redelivered and progress.generation:
-        return Work(OpKind.BATCH, progress.generation, redelivered=redelivered)
+        return Work(OpKind.BATCH, progress.generation, is_last=True, redelivered=redelivered)
     return None
 
 
@@ -90,19 +94,19 @@ def pending_files(context: TableContext, progress: Progress) -> Iterator[Landing
     yield from (file for file, _ in scan.retimed_loads)
 
 
-def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[LandingFile, ...]:
-    """Take the first files in order, of one generation, within the batch's bounds."""
+def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[tuple[LandingFile, ...], bool]:
+    """Take the first files in order, of one generation, within the batch's bounds; tell whether these are all."""
     limit = context.settings.max_files
     waiting = _pending_changes(context, progress, scan)
-    first = heapq.nsmallest(limit, waiting, key=lambda pair: (pair[0], *pair[1].order))
+    first = heapq.nsmallest(limit + 1, waiting, key=lambda pair: (pair[0], *pair[1].order))
     chosen: list[LandingFile] = []
     size = 0
-    for generation, file in first:
+    for generation, file in first[:limit]:
         size += file.identity.size
         if chosen and (generation != first[0][0] or size > context.settings.max_bytes):
             break
         chosen.append(file)
-    return tuple(chosen)
+    return tuple(chosen), len(chosen) == len(first)
 
 
 def _pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:

@@ -6,10 +6,10 @@ and the snapshots it stands on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.define import empty_snapshot, is_complete
+from lakeward.lake.iceberg.define import APPLIED_STAMP, EMPTY_TAG, LOGGED_STAMP, empty_snapshot
 from lakeward.model import OpKind
 from lakeward.pipeline.changelog import changes_before
 from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless, rows_once_per_key
@@ -20,10 +20,12 @@ from lakeward.transforms.keys import lacking_keys
 from lakeward.transforms.order import as_base
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from lakeward.datatypes import Column
-    from lakeward.lake.iceberg.table import Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.records import OpRecord
@@ -32,10 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bases:
-    """The snapshots an op stands on, captured once; every read inside the op is pinned to them."""
+    """What an op stands on, captured once; every read inside the op is pinned to these snapshots.
+
+    ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
+    ``properties`` the mirror's.
+    """
 
     changelog: Snapshot | None
     mirror: Snapshot | None
+    logged: int = 0
+    applied: int = 0
+    columns: tuple[Column, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,10 +80,18 @@ def load_branch(generation: int) -> str:
 
 
 def capture(context: TableContext) -> Bases:
-    """Capture the snapshots that the next op stands on."""
-    changelog = context.changelog.head() if context.changelog.exists() else None
-    mirror = context.mirror.head() if is_complete(context.mirror) else None
-    return Bases(changelog, mirror)
+    """Capture what the next op stands on, loading each table's metadata once."""
+    changelog, mirror = context.changelog.look(), context.mirror.look()
+    log_head = changelog.head() if changelog else None
+    head = mirror.head() if mirror and mirror.head(EMPTY_TAG) else None
+    return Bases(
+        changelog=log_head,
+        mirror=head,
+        logged=int(changelog.stamp_at(LOGGED_STAMP, log_head.id) or 0) if changelog and log_head else 0,
+        applied=int(mirror.stamp_at(APPLIED_STAMP, head.id) or 0) if mirror and head else 0,
+        columns=mirror.columns() if mirror and head else (),
+        properties=mirror.properties() if mirror and head else {},
+    )
 
 
 def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Effect:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from lakeward import schemas as S
 from lakeward.model import OrderBy
@@ -16,14 +17,14 @@ from lakeward.transforms.moves import finish_moves, is_unfinished, linked_keys, 
 from lakeward.transforms.order import as_base, latest_per_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from lakeward.pipeline.workspace import Workspace
 
-# Up to this many changes the folded rows live in one partition: tasks would cost more than they share.
-_ONE_PARTITION = 50_000
+# Up to this many changes one task does everything: shuffling them would cost more than a second task saves.
+ONE_TASK = 50_000
 
 
 @dataclass
@@ -72,19 +73,19 @@ def fold_changes(source: FoldInput) -> Folded:
         changes = changes.unionByName(as_base(rows, source.names))
     if source.moves or source.history is not None:
         changes = _with_moves_finished(changes, source)
+    if source.rows <= ONE_TASK:
+        changes = changes.coalesce(1)
     if source.partial or source.base is not None:
         folded = fold(changes, keys=source.keys, names=source.names)
     else:
         folded = latest_per_key(changes, keys=source.keys).select(S.OPERATION, *columns(source.names))
-    if source.rows <= _ONE_PARTITION:
-        folded = folded.coalesce(1)
     return kept(source.workspace, folded, source.keys)
 
 
 def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
     """Materialise folded rows: only then does Spark know their size and can send them to every task."""
     rows = workspace.keep(rows)
-    bounds = [function(column(key)) for key in keys for function in (F.min, F.max)]
+    bounds = [_bound(rows, key, function) for key in keys for function in (F.min, F.max)]
     any_null = [F.max(column(key).isNull()) for key in keys]
     counts = [F.count(F.lit(1)), F.coalesce(F.sum(is_delete().cast("long")), F.lit(0))]
     found = rows.agg(*counts, *bounds, *any_null).collect()[0]
@@ -94,6 +95,13 @@ def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
     # A key column with a null has no range that its values stay within.
     known = {key: ranges[key] for key, null in zip(keys, nulls, strict=True) if not null}
     return Folded(rows, writes=total - deletes, deletes=deletes, bounds=known)
+
+
+def _bound(rows: DataFrame, key: str, function: Callable[[Column], Column]) -> Column:
+    """Give a key's smallest or greatest value; an instant as text, as Python would move it to its own time zone."""
+    value = function(column(key))
+    is_instant = isinstance(rows.schema[key].dataType, TimestampType)
+    return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX") if is_instant else value
 
 
 def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.config import TableSettings
-    from lakeward.lake.iceberg.table import IcebergTable, Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot
+    from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.pipeline.folding import Folded
 
 

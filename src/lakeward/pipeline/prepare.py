@@ -42,7 +42,7 @@ class Prepared:
     """An op ready to be logged and applied.
 
     ``rows`` holds the changes and bad rows to log, ``row_count`` of them; ``is_logged`` says that a crash came after
-    that step.
+    that step, ``is_last`` that nothing else waits.
     """
 
     record: OpRecord
@@ -55,6 +55,7 @@ class Prepared:
     row_count: int
     effect: Effect
     is_logged: bool = False
+    is_last: bool = False
 
     @property
     def summaries(self) -> list[FileSummary]:
@@ -68,7 +69,7 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
     Raises:
         DataError: the input is refused; nothing was written.
     """
-    before = context.mirror.columns() if bases.mirror else ()
+    before = bases.columns
     columns, records, summaries = read_work(context, workspace, work.generation, work.files, before)
     stable = [one for one in summaries if one.stable]
     unstable = tuple(one.path for one in summaries if not one.stable)
@@ -85,7 +86,8 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
     changes = describe_changes(before, columns, context.settings.renames)
     files = tuple(_file_record(one, record) for one in stable) + work.redelivered
     rows, count = _to_log(records, work.kind, stable)
-    return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect)
+    is_last = work.is_last and not unstable
+    return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
 
 
 def read_work(

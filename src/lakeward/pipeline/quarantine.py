@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
-from lakeward.model import OpKind, Progress
+from lakeward.model import OpKind, Place, Progress
 from lakeward.pipeline.effect import OpInput, capture, work_out
 from lakeward.pipeline.ledger import bad_row_details, current_progress, voided_ops
 from lakeward.pipeline.prepare import Prepared
@@ -171,7 +171,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         op=progress.op + 1,
         kind=OpKind.RETRY,
         generation=rows[0].generation,
-        progress=Progress(progress.op + 1, progress.generations, progress.last_place),
+        progress=Progress(progress.op + 1, progress.generations, _reached(progress, rows[0].generation, changes)),
         late=True,
         partial=partial,
         moves=moves and partial,
@@ -184,6 +184,16 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         effect = work_out(context, workspace, given)
         prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
+
+
+def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Place | None:
+    """Give the greatest place once repaired rows are logged: a file that comes before them is late from then on."""
+    if changes is None or progress.generation is None or generation != progress.generation.number:
+        return progress.last_place
+    fields = (changes.column(name).to_pylist() for name in (S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP))
+    # A load row has no sequence: it lies before every change.
+    places = [Place(*values) for values in zip(*fields, strict=True) if values[0] is not None]
+    return max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
 
 
 def _standing(context: TableContext) -> tuple[Progress, Bases]:

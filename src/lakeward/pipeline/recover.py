@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.errors import DataError
-from lakeward.lake.iceberg.define import APPLIED_STAMP, LOGGED_STAMP, is_complete
+from lakeward.errors import ConflictError, DataError
 from lakeward.model import LandingFile, OpKind, Progress
 from lakeward.pipeline.apply import is_load_written
 from lakeward.pipeline.changelog import changes_of
-from lakeward.pipeline.effect import Effect, OpInput, work_out
+from lakeward.pipeline.effect import Effect, OpInput, capture, work_out
 from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.planner import ApplyPlan, Strategy
 from lakeward.pipeline.prepare import Prepared, read_work
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeward.errors import LakewardError
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.workspace import Workspace
@@ -34,20 +34,31 @@ if TYPE_CHECKING:
 
 def unfinished_op(context: TableContext, bases: Bases) -> int | None:
     """Give the number of the op that is logged and not applied."""
-    if bases.changelog is None:
-        return None
-    logged = int(context.changelog.stamp_at(LOGGED_STAMP, bases.changelog.id) or 0)
+    if bases.applied > bases.logged:
+        raise _mirror_is_ahead(context, bases)
     if bases.mirror is None:
-        if logged and not is_complete(context.mirror):
-            msg = f"{context.table}: the changelog stands at op {logged}, but the mirror is gone"
+        if bases.logged:
+            msg = f"{context.table}: the changelog stands at op {bases.logged}, but the mirror is gone"
             hint = (
                 f"restore {context.mirror.identifier} from a backup; or drop {context.changelog.identifier} too and "
                 f"run again: the table is then built anew from the landing files"
             )
             raise DataError(msg, hint=hint)
         return None
-    applied = int(context.mirror.stamp_at(APPLIED_STAMP, bases.mirror.id) or 0)
-    return logged if logged > applied else None
+    return bases.logged if bases.logged > bases.applied else None
+
+
+def _mirror_is_ahead(context: TableContext, bases: Bases) -> LakewardError:
+    """Say that the changelog was lost or cut back: its files would be read again, twice where there is no key."""
+    if capture(context).logged >= bases.applied:
+        return ConflictError(f"{context.table}: another writer published while this one looked")
+    found = "the changelog is gone" if bases.changelog is None else f"the changelog stands at op {bases.logged}"
+    msg = f"{context.table}: the mirror stands at op {bases.applied}, but {found}"
+    hint = (
+        f"restore {context.changelog.identifier} from a backup; or drop {context.mirror.identifier} too and run again: "
+        f"the table is then built anew from the landing files"
+    )
+    return DataError(msg, hint=hint)
 
 
 def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bases: Bases) -> Prepared:

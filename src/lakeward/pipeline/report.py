@@ -44,7 +44,8 @@ class RowCounts:
 class OpReport:
     """One op: what it read, how it reached the mirror, what it left.
 
-    ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them.
+    ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``
+    says that nothing else waited when the op's files were chosen.
     """
 
     op: int
@@ -61,6 +62,7 @@ class OpReport:
     unstable_files: tuple[str, ...] = ()
     late: bool = False
     recovered: bool = False
+    is_last: bool = False
     changelog_snapshot: int | None = None
     mirror_snapshot: int | None = None
     seconds: float = 0.0
@@ -178,4 +180,5 @@ def op_report(prepared: Prepared) -> OpReport:
         unstable_files=prepared.unstable,
         late=prepared.record.late,
         recovered=prepared.is_logged,
+        is_last=prepared.is_last,
     )

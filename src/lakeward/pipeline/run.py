@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
-from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve, is_complete
+from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
@@ -38,8 +38,8 @@ def run_table(context: TableContext) -> Iterator[OpReport | Waiting]:
     Raises:
         LakewardError: the table stops here; everything published before stays.
     """
-    drop_abandoned(context.mirror)
-    drop_abandoned(context.changelog)
+    for table in (context.mirror, context.changelog):
+        drop_abandoned(table)
     conflicts = 0
     while True:
         try:
@@ -55,7 +55,7 @@ def run_table(context: TableContext) -> Iterator[OpReport | Waiting]:
         if report is None:
             return
         yield report
-        if isinstance(report, Waiting):
+        if isinstance(report, Waiting) or report.is_last:
             return
 
 
@@ -83,7 +83,7 @@ def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting |
     if unfinished is not None:
         return prepare_unfinished(context, workspace, unfinished, bases)
     if bases.mirror is not None:
-        require_same_layout(context)
+        require_same_layout(context, bases.properties)
     progress = current_progress(context, bases.changelog.id if bases.changelog else None)
     context.reached("choose.progress")
     work = choose(context, progress)
@@ -128,12 +128,9 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
 
     The mirror comes last: as long as it lacks something, a crash in between is seen and the rest is done.
     """
-    settings = context.settings
-    if not is_complete(context.changelog):
+    settings, bases = context.settings, prepared.bases
+    if bases.mirror is None:
         create_changelog(context.changelog, prepared.columns)
-    if prepared.schema_changes:
-        evolve(context.changelog, prepared.columns, renames=settings.renames)
-    if not is_complete(context.mirror):
         create_mirror(
             context.mirror,
             prepared.columns,
@@ -141,5 +138,6 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
             format_version=settings.format_version,
         )
     if prepared.schema_changes:
+        evolve(context.changelog, prepared.columns, renames=settings.renames)
         evolve(context.mirror, prepared.columns, renames=settings.renames)
-    keep_settings(context)
+    keep_settings(context, bases.properties)

@@ -9,11 +9,13 @@ from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, SETTINGS_PROPERTY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.pipeline.context import TableContext
 
 
-def keep_settings(context: TableContext) -> None:
+def keep_settings(context: TableContext, present: Mapping[str, str]) -> None:
     """Write layout and the settings set by command as properties of the mirror, when they changed."""
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
@@ -21,14 +23,13 @@ def keep_settings(context: TableContext) -> None:
         SETTINGS_PROPERTY: json.dumps(own, sort_keys=True),
         LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
     }
-    present = context.mirror.properties()
     if any(present.get(name) != text for name, text in wanted.items()):
         context.mirror.set_properties(wanted)
 
 
-def require_same_layout(context: TableContext) -> None:
+def require_same_layout(context: TableContext, properties: Mapping[str, str]) -> None:
     """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
-    kept = context.mirror.properties().get(LAYOUT_PROPERTY)
+    kept = properties.get(LAYOUT_PROPERTY)
     if kept is None or json.loads(kept) == _layout(context):
         return
     built, wanted = json.loads(kept), _layout(context)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConflictError, DataError
-from lakeward.lake.iceberg.table import MAIN, translated
+from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.iceberg.table import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from lakeward.lake.iceberg.table import IcebergTable, Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot
+    from lakeward.lake.iceberg.table import IcebergTable
 
 ATTEMPT_STAMP = "lakeward.attempt"
 # Iceberg copies session settings with this prefix into the summary of every commit, DELETE statements included.
@@ -41,6 +43,7 @@ class Attempt:
         self.branch = f"{BRANCH_PREFIX}{op}-{self.id}"
         self._spark = table.spark
         self._head = base
+        self._is_published = False
 
     def __enter__(self) -> Attempt:
         self._spark.conf.set(_SESSION_STAMP + ATTEMPT_STAMP, self.id)
@@ -51,7 +54,8 @@ class Attempt:
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._spark.conf.unset(_SESSION_STAMP + ATTEMPT_STAMP)
-        self.table.drop_branch(self.branch)
+        if not self._is_published:
+            self.table.drop_branch(self.branch)
 
     def append(self, rows: DataFrame, stamps: Mapping[str, str], *, expected: int) -> None:
         """Append rows by name, stamping the commit.
@@ -111,7 +115,8 @@ class Attempt:
         """
         head = self.checked_head()
         before()
-        self.table.fast_forward(self.branch, to, expected=self.base)
+        self.table.fast_forward(self.branch, to, expected=self.base, drop_source=True)
+        self._is_published = True
         return head
 
     def checked_head(self) -> int:
@@ -138,7 +143,7 @@ def drop_abandoned(table: IcebergTable) -> None:
 
     The caller holds the table's lease; a writer that lost it finds its branch gone and does not publish.
     """
-    if table.exists():
-        for branch in table.branches():
-            if branch.startswith(BRANCH_PREFIX):
-                table.drop_branch(branch)
+    metadata = table.look()
+    for name in metadata.references() if metadata else ():
+        if name.startswith(BRANCH_PREFIX):
+            table.drop_branch(name)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
 from lakeward.datatypes import Column, quote_name
-from lakeward.lake.iceberg.table import CATALOG, MAIN, IcebergTable, translated
+from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.iceberg.table import CATALOG, IcebergTable, translated
 from lakeward.lake.iceberg.types import partition_sql
 from lakeward.model import CHANGELOG_SUFFIX
 
@@ -65,18 +66,23 @@ def create_mirror(
 
 
 def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None:
-    """Create an empty changelog, partitioned by kind so that ledger and quarantine are read without the changes."""
+    """Create an empty changelog.
+
+    It is not partitioned: an op is one data file, and the columns that ledger and quarantine read are almost empty
+    for changes.
+    """
     own = ", ".join(
         f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in (*S.OP_FIELDS, *S.RECORD_FIELDS)
     )
     properties = {**_COMMON, "write.distribution-mode": "none", "format-version": "2"}
-    _create(changelog, f"{own}, {_column_sql(columns)}", [quote_name(S.KIND)], properties)
+    _create(changelog, f"{own}, {_column_sql(columns)}", (), properties)
     _first_snapshot(changelog, {LOGGED_STAMP: "0"})
 
 
 def is_complete(table: IcebergTable) -> bool:
     """Tell whether the table exists with its first snapshot; a crash may have come in between."""
-    return table.exists() and table.head(EMPTY_TAG) is not None
+    metadata = table.look()
+    return metadata is not None and metadata.head(EMPTY_TAG) is not None
 
 
 def empty_snapshot(table: IcebergTable) -> int:

@@ -7,7 +7,6 @@ A handle holds no state between calls; what an op must not see change, it pins b
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 
 from lakeward.datatypes import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
+from lakeward.lake.iceberg.metadata import MAIN, Snapshot, TableMetadata
 from lakeward.lake.iceberg.types import lake_columns
 from lakeward.schemas import PREFIX, spark_type
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CATALOG = "lake"
-MAIN = "main"
+_NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "TABLE_OR_VIEW_NOT_FOUND")
 _CONFLICTS = (
     "CommitFailedException",
     "Cannot fast-forward",
@@ -37,20 +37,6 @@ _CONFLICTS = (
     "Branch does not exist",
     "already exists",
 )
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A table snapshot as far as Lakeward reads it."""
-
-    id: int
-    parent: int | None
-    summary: Mapping[str, str]
-
-    @property
-    def rows(self) -> int:
-        """Live rows, from metadata alone: position deletes never point at a row twice."""
-        return int(self.summary.get("total-records", 0)) - int(self.summary.get("total-position-deletes", 0))
 
 
 class IcebergTable:
@@ -73,21 +59,37 @@ class IcebergTable:
 
     def exists(self) -> bool:
         """Tell whether the catalog has the table."""
-        return bool(self.spark.catalog.tableExists(self.identifier))
+        return self.look() is not None
+
+    def look(self) -> TableMetadata | None:
+        """Load the table's metadata; None when the catalog does not have it."""
+        try:
+            return self.metadata()
+        except (Py4JJavaError, PySparkException) as error:
+            if any(sign in str(error) for sign in _NOT_THERE):
+                return None
+            raise
+
+    def metadata(self) -> TableMetadata:
+        """Load the table's newest metadata."""
+        return TableMetadata(self.load())
 
     def load(self) -> Any:
         """Load the table's newest metadata as Iceberg's Java object."""
         with translated(self.identifier):
-            util = _jvm(self.spark).org.apache.iceberg.spark.Spark3Util
+            jvm = _jvm(self.spark)
+            # Spark makes a session's catalog at its first use, from the settings of the thread's active session.
+            jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
+            util = jvm.org.apache.iceberg.spark.Spark3Util
             return util.loadIcebergTable(self.spark._jsparkSession, self.identifier)
 
     def columns(self) -> tuple[Column, ...]:
         """Columns and lake types as the table has them now."""
-        return lake_columns(self.load().schema())
+        return self.metadata().columns()
 
     def properties(self) -> dict[str, str]:
         """The table's properties."""
-        return dict(self.load().properties())
+        return self.metadata().properties()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties in one commit."""
@@ -99,8 +101,7 @@ class IcebergTable:
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
         """The branch's newest snapshot, None when there is no such branch."""
-        found = self.load().snapshot(branch)
-        return _snapshot(found) if found is not None else None
+        return self.metadata().head(branch)
 
     def require_head(self, branch: str = MAIN) -> Snapshot:
         """The branch's newest snapshot; every table of Lakeward's has one from its creation on."""
@@ -112,21 +113,13 @@ class IcebergTable:
 
     def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
         """The snapshot and its ancestors, newest first, as far as they are kept."""
-        table = self.load()
-        current = table.snapshot(snapshot_id)
-        while current is not None:
-            found = _snapshot(current)
-            yield found
-            current = table.snapshot(found.parent) if found.parent is not None else None
+        return self.metadata().lineage(snapshot_id)
 
     def stamp(self, name: str, branch: str = MAIN) -> str | None:
         """The newest value of a summary property in the branch's ancestry."""
-        head = self.head(branch)
-        return self.stamp_at(name, head.id) if head is not None else None
-
-    def stamp_at(self, name: str, snapshot_id: int) -> str | None:
-        """The newest value of a summary property in a snapshot's ancestry."""
-        return next((one.summary[name] for one in self.lineage(snapshot_id) if name in one.summary), None)
+        metadata = self.metadata()
+        head = metadata.head(branch)
+        return metadata.stamp_at(name, head.id) if head is not None else None
 
     def read(self, snapshot_id: int) -> DataFrame:
         """Read the table pinned to a snapshot, under the newest schema.
@@ -150,14 +143,17 @@ class IcebergTable:
 
     def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
         """Tell from file statistics whether any file may hold a row within all these column ranges."""
+        table = self.load()
         expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
         condition = expressions.alwaysTrue()
         for name, (low, high) in ranges.items():
-            within = getattr(expressions, "and")(
-                expressions.greaterThanOrEqual(name, low), expressions.lessThanOrEqual(name, high)
-            )
-            condition = getattr(expressions, "and")(condition, within)
-        files = self.load().newScan().useSnapshot(snapshot_id).filter(condition).planFiles()
+            name_then = _name_at(table, snapshot_id, name)
+            if name_then is not None:
+                within = getattr(expressions, "and")(
+                    expressions.greaterThanOrEqual(name_then, low), expressions.lessThanOrEqual(name_then, high)
+                )
+                condition = getattr(expressions, "and")(condition, within)
+        files = table.newScan().useSnapshot(snapshot_id).filter(condition).planFiles()
         try:
             return bool(files.iterator().hasNext())
         finally:
@@ -190,10 +186,12 @@ class IcebergTable:
 
     def branches(self) -> list[str]:
         """Names of all branches and tags."""
-        return sorted(self.load().refs().keySet())
+        return self.metadata().references()
 
-    def fast_forward(self, source: str, target: str, *, expected: int, tries: int = 5) -> None:
-        """Move ``target`` to ``source``'s head if it still stands at ``expected``.
+    def fast_forward(
+        self, source: str, target: str, *, expected: int, drop_source: bool = False, tries: int = 5
+    ) -> None:
+        """Move ``target`` to ``source``'s head if it still stands at ``expected``; drop the source in the same commit.
 
         Raises:
             ConflictError: the target has moved.
@@ -206,7 +204,8 @@ class IcebergTable:
                 raise ConflictError(msg)
             try:
                 with translated(self.identifier):
-                    table.manageSnapshots().fastForwardBranch(target, source).commit()
+                    update = table.manageSnapshots().fastForwardBranch(target, source)
+                    (update.removeBranch(source) if drop_source else update).commit()
             except ConflictError:
                 # An unrelated commit (a tag, a property) came in between while the target may still stand still.
                 if attempt == tries - 1:
@@ -224,14 +223,16 @@ class IcebergTable:
             delete.toBranch(branch).commit()
 
 
+def _name_at(table: Any, snapshot_id: int, name: str) -> str | None:
+    """Give a column's name at a snapshot, whose schema a scan of it uses; None for a column unknown now or then."""
+    now, then = table.schema().findField(name), table.schemas().get(table.snapshot(snapshot_id).schemaId())
+    field = then.findField(now.fieldId()) if now is not None and then is not None else None
+    return field.name() if field is not None else None
+
+
 def _as_named_now(field_then: Any | None, column: Column) -> SparkColumn:
     value = F.col(quote_name(field_then.name())) if field_then is not None else F.lit(None)
     return value.cast(spark_type(column.type)).alias(column.name)
-
-
-def _snapshot(found: Any) -> Snapshot:
-    parent = found.parentId()
-    return Snapshot(found.snapshotId(), parent, dict(found.summary()))
 
 
 def _jvm(spark: SparkSession) -> Any:

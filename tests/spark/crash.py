@@ -1,0 +1,87 @@
+"""Crashing on purpose: at a named step, or at every step one after another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.lake.iceberg.attempt import Attempt
+from tests.spark.scene import TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from tests.spark.scene import Scene
+    from tests.spark.source import Rows
+
+
+class Crash(BaseException):
+    """The process is gone. ``tidy`` says whether the way out was still gone through."""
+
+    def __init__(self, step: str, *, tidy: bool = False) -> None:
+        super().__init__(step)
+        self.step = step
+        self.tidy = tidy
+
+
+def leave_branches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a crash leave its branch in the lake, as a killed process does."""
+    tidy_up = Attempt.__exit__
+
+    def leave(attempt: Attempt, error_type: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Crash) or error.tidy:
+            tidy_up(attempt, error_type, error, trace)
+
+    monkeypatch.setattr(Attempt, "__exit__", leave)
+
+
+def crash_at(scene: Scene, step: str, act: Callable[[], object] | None = None) -> None:
+    """Run until a step is passed and crash there; the next use of the scene is a new process."""
+
+    def crash(_table: str, passed: str) -> None:
+        if passed == step:
+            raise Crash(step)
+
+    scene.on_step = crash
+    with pytest.raises(Crash):
+        (act or scene.run)()
+    scene.on_step = None
+    scene.close()
+
+
+class Crashes:
+    """Crashes at every step that it has not crashed at before."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.crossed: list[str] = []
+
+    def through(self, allowed: Collection[Rows], act: Callable[[], object] | None = None, table: str = TABLE) -> None:
+        """Act until it comes through without a crash; readers must see one of the allowed states all the time.
+
+        Every other crash loses the state store too, every third one still tidies up.
+        """
+        while True:
+            self.scene.on_step = self._hear
+            try:
+                (act or self.scene.run)()
+            except Crash as crash:
+                self._begin_anew(crash, allowed, table)
+            else:
+                self.scene.on_step = None
+                return
+
+    def _hear(self, _table: str, step: str) -> None:
+        if step not in self.crossed:
+            self.crossed.append(step)
+            raise Crash(step, tidy=len(self.crossed) % 3 == 0)
+
+    def _begin_anew(self, crash: Crash, allowed: Collection[Rows], table: str) -> None:
+        self.scene.on_step = None
+        if len(self.crossed) % 2:
+            self.scene.forget_state()
+        else:
+            self.scene.close()
+        if crash.step.startswith(("load.", "apply.")):
+            assert self.scene.rows(table) in allowed, f"readers see half an op after a crash at {crash.step}"

@@ -1,0 +1,58 @@
+"""The demo's project in its folder."""
+
+import hashlib
+
+import pytest
+
+from lakeward.config import load_config
+from lakeward.demo import TABLES, land_changes, shop, write_project
+from lakeward.errors import ConfigurationError
+
+
+def contents(folder):
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+def test_the_data_is_the_same_every_time(tmp_path):
+    for name in ("first", "second"):
+        write_project(tmp_path / name)
+        land_changes(tmp_path / name)
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
+    assert len(contents(tmp_path / "first")) == 10
+
+
+def test_the_data_is_as_announced(tmp_path):
+    loaded = {table.name: table.loaded for table in TABLES}
+    assert loaded["sampledb.store"] == len(shop.stores())
+    assert loaded["sampledb.product"] == len(shop.products())
+    assert loaded["sampledb.productorder"] == len({row["id"] for row in shop.orders()})
+    assert loaded["people.persons"] == len(shop.persons())
+    assert len({row["id"] for row in shop.orders() + shop.new_orders()}) == 9_770
+    assert (shop.new_store()["id"], shop.changed_product()["id"]) == (1009, 1001)
+    assert set(load_config(write_project(tmp_path / "demo")).tables) == set(loaded)
+
+
+def test_a_folder_that_is_not_empty_is_refused_without_force(tmp_path, call):
+    (tmp_path / "notes.txt").write_text("mine")
+    result = call("demo", str(tmp_path))
+    assert result.exit_code == 2
+    assert "is not an empty folder" in result.stderr
+    write_project(tmp_path, force=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_force_replaces_a_demo_and_never_another_project(tmp_path):
+    demo, other = tmp_path / "demo", tmp_path / "other"
+    write_project(demo)
+    land_changes(demo)
+    write_project(demo, force=True)
+    assert len(contents(demo)) == 6
+    (other / "landing").mkdir(parents=True)
+    (other / "lakeward.yaml").write_text("tables: {}")
+    with pytest.raises(ConfigurationError, match="not a demo"):
+        write_project(other, force=True)
+    assert (other / "lakeward.yaml").read_text() == "tables: {}"

@@ -1,0 +1,67 @@
+"""The references say what the code does."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakeward.cli import docs
+from lakeward.cli.checks import Check
+from lakeward.cli.demo import TableCheck
+from lakeward.controller.status import TableStatus
+from lakeward.pipeline.quarantine import BadRow, QuarantineReport
+from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.testing.simulator import SimulationResult
+
+DOCS = Path(__file__).parents[3] / "docs"
+TABLE = r"^### {name}\n\| field \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)"
+
+
+def documented(name: str) -> list[str]:
+    text = (DOCS / "json-output.md").read_text(encoding="utf-8")
+    section = re.search(TABLE.format(name=name), text, re.MULTILINE)
+    assert section is not None, f"docs/json-output.md does not describe {name}"
+    return re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)
+
+
+def names_of(value_type: type) -> list[str]:
+    return [field.name for field in fields(value_type)]
+
+
+def test_the_cli_reference_is_up_to_date():
+    result = CliRunner().invoke(docs.generate, ["--check", str(DOCS / "cli.md")])
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_stale_reference_is_told_and_written_anew(tmp_path):
+    file = tmp_path / "cli.md"
+    file.write_text("old")
+    assert CliRunner().invoke(docs.generate, ["--check", str(file)]).exit_code == 1
+    assert file.read_text() == "old"
+    assert CliRunner().invoke(docs.generate, [str(file)]).exit_code == 0
+    assert CliRunner().invoke(docs.generate, ["--check", str(file)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "value_type", [OpReport, RowCounts, TablePlan, TableStatus, Check, TableCheck, SimulationResult]
+)
+def test_every_field_is_described(value_type):
+    assert documented(value_type.__name__) == names_of(value_type)
+
+
+def test_reports_with_totals_are_described():
+    table = TableReport("a.b", Outcome.DONE)
+    assert documented("TableReport") == list(table.to_dict())
+    assert documented("RunReport") == list(RunReport("r").to_dict())
+    assert documented("BadRow") == ["id", *names_of(BadRow)]
+    assert documented("QuarantineReport") == ["table", *names_of(QuarantineReport)]
+
+
+def test_small_documents_are_described(project, call_json):
+    assert documented("error") == list(call_json("run", "no.table")["error"])
+    assert documented("Discovered") == list(call_json("discover"))
+    assert documented("Table") == list(call_json("tables", "list")["tables"][0])
+    assert [*documented("Table"), "settings"] == list(call_json("tables", "show", "sales.product"))
+    assert documented("Initialized") == list(call_json("init", "--config", "new.yaml"))

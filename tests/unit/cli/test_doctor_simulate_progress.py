@@ -1,0 +1,111 @@
+"""Doctor without Spark, the simulator's options, progress."""
+
+from dataclasses import fields
+
+import pytest
+
+from lakeward.cli import progress, simulate
+from lakeward.cli.output import age, count, size
+from lakeward.cli.sql_errors import short_message
+from lakeward.lake.iceberg import java
+from lakeward.pipeline.report import OpReport, RowCounts
+from lakeward.testing.simulator import SimulatorOptions
+
+OP = OpReport(3, "batch", 1, 2, 100, RowCounts(1500, bad=3), 10, 2, "append", "", seconds=3.0)
+
+
+def test_doctor_names_problems_with_their_remedy(project, call, call_json, monkeypatch):
+    (project / "lakeward.yaml").write_text("landing: ./nowhere\nlake: {warehouse: ./lakeward.yaml/data}")
+    monkeypatch.setattr(java, "java_program", lambda: None)
+    result = call("doctor", "--no-spark")
+    assert result.exit_code == 2
+    checks = {one["name"]: one for one in call_json("doctor")["checks"]}
+    assert {name for name, one in checks.items() if one["status"] == "problem"} == {"java", "landing", "warehouse"}
+    assert all(one["remedy"] for one in checks.values() if one["status"] == "problem")
+    assert checks["spark"] == {
+        "name": "spark", "status": "skipped", "detail": "needs what is missing above", "remedy": None
+    }  # fmt: skip
+
+
+def test_doctor_goes_on_without_a_configuration(tmp_path, monkeypatch, call_json):
+    monkeypatch.chdir(tmp_path)
+    document = call_json("doctor")
+    statuses = {one["name"]: one["status"] for one in document["checks"]}
+    assert document["ok"] is False
+    assert (statuses["config"], statuses["landing"], statuses["spark"]) == ("problem", "skipped", "skipped")
+
+
+def test_simulate_offers_every_option_that_means_something():
+    names = {field.name for field in fields(SimulatorOptions)}
+    assert set(simulate.HELP) == names - simulate.NOT_OFFERED
+    assert names > simulate.NOT_OFFERED
+
+
+def test_simulate_writes_a_project(tmp_path, call, call_json):
+    folder = tmp_path / "random"
+    arguments = ["--seed", "7", "--tables", "2", "--changes", "50", "--timestamp-column", "none", "--change-sequence"]
+    document = call_json("simulate", str(folder), *arguments, "--date-folders", "YYYYMMDD")
+    assert document["files"] > 0
+    assert len(document["rows"]) == 2
+    assert (folder / "lakeward.yaml").is_file()
+    result = call("simulate", str(folder))
+    assert (result.exit_code, "exists already" in result.stderr) == (2, True)
+    again = call("simulate", str(tmp_path / "other"), *arguments)
+    assert f"next: lakeward run --config {tmp_path / 'other'}/lakeward.yaml" in again.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--tables", "0"], ["--split", "2"], ["--format", "xml"], ["--change-keys"], ["--tables", "many"]]
+)
+def test_simulate_refuses_what_no_capture_writes(tmp_path, call, arguments):
+    assert call("simulate", str(tmp_path / "random"), *arguments).exit_code == 2
+
+
+def test_progress_is_plain_lines_in_a_log(capsys):
+    with progress.open_progress(quiet=False) as hearing:
+        hearing.say("starting Spark")
+        hearing.on_step("a.b", "choose.files")
+        hearing.on_step("a.b", "check.read")
+        hearing.on_op("a.b", OP)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "starting Spark",
+        "a.b: folding changes",
+        "a.b: op 3 (batch) published: 2 files, 1,500 rows (3 set aside), 500 rows/s, 3.0 s, append",
+    ]
+
+
+def test_quiet_progress_says_nothing(capsys):
+    with progress.open_progress(quiet=True) as hearing:
+        hearing.say("starting Spark")
+        hearing.on_step("a.b", "check.read")
+        hearing.on_op("a.b", OP)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_is_drawn_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.open_progress(quiet=False) as hearing:
+        hearing.say("starting Spark")
+        hearing.on_step("a.b", "check.read")
+        hearing.on_op("a.b", OP)
+        hearing.on_step("c.d", "check.read")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    for words in ("starting Spark", "op 3 published", "2 files", "1,500 rows", "500 rows/s", "c.d", "folding changes"):
+        assert words in captured.err
+
+
+def test_numbers_for_eyes():
+    assert [size(number) for number in (0, 1023, 1024, 5 << 30)] == ["0 B", "1023 B", "1.0 KiB", "5.0 GiB"]
+    assert [age(seconds) for seconds in (0.25, 59, 60, 7200, 200_000)] == ["0.2 s", "59.0 s", "1 min", "2 h", "2 d"]
+    assert [count(1, "row"), count(2000, "row")] == ["1 row", "2,000 rows"]
+
+
+def test_errors_of_a_query_are_one_line():
+    text = "An error occurred while calling o1.\norg.apache.spark.SparkException: [DIVIDE_BY_ZERO] Division.\n at x"
+    assert short_message(text) == "the query failed: [DIVIDE_BY_ZERO] Division."
+    assert short_message("calling\njava.lang.OddException: odd") == "the query failed: java.lang.OddException: odd"
+    assert short_message("") == "the query failed: no reason was given"

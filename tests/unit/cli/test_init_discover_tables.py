@@ -1,0 +1,120 @@
+"""Commands that need no Spark."""
+
+import json
+
+import pytest
+
+from lakeward.config import load_config
+
+
+def test_init_writes_a_configuration_that_can_be_read(tmp_path, monkeypatch, call, call_json):
+    monkeypatch.chdir(tmp_path)
+    assert call("init", "--landing", "/data/my: landing").exit_code == 0
+    config = load_config()
+    assert config.landing == "/data/my: landing"
+    assert config.defaults.on_bad_row == "fail"
+    assert call_json("init", "--config", "second.yaml") == {"file": "second.yaml", "landing": "./landing"}
+
+
+def test_init_refuses_to_overwrite_without_force(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakeward.yaml").write_text("tables: {a.b: {}}")
+    result = call("init")
+    assert result.exit_code == 2
+    assert "lakeward.yaml exists already" in result.stderr
+    assert load_config().tables
+    assert call("init", "--force").exit_code == 0
+    assert not load_config().tables
+
+
+def test_discover_registers_what_is_not_declared(project, call, call_json):
+    result = call("discover")
+    assert result.exit_code == 0
+    assert "1 new table, 2 known" in result.stdout
+    assert "lakeward tables set sales.customer --primary-key COLUMN --activate" in result.stdout
+    assert call_json("discover") == {"new": [], "tables": ["sales.customer", "sales.product"]}
+
+
+def test_tables_set_changes_and_activates(project, call, call_json):
+    call("discover")
+    result = call(
+        "tables", "set", "sales.customer", "--primary-key", "id,region", "--primary-key", "part",
+        "--partition-by", "dept,bucket(16, id)", "--set", "on_bad_row=quarantine", "--set", "csv.header=true",
+        "--set", "csv.null=", "--set", "schema=id int, name string", "--activate",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    shown = call_json("tables", "show", "sales.customer")
+    assert (shown["active"], shown["declared"]) == (True, False)
+    assert shown["primary_key"] == ["id", "region", "part"]
+    assert shown["partition_by"] == ["dept", "bucket(16, id)"]
+    assert shown["settings"]["on_bad_row"] == "quarantine"
+    assert shown["settings"]["schema"] == "id int, name string"
+    assert shown["settings"]["csv"]["header"] is True
+    assert shown["settings"]["csv"]["null"] == ""
+
+
+def test_a_nested_setting_keeps_its_neighbours_and_unset_drops_it(project, call, call_json):
+    call("discover")
+    call("tables", "set", "sales.customer", "--set", "csv.header=true")
+    call("tables", "set", "sales.customer", "--set", "csv.delimiter=;")
+    csv = call_json("tables", "show", "sales.customer")["settings"]["csv"]
+    assert (csv["header"], csv["delimiter"]) == (True, ";")
+    call("tables", "set", "sales.customer", "--unset", "csv")
+    csv = call_json("tables", "show", "sales.customer")["settings"]["csv"]
+    assert (csv["header"], csv["delimiter"]) == (False, ",")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sales.product", "--primary-key", "id"], "declared in the configuration file"),
+        (["sales.customer"], "nothing to set"),
+        (["sales.customer", "--set", "on_bad_row"], "expected KEY=VALUE"),
+        (["sales.customer", "--set", "on_bad_rows=fail"], "on_bad_row"),
+        (["sales.customer", "--set", "on_bad_row=maybe"], "on_bad_row"),
+        (["sales.customer", "--unset", "csv.header"], "unset as a whole"),
+        (["customer", "--activate"], "schema.table"),
+    ],
+)
+def test_tables_set_refuses(project, call, arguments, words):
+    result = call("tables", "set", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_table_without_folder_is_set_with_a_warning(project, call):
+    result = call("tables", "set", "sales.custommer", "--activate")
+    assert result.exit_code == 0
+    assert "warning: there is no folder sales/custommer" in result.stderr
+    assert "note: sales.custommer has no primary key" in result.stderr
+
+
+def test_activate_and_deactivate_know_only_known_tables(project, call, call_json):
+    call("discover")
+    assert call("tables", "activate", "sales.customer").exit_code == 0
+    assert {one["table"]: one["active"] for one in call_json("tables", "list")["tables"]} == {
+        "sales.customer": True,
+        "sales.product": True,
+    }
+    assert call("tables", "deactivate", "sales.product", "sales.customer").exit_code == 0
+    assert not any(one["active"] for one in call_json("tables", "list")["tables"])
+    result = call("tables", "activate", "sales.product", "sales.prodct")
+    assert result.exit_code == 2
+    assert "did you mean sales.product?" in result.stderr
+    assert not any(one["active"] for one in call_json("tables", "list")["tables"])
+
+
+def test_tables_list_without_tables_says_what_to_do(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakeward.yaml").write_text("")
+    result = call("tables", "list")
+    assert "0 tables" in result.stdout
+    assert "lakeward discover" in result.stderr
+    assert call("tables", "list", "--quiet").stderr == ""
+
+
+def test_text_is_not_cut_where_nobody_looks(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    name = "schema." + "x" * 300
+    (tmp_path / "lakeward.yaml").write_text(json.dumps({"tables": {name: {}}}))
+    assert name in call("tables", "list").stdout
