@@ -68,7 +68,7 @@ def _load_table(ids: pa.Array) -> pa.Table:
 
 def write_batch(path: Path, *, rows: int, changes: int, number: int) -> None:
     """Write a change file: 80 % updates and 10 % deletes of uniform random keys, 10 % inserts of new ones."""
-    chance = random.Random(number)  # noqa: S311
+    chance = random.Random(number)
     keys = chance.sample(range(rows), changes * 9 // 10)
     updates = changes * 8 // 10
     new = [rows + number * changes + at for at in range(changes - len(keys))]

@@ -83,7 +83,12 @@ class Scene:
         return path
 
     def land_parquet(
-        self, name: str, columns: dict[str, Sequence[Any] | pa.Array], *, folder: str | None = None, mtime: float | None = None
+        self,
+        name: str,
+        columns: dict[str, Sequence[Any] | pa.Array],
+        *,
+        folder: str | None = None,
+        mtime: float | None = None,
     ) -> Path:
         path = self.land_bytes(name, b"", folder=folder)
         pq.write_table(pa.table(columns), path)

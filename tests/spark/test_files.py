@@ -136,7 +136,9 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
     scene.land("LOAD00000002.csv", "3,load,x,1.00", "4,load,x,1.00", "5,load,x,1.00", mtime=at("2024-01-01"))
     assert [op.kind for op in scene.run().ops] == ["load"]
     assert scene.names() == {1: "changed", 2: "after the reload", 3: "changed", 5: "load", 9: "nine"}
-    # Only part 1 comes anew: part 2 is a leftover. Changes named before its time are in it, later ones are not.
+    # Only part 1 comes anew. Part 2 is a leftover, and so is part 3, which no run has seen before the reload. Changes
+    # named before the reload's time are in it, later ones are not.
+    scene.land("LOAD00000003.csv", "8,leftover,x,1.00", mtime=at("2024-04-01"))
     scene.land("LOAD00000001.csv", "1,reload,x,1.00", "2,reload,x,1.00", "7,reload,x,1.00", mtime=at("2024-05-01"))
     scene.forget_state()
     ops = run_until_idle(scene)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakeward.testing.simulator import TableSpec
 
-# Two kills of the same load, then one for each stage of changes; "" marks steps for the table without key.
+# Two kills of the same load, then one in each stage of changes.
 LOAD_STEPS = ("load.append", "load.publish")
 CHANGE_STEPS = (
     ("keyed", "choose.files"),
@@ -61,15 +61,8 @@ class Killing:
         self.simulation.stages()[stage].land(self.folder / "landing")
 
     def kill_at(self, kind: str, step: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.spark.process",
-            str(self.folder),
-            "kill",
-            str(self.table(kind).id),
-            step,
-        ]
+        table = str(self.table(kind).id)
+        command = [sys.executable, "-m", "tests.spark.process", str(self.folder), "kill", table, step]
         done = subprocess.run(
             command, start_new_session=True, capture_output=True, text=True, timeout=240, check=False
         )  # fmt: skip

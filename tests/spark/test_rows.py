@@ -119,6 +119,19 @@ def test_table_without_a_key_takes_each_insert_once_and_refuses_the_rest(scene: 
     assert [row[:2] for row in scene.rows()] == expected
 
 
+def test_repeats_in_a_table_without_a_key_are_told_apart_by_the_change_sequence(scene: Scene) -> None:
+    scene.configure({TABLE: {}})
+    scene.land_parquet(
+        "20240101-000000000.parquet", {"Op": ["I", "I"], "name": ["a", "a"], "AR_H_CHANGE_SEQ": ["9", "10"]}
+    )
+    scene.run()
+    # The capture resumes at its last change, which it sends again, and then twice more.
+    columns = {"Op": ["I"] * 3, "name": ["a", "b", "b"], "AR_H_CHANGE_SEQ": ["10", "11", "11"]}
+    scene.land_parquet("20240102-000000000.parquet", columns)
+    scene.run()
+    assert scene.rows() == [("a",), ("a",), ("b",)]
+
+
 def test_composite_keys_compare_whole_and_a_null_equals_a_null(scene: Scene) -> None:
     # Hazard 17.
     scene.configure({TABLE: {"schema": "a string, b int, v string", "primary_key": ["a", "b"]}})

@@ -39,9 +39,10 @@ def test_changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_th
 def test_one_table_fails_the_others_run_and_the_run_says_so(scene: Scene) -> None:
     # Hazard 26; sales.empty never had a folder, sales.gone is not even declared.
     settings = {"schema": SCHEMA, "primary_key": "id"}
-    scene.configure({f"sales.{name}": settings for name in ("a", "bad", "c", "empty")})
-    for name in ("a", "c"):
-        scene.land("LOAD00000001.csv", f"1,{name},x,1.00", folder=f"sales/{name}")
+    tables = {f"sales.{name}": settings for name in ("a", "bad", "c", "empty")}
+    scene.configure({**tables, "sales.c": {**settings, "path": "a/folder/of its own/"}})
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", folder="sales/a")
+    scene.land("LOAD00000001.csv", "1,c,x,1.00", folder="a/folder/of its own")
     scene.land("LOAD00000001.csv", "1,bad,x,free", folder="sales/bad")
     report = scene.try_run()
     assert {table.table: table.outcome for table in report.tables} == {
@@ -53,6 +54,17 @@ def test_one_table_fails_the_others_run_and_the_run_says_so(scene: Scene) -> Non
     assert {one.table: one.state for one in scene.lakeward.status()}["sales.bad"] == "failed"
     with pytest.raises(ConfigurationError, match=r"no table sales\.gone"):
         scene.try_run("sales.gone")
+
+
+def test_hundreds_of_tables_are_all_found(scene: Scene) -> None:
+    # Hazard 29.
+    names = sorted(f"shop{number % 7}.table {number}" for number in range(400))
+    for name in names:
+        scene.land("LOAD00000001.csv", "1", folder=name.replace(".", "/"))
+    scene.configure({})
+    assert sorted(str(table) for table in scene.lakeward.discover()) == names
+    assert [str(one.table) for one in scene.lakeward.tables()] == names
+    assert scene.lakeward.discover() == []
 
 
 def test_vanished_folder_stops_the_table_or_empties_it_as_configured(scene: Scene) -> None:

@@ -38,7 +38,7 @@ def show(invocation: Invocation, name: str) -> None:
     """Show one table with all its settings."""
     with invocation.lake() as lake:
         known = lake.table(name)
-    _emit_table(invocation, known)
+    _emit_table(invocation, known, with_defaults=True)
 
 
 @command("set")
@@ -118,10 +118,12 @@ def _warn_of_missing_folder(lake: Lakeward, known: KnownTable) -> None:
         )
 
 
-def _emit_table(invocation: Invocation, known: KnownTable) -> None:
+def _emit_table(invocation: Invocation, known: KnownTable, *, with_defaults: bool = False) -> None:
     settings = known.settings.model_dump(mode="json", by_alias=True)
     document = {**_summary(known), "settings": settings}
-    emit(invocation, document, lambda console: _draw_table(console, known, settings))
+    own = known.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    drawn = settings if with_defaults else own
+    emit(invocation, document, lambda console: _draw_table(console, known, drawn, own))
 
 
 def _summary(known: KnownTable) -> dict[str, Any]:
@@ -146,12 +148,11 @@ def _draw_list(console: Console, known: list[KnownTable]) -> None:
     console.print(count(len(known), "table"))
 
 
-def _draw_table(console: Console, known: KnownTable, settings: dict[str, Any]) -> None:
+def _draw_table(console: Console, known: KnownTable, settings: dict[str, Any], own: dict[str, Any]) -> None:
     where = "declared in the configuration file" if known.declared else "registered"
     console.print(f"{known.table}: {'active' if known.active else 'inactive'}, {where}")
     if known.error:
         console.print(f"last error: {known.error}")
-    own = known.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
     lines(console, [(key, f"{_yaml(value)}{'' if key in own else '   (default)'}") for key, value in settings.items()])
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.errors import LakewardError
 from lakeward.pipeline.choose import pending_files
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.ledger import current_progress
@@ -52,7 +53,15 @@ class TableStatus:
 
 
 def table_status(context: TableContext, known: KnownTable) -> TableStatus:
-    """Look at one table without changing anything but the ledger cache."""
+    """Look at one table; one that cannot be looked at is reported with the reason and does not hide the others."""
+    try:
+        return _looked_at(context, known)
+    except LakewardError as error:
+        hint = f" (try: {error.hint})" if error.hint else ""
+        return TableStatus(str(context.table), "failed", error=f"{error.message}{hint}")
+
+
+def _looked_at(context: TableContext, known: KnownTable) -> TableStatus:
     bases = capture(context)
     progress = current_progress(context, bases.changelog.id if bases.changelog else None)
     pending = _pending(context, progress)

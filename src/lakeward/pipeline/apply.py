@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.records import OpRecord
 
 LOAD_STAMP = "lakeward.load-op"
+_SHUFFLING = (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE)
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 _BROADCAST_BYTES = str(1 << 30)
 
@@ -34,6 +35,8 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
     Raises:
         ConflictError: ``main`` has moved since, or the lease was lost. Readers saw nothing of this attempt.
     """
+    if effect.plan.strategy in _SHUFFLING:
+        context.adapt_plans(wanted=True)
     if effect.load_rows is not None:
         _extend_load(context, record, effect.load_rows, effect.load_count)
     elif effect.plan.strategy is Strategy.CLEAR:
@@ -78,7 +81,7 @@ def _write_folded(
     if effect.plan.strategy is not Strategy.APPEND:
         broadcasts = effect.plan.strategy is Strategy.BROADCAST_DELETE
         context.spark.conf.set(_BROADCAST, _BROADCAST_BYTES if broadcasts else "-1")
-        attempt.delete_keys(touched, keys)
+        attempt.delete_keys(touched, keys, without_nulls=folded.bounds)
         context.reached("apply.delete")
     if folded.writes:
         attempt.append(writes, stamps, expected=folded.writes)

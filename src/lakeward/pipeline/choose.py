@@ -32,8 +32,8 @@ _PAGE = 1000
 class Work:
     """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
 
-    ``redelivered`` are consumed files that came back with a new time and nothing to read: their new identity is
-    recorded so that they need not be hashed again.
+    ``redelivered`` are files with nothing to read, recorded so that they need not be looked at again: consumed ones
+    that came back with a new time, and load parts that a reload left over.
     """
 
     kind: OpKind
@@ -155,7 +155,9 @@ def _load_work(context: TableContext, progress: Progress, scan: Scan) -> Work | 
         kind = OpKind.LOAD if joining else OpKind.BATCH
         known = tuple(_redelivered(file, entry, entry.content_hash) for file, entry in scan.retimed_loads)
         return Work(kind, current, joining, redelivered=known)
-    return Work(OpKind.LOAD, Generation(current.number + 1, decision.cut), decision.parts, starts=True)
+    following = Generation(current.number + 1, decision.cut)
+    left = tuple(_left_over(context, file) for file in scan.new_loads if file not in decision.parts)
+    return Work(OpKind.LOAD, following, decision.parts, starts=True, redelivered=left)
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
@@ -170,6 +172,13 @@ def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, L
 def _redelivered(file: LandingFile, entry: LedgerEntry, content_hash: str) -> FileRecord:
     summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash, rows=entry.rows)
     return FileRecord(summary, Disposition.REDELIVERED)
+
+
+def _left_over(context: TableContext, file: LandingFile) -> FileRecord:
+    """Take note of a part that is older than the reload: it belongs to the load before and must not join this one."""
+    with context.storage.spool(file.path) as (_, content_hash):
+        summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash)
+        return FileRecord(summary, Disposition.SUPERSEDED)
 
 
 def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, content_hash: str) -> ChangedFileError:

@@ -63,6 +63,10 @@ class TableContext:
     options: RunOptions = RunOptions()
     reached: Callable[[str], None] = field(default=_ignore_step)
 
+    def adapt_plans(self, *, wanted: bool) -> None:
+        """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""
+        self.spark.conf.set("spark.sql.adaptive.enabled", str(wanted).lower())
+
     @property
     def folder(self) -> str:
         """The table's folder under landing."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.lake.iceberg.define import APPLIED_STAMP, EMPTY_TAG, LOGGED_STAMP, empty_snapshot
 from lakeward.model import OpKind
 from lakeward.pipeline.changelog import changes_before
-from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless, rows_once_per_key
+from lakeward.pipeline.folding import ONE_TASK, FoldInput, fold_changes, fold_keyless, rows_once_per_key
 from lakeward.pipeline.planner import ApplyPlan, Strategy, plan_fold
 from lakeward.transforms.columns import columns as named
 from lakeward.transforms.columns import conformed
@@ -97,6 +97,7 @@ def capture(context: TableContext) -> Bases:
 def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
     """Fold an op's changes and choose how they reach the mirror."""
     record = given.record
+    context.adapt_plans(wanted=given.rows > ONE_TASK or record.late)
     if record.progress.generations and record.generation < record.progress.generations[-1].number:
         return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
     if record.kind is OpKind.TRUNCATE:

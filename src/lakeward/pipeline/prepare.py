@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError, DataError
-from lakeward.model import Disposition, FileClass, OpKind, Progress
+from lakeward.model import Disposition, FileClass, OpKind, OrderBy, Progress
 from lakeward.pipeline import check
 from lakeward.pipeline.effect import Effect, OpInput, work_out
 from lakeward.pipeline.reading import read_records
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.datatypes import Column
-    from lakeward.model import Generation, LandingFile
+    from lakeward.model import Generation, LandingFile, Place
     from lakeward.pipeline.choose import Work
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
@@ -59,8 +59,8 @@ class Prepared:
 
     @property
     def summaries(self) -> list[FileSummary]:
-        """What was read, file by file; files that only came back are left out."""
-        return [one.summary for one in self.files if one.disposition is not Disposition.REDELIVERED]
+        """What was read, file by file; files that were only taken note of are left out."""
+        return [one.summary for one in self.files if one.was_read]
 
 
 def prepare(context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases) -> Prepared:
@@ -152,10 +152,20 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
         generation=generation.number,
         progress=Progress(progress.op + 1, generations, newest if is_current else progress.last_place),
         starts=work.starts,
-        late=bool(firsts and reached_before and min(firsts) < reached_before),
+        late=bool(firsts and reached_before and _reaches_back(context, generation, min(firsts), reached_before)),
         partial=any(one.partial for one in changes),
         moves=any(one.moves and one.partial for one in changes),
     )
+
+
+def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:
+    """Tell whether changes come before others that are already applied.
+
+    Without a key, a change sequence sent again is a repeat, the last one in a newer file too: only looking back tells.
+    """
+    if generation.order_by is OrderBy.SEQUENCE and not context.settings.primary_key:
+        return first.sequence <= reached.sequence
+    return first < reached
 
 
 def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:

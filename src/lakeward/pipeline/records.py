@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
-from lakeward.model import Disposition, LedgerEntry, OpKind, Progress
+from lakeward.model import Disposition, FileClass, LedgerEntry, OpKind, Progress
 from lakeward.sources.base import FileSummary
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ class FileRecord:
 
     summary: FileSummary
     disposition: Disposition
+
+    @property
+    def was_read(self) -> bool:
+        """Tell files that the op read from those it only took note of: copies, and parts that a reload left over."""
+        left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
+        return not (left_over or self.disposition is Disposition.REDELIVERED)
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""

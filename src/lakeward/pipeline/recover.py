@@ -83,11 +83,12 @@ def _prepare_load(
         strategy = Strategy.REPLACE if record.generation > 1 else Strategy.LOAD
         plan = ApplyPlan(strategy, "the load was written before the interruption")
         return Prepared(record, bases, columns, (), files, (), None, 0, Effect(plan), is_logged=True)
-    landing = [_landing_file(context, one) for one in files]
+    parts = [one for one in files if one.was_read]
+    landing = [_landing_file(context, one) for one in parts]
     generation = record.progress.generations[-1]
     columns, records, summaries = read_work(context, workspace, generation, landing, columns)
     found = {one.path: one.content_hash for one in summaries if one.stable}
-    if records is None or found != {one.summary.path: one.summary.content_hash for one in files}:
+    if records is None or found != {one.summary.path: one.summary.content_hash for one in parts}:
         return _prepare_void(context, record, bases)
     changes = records.filter(column(S.KIND) == S.KIND_CHANGE)
     given = OpInput(record, bases, columns, changes, sum(one.rows - one.bad for one in summaries))

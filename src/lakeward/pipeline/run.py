@@ -91,7 +91,7 @@ def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting |
     if work is None or isinstance(work, Waiting):
         return work
     prepared = prepare(context, workspace, work, progress, bases)
-    if work.files and not prepared.files:
+    if work.files and not prepared.summaries:
         return Waiting(f"{len(prepared.unstable)} files are still being written: {', '.join(prepared.unstable[:3])}")
     return prepared
 

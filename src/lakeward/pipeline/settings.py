@@ -9,7 +9,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, SETTINGS_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.pipeline.context import TableContext
@@ -30,9 +30,11 @@ def keep_settings(context: TableContext, present: Mapping[str, str]) -> None:
 def require_same_layout(context: TableContext, properties: Mapping[str, str]) -> None:
     """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
     kept = properties.get(LAYOUT_PROPERTY)
-    if kept is None or json.loads(kept) == _layout(context):
+    if kept is None:
         return
-    built, wanted = json.loads(kept), _layout(context)
+    built, wanted = _named_now(json.loads(kept), context.settings.renames), _layout(context)
+    if built == wanted:
+        return
     differing = [name for name in wanted if wanted[name] != built.get(name)]
     shown = "; ".join(f"{name} was {built.get(name)}, now {wanted[name]}" for name in differing)
     msg = f"{context.table}: the mirror was built with other settings: {shown}"
@@ -44,9 +46,14 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str]) ->
 
 
 def _layout(context: TableContext) -> dict[str, list[str]]:
-    renames = context.settings.renames
-    key = [renames.get(name, name) for name in context.settings.primary_key]
-    return {"primary_key": key, "partition_by": list(context.settings.partition_by)}
+    settings = context.settings
+    own = {"primary_key": settings.primary_key, "partition_by": settings.partition_by}
+    return _named_now(own, settings.renames)
+
+
+def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
+    """Give a layout whose columns have the names that declared renames gave them."""
+    return {setting: [renames.get(name, name) for name in names] for setting, names in layout.items()}
 
 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:

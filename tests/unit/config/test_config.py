@@ -59,14 +59,19 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
 def test_defaults_are_laid_under_tables_and_csv_key_by_key(tmp_path: Path) -> None:
     text = "defaults: {on_bad_row: quarantine, csv: {header: true}}\ntables: {a.b: {csv: {delimiter: ';'}}, a.c: }"
     tables = read(tmp_path, text).tables
-    assert (tables["a.b"].csv.header, tables["a.b"].csv.delimiter, tables["a.b"].on_bad_row) == (True, ";", "quarantine")
+    own = tables["a.b"]
+    assert (own.csv.header, own.csv.delimiter, own.on_bad_row) == (True, ";", "quarantine")
     assert tables["a.c"].csv.header
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     environment = {"LAKEWARD_STATE": "memory://", "LAKEWARD_LAKE__WAREHOUSE": "/w", "LAKEWARD_JARS": "/jars"}
     config = read(tmp_path, "state: sqlite:///x.db\nlake: {warehouse: ./d}", environment)
-    assert (config.state, config.lake.warehouse, config.lake.catalog) == ("memory://", "/w", "sqlite:///lake/catalog.db")
+    assert (config.state, config.lake.warehouse, config.lake.catalog) == (
+        "memory://",
+        "/w",
+        "sqlite:///lake/catalog.db",
+    )
 
 
 @pytest.mark.parametrize(

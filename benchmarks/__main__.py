@@ -1,0 +1,91 @@
+"""`make bench`: measure, compare with the goals, print one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.apply import Measured, growth_exponent, run_apply
+from benchmarks.many_files import run_many_files
+
+BATCH_SIZES = (300, 30_000)
+_SHOWN = ("merge_cpu", "apply_cpu", "whole_op_cpu", "merge_over_apply", "whole_over_merge", "spark_jobs_per_batch")
+
+
+def main() -> int:
+    """Run the measurements that the arguments choose and write them as JSON too."""
+    options = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="lakeward-bench-", dir=options.folder))
+    try:
+        results: dict[str, Any] = {}
+        if "apply" in options.only:
+            measured = [
+                one
+                for rows in options.rows
+                for one in run_apply(folder / str(rows), rows, BATCH_SIZES, options.batches)
+            ]
+            results["apply"] = [one.summary() for one in measured]
+            results["growth_exponent"] = _growth(measured)
+        if "files" in options.only:
+            results["many_files"] = run_many_files(folder / "files", options.files)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _print(results)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[3_000_000, 12_000_000])
+    parser.add_argument("--batches", type=int, default=5, help="measured batches of each size, after warming up")
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--only", nargs="+", choices=["apply", "files"], default=["apply", "files"])
+    parser.add_argument("--folder", type=Path, default=None, help="where the tables are made; some GB for 12 M rows")
+    parser.add_argument("--json", type=Path, default=Path(".cache/bench.json"))
+    return parser.parse_args()
+
+
+def _growth(measured: list[Measured]) -> dict[str, float]:
+    """Give the growth exponent per batch size, from the smallest table to the largest."""
+    found = {}
+    for changes in BATCH_SIZES:
+        same = sorted((one for one in measured if one.changes == changes), key=lambda one: one.rows)
+        if len(same) > 1:
+            found[str(changes)] = growth_exponent(same[0], same[-1])
+    return found
+
+
+def _print(results: dict[str, Any]) -> None:
+    console = Console(file=sys.stdout)
+    table = Table(title="CPU-seconds per batch, median, whole process tree")
+    for name in ("rows", "changes", "MERGE", "delete+append", "whole op", "MERGE / d+a", "whole / MERGE", "jobs"):
+        table.add_column(name, justify="right")
+    for one in results.get("apply", []):
+        keys = (
+            "merge_cpu",
+            "apply_cpu",
+            "whole_op_cpu",
+            "merge_over_apply",
+            "whole_over_merge",
+            "spark_jobs_per_batch",
+        )
+        table.add_row(f"{one['rows']:,}", f"{one['changes']:,}", *(str(one[key]) for key in keys))
+    console.print(table)
+    console.print("goals: MERGE / d+a ≥ 2.5 at 3 M and ≥ 4 at 12 M; whole / MERGE < 1 at 3 M and ≤ 0.4 at 12 M")
+    for name in ("growth_exponent", "many_files"):
+        if name in results:
+            console.print(f"{name}: {results[name]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

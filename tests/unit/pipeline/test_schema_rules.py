@@ -1,0 +1,85 @@
+"""Which schema differences evolve and which stop the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeward.config import TableSettings
+from lakeward.datatypes import Column, parse_ddl
+from lakeward.errors import ConfigurationError, SchemaError
+from lakeward.model import FileClass, FileIdentity, TableId
+from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
+from lakeward.sources.base import FileSummary
+
+TABLE = TableId("sales", "product")
+
+
+def summary(columns: str, path: str = "f.parquet") -> FileSummary:
+    pairs = tuple((column.name, column.type) for column in parse_ddl(columns))
+    identity = FileIdentity(1, 1)
+    return FileSummary(path, FileClass.CHANGES, "2024", identity, "h", mismatch=True, columns=pairs)
+
+
+def evolved(table: str, *files: str, **settings: Any) -> list[tuple[str, str]]:
+    found = with_file_columns(TABLE, parse_ddl(table), [summary(one) for one in files], TableSettings(**settings))
+    return [(column.name, column.type) for column in found]
+
+
+def test_new_columns_are_added_and_narrow_ones_widened() -> None:
+    assert evolved("id int, n float", "id bigint, n double, added string", "id int, more date") == [
+        ("id", "bigint"),
+        ("n", "double"),
+        ("added", "string"),
+        ("more", "date"),
+    ]
+
+
+def test_decimals_widen_in_precision_only() -> None:
+    assert evolved("d decimal(10,2), x int", "d decimal(12,2), y int")[0] == ("d", "decimal(12,2)")
+    with pytest.raises(SchemaError, match=r"column d is decimal\(12,3\), the table has decimal\(10,2\)"):
+        evolved("d decimal(10,2)", "d decimal(12,3)")
+
+
+@pytest.mark.parametrize(
+    ("table", "file"), [("id int", "id string"), ("t timestamp", "t date"), ("b binary", "b string")]
+)
+def test_another_type_stops_the_table(table: str, file: str) -> None:
+    with pytest.raises(SchemaError, match=r"f\.parquet: column"):
+        evolved(table, file)
+
+
+def test_strict_refuses_any_difference_and_names_each() -> None:
+    with pytest.raises(SchemaError) as raised:
+        evolved("id int, a string", "id int, b string", table_schema="id int, a string")
+    assert "column b is not declared" in str(raised.value)
+    assert "declared column a is missing" in str(raised.value)
+
+
+def test_a_file_that_gave_no_rows_never_passes_unnoticed() -> None:
+    with pytest.raises(SchemaError, match="do not fit"):
+        evolved("id int", "id int")
+
+
+def test_declared_columns_are_laid_over_the_mirrors() -> None:
+    mirror = parse_ddl("id int, old string, gone int")
+    found = known_columns(TABLE, mirror, parse_ddl("id bigint, new string, extra date"), {"old": "new"})
+    assert found == parse_ddl("id bigint, new string, gone int, extra date")
+    assert describe_changes(mirror, found, {"old": "new"}) == (
+        "widen id from int to bigint",
+        "rename old to new",
+        "add extra date",
+    )
+
+
+def test_narrowing_by_declaration_is_refused() -> None:
+    with pytest.raises(SchemaError, match="the mirror has bigint, declared is int"):
+        known_columns(TABLE, parse_ddl("id bigint"), parse_ddl("id int"), {})
+
+
+def test_settings_must_name_columns_that_exist() -> None:
+    with pytest.raises(ConfigurationError, match="primary_key names nope"):
+        require_usable(TABLE, parse_ddl("id int"), TableSettings(primary_key=("nope",)))
+    with pytest.raises(ConfigurationError, match="Lakeward's own"):
+        require_usable(TABLE, (Column("_lw_op", "int"),), TableSettings())

@@ -1,0 +1,39 @@
+"""Rules about the package as a whole: public names, and transforms that neither act nor read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import lakeward
+
+SOURCE = Path(lakeward.__file__).parent
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    assert list(lakeward.__all__) == sorted(lakeward.__all__)
+    for name in lakeward.__all__:
+        assert getattr(lakeward, name).__doc__, name
+
+
+def test_public_names_are_documented_for_users() -> None:
+    page = (SOURCE.parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    missing = [name for name in lakeward.__all__ if f"`{name}" not in page]
+    assert not missing
+
+
+def test_transforms_have_no_action_no_session_and_no_udf() -> None:
+    forbidden = re.compile(
+        r"\.(collect|count|take|first|head|show|toPandas|toLocalIterator|persist|cache|write|writeTo|read|table|sql)\("
+        r"|sparkSession|getActiveSession|\budf\b|mapIn(Pandas|Arrow)|foreach"
+    )
+    allowed = re.compile(r"F\.(count|first)\(")
+    for file in (SOURCE / "transforms").glob("*.py"):
+        text = allowed.sub("", file.read_text(encoding="utf-8"))
+        assert not forbidden.search(text), f"{file.name}: {forbidden.search(text)}"
+
+
+def test_no_module_outgrows_its_purpose() -> None:
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCE.rglob("*.py")}
+    too_long = {str(file.relative_to(SOURCE)): length for file, length in lengths.items() if length > 360}
+    assert not too_long
