@@ -1,7 +1,7 @@
 """A run in a process of its own: python -m tests.spark.process FOLDER kill|stop TABLE STEP.
 
 Reads FOLDER/lakeward.yaml. At the step, ``kill`` ends the whole process group without a chance to tidy up, Spark's
-JVM included; ``stop`` writes to FOLDER/reached and waits until FOLDER/go-on is written. Prints the report.
+JVM included; ``stop`` prints the step and waits for a line. Prints the report as one line.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def main(folder: Path, mode: str, table: str, step: str) -> None:
             return
         if mode == "kill":
             os.killpg(0, signal.SIGKILL)
-        (folder / "reached").write_text(step)
-        (folder / "go-on").read_text()
+        print(step, flush=True)
+        sys.stdin.readline()
 
     with Lakeward.open(folder / "lakeward.yaml", on_step=hear) as lake:
         print(json.dumps(lake.run().to_dict()))

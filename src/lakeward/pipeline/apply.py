@@ -8,6 +8,7 @@ from lakeward.errors import DataError
 from lakeward.lake.iceberg.attempt import ATTEMPT_STAMP, Attempt
 from lakeward.lake.iceberg.define import APPLIED_STAMP, empty_snapshot
 from lakeward.pipeline.effect import load_branch
+from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.planner import Strategy
 from lakeward.transforms.columns import columns
 from lakeward.transforms.fold import is_delete
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 LOAD_STAMP = "lakeward.load-op"
 _SHUFFLING = (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE)
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_SHUFFLE_TASKS = "spark.sql.shuffle.partitions"
 _BROADCAST_BYTES = str(1 << 30)
 
 
@@ -81,6 +83,8 @@ def _write_folded(
     if effect.plan.strategy is not Strategy.APPEND:
         broadcasts = effect.plan.strategy is Strategy.BROADCAST_DELETE
         context.spark.conf.set(_BROADCAST, _BROADCAST_BYTES if broadcasts else "-1")
+        if broadcasts and folded.touched <= ONE_TASK:
+            context.spark.conf.set(_SHUFFLE_TASKS, "1")
         attempt.delete_keys(touched, keys, without_nulls=folded.bounds)
         context.reached("apply.delete")
     if folded.writes:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.define import APPLIED_STAMP, EMPTY_TAG, LOGGED_STAMP, empty_snapshot
+from lakeward.lake.iceberg.define import (
+    APPLIED_STAMP,
+    EMPTY_TAG,
+    LAYOUT_PROPERTY,
+    LOGGED_STAMP,
+    SETTINGS_PROPERTY,
+    empty_snapshot,
+)
 from lakeward.model import OpKind
 from lakeward.pipeline.changelog import changes_before
 from lakeward.pipeline.folding import ONE_TASK, FoldInput, fold_changes, fold_keyless, rows_once_per_key
@@ -32,12 +39,15 @@ if TYPE_CHECKING:
     from lakeward.pipeline.workspace import Workspace
 
 
+_PROPERTIES = (LAYOUT_PROPERTY, SETTINGS_PROPERTY)
+
+
 @dataclass(frozen=True)
 class Bases:
     """What an op stands on, captured once; every read inside the op is pinned to these snapshots.
 
     ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
-    ``properties`` the mirror's.
+    ``properties`` (layout and settings) the mirror's.
     """
 
     changelog: Snapshot | None
@@ -45,7 +55,7 @@ class Bases:
     logged: int = 0
     applied: int = 0
     columns: tuple[Column, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ def capture(context: TableContext) -> Bases:
         logged=int(changelog.stamp_at(LOGGED_STAMP, log_head.id) or 0) if changelog and log_head else 0,
         applied=int(mirror.stamp_at(APPLIED_STAMP, head.id) or 0) if mirror and head else 0,
         columns=mirror.columns() if mirror and head else (),
-        properties=mirror.properties() if mirror and head else {},
+        properties={name: mirror.property(name) for name in _PROPERTIES} if mirror and head else {},
     )
 
 

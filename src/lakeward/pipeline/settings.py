@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
 
 
-def keep_settings(context: TableContext, present: Mapping[str, str]) -> None:
+def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> None:
     """Write layout and the settings set by command as properties of the mirror, when they changed."""
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
@@ -27,7 +27,7 @@ def keep_settings(context: TableContext, present: Mapping[str, str]) -> None:
         context.mirror.set_properties(wanted)
 
 
-def require_same_layout(context: TableContext, properties: Mapping[str, str]) -> None:
+def require_same_layout(context: TableContext, properties: Mapping[str, str | None]) -> None:
     """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
     kept = properties.get(LAYOUT_PROPERTY)
     if kept is None:
@@ -51,12 +51,12 @@ def _layout(context: TableContext) -> dict[str, list[str]]:
     return _named_now(own, settings.renames)
 
 
-def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
+def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str | None]) -> dict[str, list[str]]:
     """Give a layout whose columns have the names that declared renames gave them."""
     return {setting: [renames.get(name, name) for name in names] for setting, names in layout.items()}
 
 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:
     """Read the settings that :func:`keep_settings` wrote; None where a table is not Lakeward's."""
-    text = mirror.properties().get(SETTINGS_PROPERTY)
+    text = mirror.property(SETTINGS_PROPERTY)
     return json.loads(text) if text is not None else None

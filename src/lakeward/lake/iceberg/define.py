@@ -37,8 +37,8 @@ _MIRROR = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.delete.granularity": "partition",
-    # Deletes are positions of few rows: shuffling them costs more than the extra delete files.
-    "write.delete.distribution-mode": "none",
+    # Positions of a batch's deletes are few: gathered, they are one delete file, which every later scan must read.
+    "write.delete.distribution-mode": "hash",
 }
 
 

@@ -1,7 +1,11 @@
-"""A table's metadata as of one moment: schema, properties, branches and snapshots. Reading it again loads nothing."""
+"""A table's metadata as of one moment: schema, properties, branches and snapshots. Reading it again loads nothing.
+
+Whole objects come from the JVM as one JSON text: each call across the bridge costs more than parsing it.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +36,19 @@ class Snapshot:
 class TableMetadata:
     """Iceberg's Java table object, as it was when it was loaded."""
 
-    def __init__(self, java: Any) -> None:
-        """Wrap a loaded table."""
+    def __init__(self, java: Any, jvm: Any) -> None:
+        """Wrap a loaded table; ``jvm`` is the bridge it came over."""
         self.java = java
+        self._parsers = jvm.org.apache.iceberg
 
     def columns(self) -> tuple[Column, ...]:
         """The source's columns and their lake types."""
-        return lake_columns(self.java.schema())
+        return lake_columns(json.loads(self._parsers.SchemaParser.toJson(self.java.schema())))
 
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        return dict(self.java.properties())
+    def property(self, name: str) -> str | None:
+        """One of the table's properties."""
+        value: str | None = self.java.properties().get(name)
+        return value
 
     def references(self) -> list[str]:
         """Names of all branches and tags."""
@@ -51,13 +57,13 @@ class TableMetadata:
     def head(self, reference: str = MAIN) -> Snapshot | None:
         """The snapshot that a branch or tag stands at, None when there is none."""
         found = self.java.snapshot(reference)
-        return _snapshot(found) if found is not None else None
+        return self._snapshot(found) if found is not None else None
 
     def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
         """The snapshot and its ancestors, newest first, as far as they are kept."""
         current = self.java.snapshot(snapshot_id)
         while current is not None:
-            found = _snapshot(current)
+            found = self._snapshot(current)
             yield found
             current = self.java.snapshot(found.parent) if found.parent is not None else None
 
@@ -65,6 +71,6 @@ class TableMetadata:
         """The newest value of a summary property in a snapshot's ancestry."""
         return next((one.summary[name] for one in self.lineage(snapshot_id) if name in one.summary), None)
 
-
-def _snapshot(found: Any) -> Snapshot:
-    return Snapshot(found.snapshotId(), found.parentId(), dict(found.summary()))
+    def _snapshot(self, found: Any) -> Snapshot:
+        data = json.loads(self._parsers.SnapshotParser.toJson(found))
+        return Snapshot(data["snapshot-id"], data.get("parent-snapshot-id"), data["summary"])

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from lakeward.datatypes import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN, Snapshot, TableMetadata
-from lakeward.lake.iceberg.types import lake_columns
 from lakeward.schemas import PREFIX, spark_type
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class IcebergTable:
 
     def metadata(self) -> TableMetadata:
         """Load the table's newest metadata."""
-        return TableMetadata(self.load())
+        return TableMetadata(self.load(), _jvm(self.spark))
 
     def load(self) -> Any:
         """Load the table's newest metadata as Iceberg's Java object."""
@@ -87,9 +86,9 @@ class IcebergTable:
         """Columns and lake types as the table has them now."""
         return self.metadata().columns()
 
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        return self.metadata().properties()
+    def property(self, name: str) -> str | None:
+        """One of the table's properties."""
+        return self.metadata().property(name)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties in one commit."""
@@ -133,7 +132,7 @@ class IcebergTable:
         if then is None or then.schemaId() == table.schema().schemaId():
             return pinned
         own = [F.col(name) for name in pinned.columns if name.startswith(PREFIX)]
-        now = {column.name: column for column in lake_columns(table.schema())}
+        now = {column.name: column for column in self.columns()}
         source = [
             _as_named_now(then.findField(field.fieldId()), now[field.name()])
             for field in table.schema().columns()

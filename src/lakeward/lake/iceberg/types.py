@@ -10,7 +10,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.schemas import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 _FROM_ICEBERG = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double",
@@ -23,20 +23,20 @@ _TRANSFORM = re.compile(
 _NEEDS_WIDTH = ("bucket", "truncate")
 
 
-def lake_columns(schema: Any) -> tuple[Column, ...]:
-    """Read the source's columns from an Iceberg schema; a changelog has Lakeward's own besides."""
-    fields = [field for field in schema.columns() if not field.name().startswith(PREFIX)]
-    return tuple(Column(field.name(), _lake_type(field)) for field in fields)
+def lake_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Read the source's columns from an Iceberg schema as JSON; a changelog has Lakeward's own besides."""
+    fields = [field for field in schema["fields"] if not field["name"].startswith(PREFIX)]
+    return tuple(Column(field["name"], _lake_type(field["name"], field["type"])) for field in fields)
 
 
-def _lake_type(field: Any) -> str:
-    text = field.type().toString()
-    if text.startswith("decimal"):
-        return str(text).replace(" ", "")
-    if text not in _FROM_ICEBERG:
-        msg = f"column {field.name()!r} has type {text}, which Lakeward did not write"
-        raise DataError(msg)
-    return _FROM_ICEBERG[text]
+def _lake_type(name: str, iceberg_type: Any) -> str:
+    if isinstance(iceberg_type, str):
+        if iceberg_type.startswith("decimal"):
+            return iceberg_type.replace(" ", "")
+        if iceberg_type in _FROM_ICEBERG:
+            return _FROM_ICEBERG[iceberg_type]
+    msg = f"column {name!r} has type {iceberg_type}, which Lakeward did not write"
+    raise DataError(msg)
 
 
 def partition_sql(expression: str, columns: Collection[str]) -> str:
