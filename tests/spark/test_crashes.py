@@ -31,15 +31,16 @@ APPLY = ("apply.branch", "apply.append", "apply.publish", "apply.drop", "apply.d
 DELETE = ("apply.delete",)
 CROSSED = {
     "batch": CHOOSE + CHECK + LOG + APPLY + DELETE,
-    "late batch": CHOOSE + CHECK + LOG + APPLY + DELETE,
-    "keyless batch": CHOOSE + CHECK + LOG + APPLY,
     "load": CHOOSE + CHECK + LOG + LOAD + ("apply.publish", "apply.done"),
-    "reload": CHOOSE + CHECK + LOG + LOAD + APPLY + DELETE,
-    "late part": CHOOSE + CHECK + LOG + LOAD + ("load.delete",) + APPLY + DELETE,
-    "keyless late part": CHOOSE + CHECK + LOG + LOAD + APPLY,
-    "truncate": CHOOSE + CHECK + LOG + APPLY,
-    "retry": CHOOSE + LOG + APPLY + DELETE,
-    "void": CHOOSE + LOG + APPLY,
+    # Choosing and checking write nothing, whatever the kind of op.
+    "late batch": LOG + APPLY + DELETE,
+    "keyless batch": LOG + APPLY,
+    "reload": LOG + LOAD + APPLY + DELETE,
+    "late part": LOG + LOAD + ("load.delete",) + APPLY + DELETE,
+    "keyless late part": LOG + LOAD + APPLY,
+    "truncate": LOG + APPLY,
+    "retry": LOG + APPLY + DELETE,
+    "void": LOG + APPLY,
 }
 # An op that is logged never passes the steps before again: this many are needed to crash at each step once.
 INPUTS = 3
@@ -55,6 +56,12 @@ def crashes(scene: Scene) -> Crashes:
     # A few rows must be deleted and appended, as in large tables, and not rewritten.
     scene.table(rewrite_share=10)
     return Crashes(scene)
+
+
+@pytest.fixture
+def writing_crashes(crashes: Crashes) -> Crashes:
+    crashes.passed_over = CHOOSE + CHECK
+    return crashes
 
 
 def require_all(crashes: Crashes, kind: str) -> None:
@@ -83,7 +90,7 @@ def test_batch_of_updates_deletes_and_inserts(scene: Scene, crashes: Crashes) ->
     check_books(scene)
 
 
-def test_late_batch_is_folded_into_what_was_applied_before_it(scene: Scene, crashes: Crashes) -> None:
+def test_late_batch_is_folded_into_what_was_applied_before_it(scene: Scene, writing_crashes: Crashes) -> None:
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
     source.change("20240201-000000000.csv", "U,1,newest,y,2.00", "D,2,,,0", "I,20,new,y,3.00")
@@ -92,13 +99,13 @@ def test_late_batch_is_folded_into_what_was_applied_before_it(scene: Scene, cras
         before = source.rows()
         changes = ("U,1,older,z,0", "I,2,older,z,0", f"U,{number + 2},late,z,5.00", "D,9,,,0")
         source.change(f"2024011{9 - number}-000000000.csv", *changes)
-        crashes.through([before, source.rows()])
+        writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
-    require_all(crashes, "late batch")
+    require_all(writing_crashes, "late batch")
     check_books(scene)
 
 
-def test_batch_of_a_table_without_key(scene: Scene, crashes: Crashes) -> None:
+def test_batch_of_a_table_without_key(scene: Scene, writing_crashes: Crashes) -> None:
     scene.configure({TABLE: {"schema": SCHEMA}})
     source = Source(scene, keyless=True)
     source.load("LOAD00000001.csv", *ROWS)
@@ -106,9 +113,9 @@ def test_batch_of_a_table_without_key(scene: Scene, crashes: Crashes) -> None:
     for number in range(1, INPUTS + 1):
         before = source.rows()
         source.change(f"2024010{number}-000000000.csv", "I,1,same,x,1.00", "I,1,same,x,1.00", f"I,{number},new,x,1.00")
-        crashes.through([before, source.rows()])
+        writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
-    require_all(crashes, "keyless batch")
+    require_all(writing_crashes, "keyless batch")
     check_books(scene)
 
 
@@ -127,7 +134,7 @@ def test_first_load_of_a_table(scene: Scene, crashes: Crashes, *, keyless: bool)
     require_all(crashes, "load")
 
 
-def test_reload_replaces_the_mirror_and_keeps_the_changes_after_it(scene: Scene, crashes: Crashes) -> None:
+def test_reload_replaces_the_mirror_and_keeps_the_changes_after_it(scene: Scene, writing_crashes: Crashes) -> None:
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS, mtime=FEBRUARY - 30 * DAY)
     source.change("20240115-000000000.csv", "U,3,replaced,y,2.00", "I,40,replaced,y,2.00")
@@ -139,13 +146,13 @@ def test_reload_replaces_the_mirror_and_keeps_the_changes_after_it(scene: Scene,
         source.reload("LOAD00000001.csv", *rows, mtime=FEBRUARY + number * DAY)
         alone = Source(scene)
         alone._parts = source._parts
-        crashes.through([before, alone.rows(), source.rows()])
+        writing_crashes.through([before, alone.rows(), source.rows()])
         assert scene.rows() == source.rows()
-    require_all(crashes, "reload")
+    require_all(writing_crashes, "reload")
     check_books(scene)
 
 
-def test_late_load_part_joins_without_undoing_changes(scene: Scene, crashes: Crashes) -> None:
+def test_late_load_part_joins_without_undoing_changes(scene: Scene, writing_crashes: Crashes) -> None:
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
     changed = [f"U,{key},changed,y,2.00" for key in (1, 31, 32, 33)] + [f"D,{key},,,0" for key in (2, 41, 42, 43)]
@@ -155,13 +162,13 @@ def test_late_load_part_joins_without_undoing_changes(scene: Scene, crashes: Cra
         before = source.rows()
         keys = (5, 20 + number, 30 + number, 40 + number)
         source.load(f"LOAD0000000{number + 1}.csv", *(f"{key},part {number},z,3.00" for key in keys))
-        crashes.through([before, source.rows()])
+        writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
-    require_all(crashes, "late part")
+    require_all(writing_crashes, "late part")
     check_books(scene)
 
 
-def test_late_load_part_of_a_table_without_key(scene: Scene, crashes: Crashes) -> None:
+def test_late_load_part_of_a_table_without_key(scene: Scene, writing_crashes: Crashes) -> None:
     scene.configure({TABLE: {"schema": SCHEMA}})
     source = Source(scene, keyless=True)
     source.load("LOAD00000001.csv", *ROWS)
@@ -170,13 +177,13 @@ def test_late_load_part_of_a_table_without_key(scene: Scene, crashes: Crashes) -
     for number in range(1, INPUTS + 1):
         before = source.rows()
         source.load(f"LOAD0000000{number + 1}.csv", "1,row 1,x,1.00", f"2,part {number},z,3.00")
-        crashes.through([before, source.rows()])
+        writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
-    require_all(crashes, "keyless late part")
+    require_all(writing_crashes, "keyless late part")
     check_books(scene)
 
 
-def test_truncate_by_a_vanished_folder(scene: Scene, crashes: Crashes) -> None:
+def test_truncate_by_a_vanished_folder(scene: Scene, writing_crashes: Crashes) -> None:
     scene.table(on_missing_folder="truncate", rewrite_share=10)
     source = Source(scene)
     for _ in range(INPUTS):
@@ -187,13 +194,13 @@ def test_truncate_by_a_vanished_folder(scene: Scene, crashes: Crashes) -> None:
         assert scene.rows() == before
         shutil.rmtree(scene.landing / source.folder)
         source.empty()
-        crashes.through([before, []])
+        writing_crashes.through([before, []])
         assert scene.rows() == []
-    require_all(crashes, "truncate")
+    require_all(writing_crashes, "truncate")
     check_books(scene)
 
 
-def test_quarantined_rows_put_back(scene: Scene, crashes: Crashes) -> None:
+def test_quarantined_rows_put_back(scene: Scene, writing_crashes: Crashes) -> None:
     scene.table(on_bad_row="quarantine", rewrite_share=10)
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
@@ -214,10 +221,10 @@ def test_quarantined_rows_put_back(scene: Scene, crashes: Crashes) -> None:
         scene.run()
         before = source.rows()
         source.mean(first, f"U,{number + 3},good,y,1.00", *repaired.values())
-        crashes.through([before, source.rows()], retry)
+        writing_crashes.through([before, source.rows()], retry)
         assert scene.rows() == source.rows()
         assert list(scene.lakeward.bad_rows(TABLE)) == []
-    require_all(crashes, "retry")
+    require_all(writing_crashes, "retry")
     check_books(scene)
 
 
@@ -265,21 +272,23 @@ def test_logged_load_whose_file_vanishes_is_taken_back(scene: Scene) -> None:
     check_books(scene)
 
 
-def test_written_late_part_whose_file_changes_is_taken_back(scene: Scene, crashes: Crashes) -> None:
+def test_written_late_part_whose_file_changes_is_taken_back(scene: Scene, writing_crashes: Crashes) -> None:
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
     source.change("20240115-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0")
     scene.run()
+    # The load that follows the void is crashed at as a late part, in a test of its own.
+    writing_crashes.passed_over = (*CHOOSE, *CHECK, *LOAD, "load.delete", *DELETE)
     for number in range(1, INPUTS + 1):
         part = f"LOAD0000000{number + 1}.csv"
         before = source.rows()
         source.load(part, "2,never seen,x,1.00", "3,never seen,x,1.00", f"{number + 50},never seen,x,1.00")
         crash_at(scene, "load.publish")
         source.load(part, "2,taken,x,1.00", "4,taken,x,1.00")
-        crashes.through([before, source.rows()])
+        writing_crashes.through([before, source.rows()])
         assert scene.rows() == source.rows()
         check_books(scene)
-    assert set(crashes.crossed) >= set(CROSSED["void"])
+    require_all(writing_crashes, "void")
 
 
 def test_logged_reload_of_which_one_part_changes_is_decided_anew(scene: Scene) -> None:

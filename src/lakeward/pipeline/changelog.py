@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -14,12 +15,14 @@ from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.records import FileRecord, OpRecord, Resolution
+
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 
 def log_op(
@@ -41,12 +44,16 @@ def log_op(
     entry = control if rows is None else rows.unionByName(control, allowMissingColumns=True)
     if row_count <= ONE_TASK:
         entry = entry.coalesce(1)
-    numbers = [F.lit(record.op).cast("long").alias(S.OP), F.lit(record.generation).cast("int").alias(S.GENERATION)]
+    numbers = [
+        F.lit(str(record.op)).cast("long").alias(S.OP),
+        F.lit(str(record.generation)).cast("int").alias(S.GENERATION),
+    ]
     with Attempt(context.changelog, op=record.op, base=base) as attempt:
         context.reached("log.branch")
         expected = row_count + 1 + len(files) + len(resolutions)
         stamps = {LOGGED_STAMP: str(record.op)}
-        attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
+        with _same_code_for_every_op(context):
+            attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
         context.reached("log.append")
         snapshot = attempt.publish(before=context.permission.require)
         context.reached("log.publish")
@@ -61,6 +68,19 @@ def log_op(
         )
     context.reached("log.ledger")
     return snapshot
+
+
+@contextmanager
+def _same_code_for_every_op(context: TableContext) -> Iterator[None]:
+    """Keep the op's number out of the code that Spark generates: it would compile a large class anew for every op.
+
+    Numbers become part of that code, texts do not, unless constants are folded first.
+    """
+    context.spark.conf.set(_EXCLUDED_RULES, "org.apache.spark.sql.catalyst.optimizer.ConstantFolding")
+    try:
+        yield
+    finally:
+        context.spark.conf.unset(_EXCLUDED_RULES)
 
 
 def changes_of(log: DataFrame, op: int) -> DataFrame:

@@ -51,7 +51,7 @@ def _layout(context: TableContext) -> dict[str, list[str]]:
     return _named_now(own, settings.renames)
 
 
-def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str | None]) -> dict[str, list[str]]:
+def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
     """Give a layout whose columns have the names that declared renames gave them."""
     return {setting: [renames.get(name, name) for name in names] for setting, names in layout.items()}
 

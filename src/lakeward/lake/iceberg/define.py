@@ -37,6 +37,8 @@ _MIRROR = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.delete.granularity": "partition",
+    # Iceberg weighs a file by its delete files times this: with the default a scan falls apart into one task per file.
+    "read.split.open-file-cost": str(256 << 10),
     # Positions of a batch's deletes are few: gathered, they are one delete file, which every later scan must read.
     "write.delete.distribution-mode": "hash",
 }

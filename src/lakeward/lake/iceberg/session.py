@@ -123,6 +123,8 @@ def session_conf(config: Config) -> dict[str, str]:
     user = config.spark.conf
     _require_catalog_name(user)
     conf = {
+        # Each op runs the same few dozen generated classes; Spark keeps a hundred and would compile them again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(_local_conf(config.spark.master) if is_local(config.spark.master) else {}),
