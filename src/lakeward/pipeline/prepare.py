@@ -70,6 +70,7 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
         DataError: the input is refused; nothing was written.
     """
     before = bases.columns
+    context.adapt_plans(wanted=False)
     columns, records, summaries = read_work(context, workspace, work.generation, work.files, before)
     stable = [one for one in summaries if one.stable]
     unstable = tuple(one.path for one in summaries if not one.stable)

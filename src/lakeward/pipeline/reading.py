@@ -30,6 +30,8 @@ def read_records(
 ) -> tuple[DataFrame, list[FileSummary]]:
     """Read files into a kept frame and give each file's summary. Every file is read by one task."""
     bins = pack(files, spark.sparkContext.defaultParallelism)
+    # A small batch is kept for seconds: packing its columns would cost more than the memory is worth.
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", str(len(bins) > 1).lower())
     numbers = spark.range(0, len(bins), 1, len(bins))
     records = workspace.keep(numbers.mapInArrow(_reader(storage, bins, spec), S.record_struct(spec.columns)))
     rows = records.filter(column(S.KIND) == S.KIND_FILE).select(S.DETAIL).collect()
