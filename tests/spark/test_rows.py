@@ -211,3 +211,26 @@ def test_partitioned_mirror_keeps_text_moves_rows_and_empties_partitions(scene: 
     assert {tuple(row) for row in scene.lakeward.sql(query).collect()} == {("7", 2), ("", 1)}
     layout = scene.lakeward.sql("SELECT partition.* FROM lake.sales.product.partitions").columns
     assert layout == ["dept", "at_day", "id_bucket"]
+
+
+def test_decision_on_a_bad_row_does_not_outlive_a_reload_that_reads_it_again(scene: Scene) -> None:
+    scene.table(on_bad_row="quarantine")
+    scene.land("LOAD00000001.csv", "1,a,x,1.00", mtime=1_704_067_200)
+    scene.land("20240201-000000000.csv", "I,2,b,x,not a price")
+    scene.run()
+    assert scene.lakeward.drop_bad_rows(TABLE).handled == 1
+    assert not list(scene.lakeward.bad_rows(TABLE))
+    # The reload is older than the change file, which therefore belongs to it and is read anew.
+    scene.land("LOAD00000001.csv", "1,again,x,1.00", mtime=1_704_153_600)
+    scene.run()
+    assert scene.names() == {1: "again"}
+    assert [row.id for row in scene.lakeward.bad_rows(TABLE)] == ["sales/product/20240201-000000000.csv:1"]
+
+
+def test_late_full_row_under_earlier_partial_ones_in_a_table_without_a_load(scene: Scene) -> None:
+    scene.table(csv={"unchanged": "~"})
+    scene.land("20240102-000000000.csv", "U,1,~,y,~")
+    scene.run()
+    scene.land("20240101-000000000.csv", "I,1,late,x,1.00")
+    scene.run()
+    assert scene.rows() == [(1, "late", "y", Decimal("1.00"))]

@@ -81,17 +81,22 @@ def _write_folded(
         _require_still_whole(context, folded)
         return
     if effect.plan.strategy is not Strategy.APPEND:
-        broadcasts = effect.plan.strategy is Strategy.BROADCAST_DELETE
-        context.spark.conf.set(_BROADCAST, _BROADCAST_BYTES if broadcasts else "-1")
-        if broadcasts and folded.touched <= ONE_TASK:
-            context.spark.conf.set(_SHUFFLE_TASKS, "1")
-        attempt.delete_keys(touched, keys, without_nulls=folded.bounds)
+        with context.spark_settings(_delete_settings(effect, folded)):
+            attempt.delete_keys(touched, keys, without_nulls=folded.bounds)
         context.reached("apply.delete")
     if folded.writes:
         attempt.append(writes, stamps, expected=folded.writes)
     else:
         _require_still_whole(context, folded)
         attempt.stamp(stamps)
+
+
+def _delete_settings(effect: Effect, folded: Folded) -> dict[str, str]:
+    """Make Spark send the touched keys to every task, or shuffle them, as planned; few positions make one file."""
+    if effect.plan.strategy is Strategy.SHUFFLED_DELETE:
+        return {_BROADCAST: "-1"}
+    gathered = {_SHUFFLE_TASKS: "1"} if folded.touched <= ONE_TASK else {}
+    return {_BROADCAST: _BROADCAST_BYTES, **gathered}
 
 
 def _require_still_whole(context: TableContext, folded: Folded) -> None:

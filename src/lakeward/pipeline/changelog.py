@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,14 +14,18 @@ from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.records import FileRecord, OpRecord, Resolution
 
-_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+# Keep the op's number out of the code that Spark generates: it would compile a large class anew for every op. Numbers
+# become part of that code, texts do not, unless constants are folded first.
+_SAME_CODE_FOR_EVERY_OP = {
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
+}
 
 
 def log_op(
@@ -52,7 +55,7 @@ def log_op(
         context.reached("log.branch")
         expected = row_count + 1 + len(files) + len(resolutions)
         stamps = {LOGGED_STAMP: str(record.op)}
-        with _same_code_for_every_op(context):
+        with context.spark_settings(_SAME_CODE_FOR_EVERY_OP):
             attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
         context.reached("log.append")
         snapshot = attempt.publish(before=context.permission.require)
@@ -68,19 +71,6 @@ def log_op(
         )
     context.reached("log.ledger")
     return snapshot
-
-
-@contextmanager
-def _same_code_for_every_op(context: TableContext) -> Iterator[None]:
-    """Keep the op's number out of the code that Spark generates: it would compile a large class anew for every op.
-
-    Numbers become part of that code, texts do not, unless constants are folded first.
-    """
-    context.spark.conf.set(_EXCLUDED_RULES, "org.apache.spark.sql.catalyst.optimizer.ConstantFolding")
-    try:
-        yield
-    finally:
-        context.spark.conf.unset(_EXCLUDED_RULES)
 
 
 def changes_of(log: DataFrame, op: int) -> DataFrame:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -66,6 +67,21 @@ class TableContext:
     def adapt_plans(self, *, wanted: bool) -> None:
         """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""
         self.spark.conf.set("spark.sql.adaptive.enabled", str(wanted).lower())
+
+    @contextmanager
+    def spark_settings(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Set Spark settings for one statement and put back what was there."""
+        before = {name: self.spark.conf.get(name, None) for name in settings}
+        for name, value in settings.items():
+            self.spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, former in before.items():
+                if former is None:
+                    self.spark.conf.unset(name)
+                else:
+                    self.spark.conf.set(name, former)
 
     @property
     def folder(self) -> str:

@@ -75,7 +75,8 @@ def fold_changes(source: FoldInput) -> Folded:
         changes = _with_moves_finished(changes, source)
     if source.rows <= ONE_TASK:
         changes = changes.coalesce(1)
-    if source.partial or source.base is not None:
+    # Earlier changes may be partial even where the op's own are not.
+    if source.partial or source.base is not None or source.history is not None:
         folded = fold(changes, keys=source.keys, names=source.names)
     else:
         folded = latest_per_key(changes, keys=source.keys).select(S.OPERATION, *columns(source.names))

@@ -213,8 +213,12 @@ def _open_rows(log: DataFrame) -> DataFrame:
     bad = log.filter(column(S.KIND) == S.KIND_BAD)
     if voided := voided_ops(log):
         bad = bad.filter(~column(S.OP).isin(*voided))
-    resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull()).select(S.FILE, S.ROW)
-    return bad.join(resolved.distinct(), on=[S.FILE, S.ROW], how="left_anti")
+    decided = f"{S.PREFIX}decided"
+    resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull())
+    last = resolved.groupBy(S.FILE, S.ROW).agg(F.max(S.OP).alias(decided))
+    # A reload reads files again: what was decided on a row before says nothing of the same row read after.
+    is_open = column(decided).isNull() | (column(decided) < column(S.OP))
+    return bad.join(last, on=[S.FILE, S.ROW], how="left").filter(is_open).drop(decided)
 
 
 def describe(row: BadRow) -> dict[str, object]:
