@@ -246,3 +246,15 @@ def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None
     scene.run()
     assert (scene.rows(), scene.rows("sales.store")) == ([(1, "second")], [("007", "Paris")])
     assert all(table.outcome is Outcome.IDLE for table in scene.try_run().tables)
+
+
+def test_reload_before_the_first_run_is_told_by_the_user(scene: Scene) -> None:
+    scene.land("LOAD00000001.csv", "1,reloaded,x,1.00")
+    scene.land("20240101-000000000.csv", "U,1,before the reload,x,1.00", "I,2,gone since,x,1.00")
+    scene.land("20240301-000000000.csv", "I,3,after the reload,x,1.00")
+    scene.run(cut="20240201" + "0" * 12)
+    assert scene.names() == {1: "reloaded", 3: "after the reload"}
+    scene.forget_state()
+    scene.land("20240102-000000000.csv", "I,4,late and before the reload,x,1.00")
+    scene.run()
+    assert scene.names() == {1: "reloaded", 3: "after the reload"}

@@ -33,7 +33,8 @@ class Work:
     """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
 
     ``redelivered`` are files with nothing to read, recorded so that they need not be looked at again: consumed ones
-    that came back with a new time, and load parts that a reload left over.
+    that came back with a new time, and load parts that a reload left over. ``earlier`` is the generation before the
+    first one seen, where the user says that the load is a reload.
     """
 
     kind: OpKind
@@ -42,6 +43,7 @@ class Work:
     starts: bool = False
     is_last: bool = False
     redelivered: tuple[FileRecord, ...] = ()
+    earlier: tuple[Generation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def _load_work(context: TableContext, progress: Progress, scan: Scan) -> Work | 
         return Waiting(f"load parts arrived {age:.0f} s ago; the load is taken after {wait:.0f} s without new ones")
     current = progress.generation
     if current is None:
-        return Work(OpKind.LOAD, Generation(1), tuple(scan.new_loads), starts=True)
+        return _first_load(context, tuple(scan.new_loads))
     if not scan.retimed_loads:
         return Work(OpKind.LOAD, current, tuple(scan.new_loads))
     decision = decide_reload(context, current, scan.retimed_loads, scan.new_loads, scan.retimed_changes)
@@ -158,6 +160,17 @@ def _load_work(context: TableContext, progress: Progress, scan: Scan) -> Work | 
     following = Generation(current.number + 1, decision.cut)
     left = tuple(_left_over(context, file) for file in scan.new_loads if file not in decision.parts)
     return Work(OpKind.LOAD, following, decision.parts, starts=True, redelivered=left)
+
+
+def _first_load(context: TableContext, parts: tuple[LandingFile, ...]) -> Work:
+    """Begin with a load, which every change file follows unless the user gives a cut.
+
+    The load's time is often a copy's and says nothing of the changes. With a cut, files named before it belong to a
+    generation that this load has replaced.
+    """
+    if context.options.cut is None:
+        return Work(OpKind.LOAD, Generation(1), parts, starts=True)
+    return Work(OpKind.LOAD, Generation(2, context.options.cut), parts, starts=True, earlier=(Generation(1),))
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:

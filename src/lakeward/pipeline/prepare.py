@@ -140,7 +140,8 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
     """Number the op and say how far the table is once it is logged."""
     changes = [one for one in summaries if one.file_class is not FileClass.LOAD]
     generation = replace(work.generation, order_by=check.common_order(context, work.generation.order_by, changes))
-    earlier = tuple(one for one in progress.generations if one.number != generation.number)
+    known = (*progress.generations, *work.earlier)
+    earlier = tuple(one for one in known if one.number != generation.number)
     generations = tuple(sorted((*earlier, generation), key=lambda one: one.number))
     is_current = generations[-1] is generation
     reached_before = progress.last_place if is_current and not work.starts else None
