@@ -25,7 +25,7 @@ def run_many_files(folder: Path, count: int) -> dict[str, Any]:
     )
     _write_files(folder / "landing" / "bench" / "events", count)
     with Lakeward(config) as lakeward:
-        warm_up = lakeward.spark.range(1).count()
+        lakeward.spark.range(1).count()
         with measured() as planning:
             plan = lakeward.plan()[0]
         with measured() as running:
@@ -36,7 +36,6 @@ def run_many_files(folder: Path, count: int) -> dict[str, Any]:
     _require_exact(count, rows)
     return {
         "files": count,
-        "warm": warm_up == 1,
         "files_in_plan": len(plan.files),
         "plan_cpu": round(planning.cpu, 2),
         "run_cpu": round(running.cpu, 2),
