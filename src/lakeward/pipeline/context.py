@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward.sources.dms.listing import table_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -86,4 +88,4 @@ class TableContext:
     @property
     def folder(self) -> str:
         """The table's folder under landing."""
-        return (self.settings.path or f"{self.table.schema}/{self.table.name}").strip("/")
+        return table_folder(self.table, self.settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, DataFrameWriterV2
 
     from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.lake.iceberg.table import IcebergTable
@@ -64,11 +64,8 @@ class Attempt:
             DataError: another number of rows than ``expected`` was written: a frame that Spark had to compute again,
                 after losing what it kept, came out differently because its input changed.
         """
-        writer = rows.writeTo(self.table.branch_identifier(self.branch))
-        for name, value in stamps.items():
-            writer = writer.option(f"snapshot-property.{name}", value)
         with translated(self.table.identifier):
-            writer.append()
+            self._stamped_writer(rows, stamps).append()
         written = int(self._advanced().summary.get("added-records", 0))
         if written != expected:
             msg = (
@@ -78,12 +75,16 @@ class Attempt:
 
     def overwrite(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
         """Replace all rows of the branch."""
+        with translated(self.table.identifier):
+            self._stamped_writer(rows, stamps).overwrite(F.lit(True))
+        self._advanced()
+
+    def _stamped_writer(self, rows: DataFrame, stamps: Mapping[str, str]) -> DataFrameWriterV2:
+        """Give a writer to the branch whose commit carries the stamps."""
         writer = rows.writeTo(self.table.branch_identifier(self.branch))
         for name, value in stamps.items():
             writer = writer.option(f"snapshot-property.{name}", value)
-        with translated(self.table.identifier):
-            writer.overwrite(F.lit(True))
-        self._advanced()
+        return writer
 
     def delete_keys(self, touched: DataFrame, keys: Sequence[str], *, without_nulls: Collection[str] = ()) -> None:
         """Delete the rows whose key is among ``touched``, which must have the table's own types.

@@ -27,7 +27,7 @@ class UnknownFile:
 
 def table_folder(table: TableId, settings: TableSettings) -> str:
     """Give a table's folder relative to the landing root."""
-    return settings.path.strip("/") if settings.path is not None else f"{table.schema}/{table.name}"
+    return (settings.path or f"{table.schema}/{table.name}").strip("/")
 
 
 def list_folder(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
