@@ -37,7 +37,10 @@ class LeaseOwner:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to write a table until ``expires_at``. ``token`` is never used twice."""
+    """The right to write a table until ``expires_at``. ``token`` is never used twice.
+
+    ``expires_at`` is read from the store's clock, which all hosts share; a host's own may differ from it.
+    """
 
     table: TableId
     owner: LeaseOwner
@@ -85,6 +88,9 @@ class StateStore(Protocol):
     def lease_of(self, table: TableId) -> Lease | None:
         """The table's live lease, None when free, expired or its owner is known dead."""
 
+    def leases(self) -> Iterator[Lease]:
+        """All live leases by table."""
+
     def ledger_position(self, table: TableId) -> int | None:
         """The changelog snapshot the cached ledger reflects, None when there is no cache."""
 
@@ -94,7 +100,7 @@ class StateStore(Protocol):
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> None:
-        """Throw the cache of this table away and fill it anew, in one transaction, streaming ``entries``.
+        """Throw the cache of this table away and fill it anew, in one step for readers, streaming ``entries``.
 
         Entries come in op order; of two with one path the later stands. They may come slowly (from Spark): no
         other writer waits meanwhile. When they fail midway the old cache stands.
@@ -103,7 +109,10 @@ class StateStore(Protocol):
     def extend_ledger(
         self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> bool:
-        """Add one op's entries if the cache stands at ``after``; else change nothing and return False."""
+        """Add one op's entries if the cache stands at ``after``; else change nothing and return False.
+
+        A reader finds the cache before or after that, or no cache; after a crash the same.
+        """
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
         """Entries of those paths that were consumed. Any number of paths; the store pages."""
@@ -143,8 +152,11 @@ class StateStore(Protocol):
     def record_run(self, run: TableRun) -> None:
         """Add to the run history."""
 
-    def runs(self, table: TableId | None = None, *, limit: int = 50) -> list[TableRun]:
-        """Run history by start, newest first."""
+    def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
+        """Run history by start, newest first; of one table, or of one run, or of one table in one run."""
+
+    def prune_runs(self, *, before: datetime) -> int:
+        """Delete the history of runs that started before a moment; return how many entries that were."""
 
     def close(self) -> None:
         """Let go of connections."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from lakeward.errors import BugError
 from lakeward.model import (
@@ -19,10 +22,11 @@ from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     # SQLAlchemy's rows are looked up by column, too.
     Row = Mapping[Any, Any]
+
+_LONGEST_ERROR = 20_000
 
 
 def table_key(table: TableId) -> dict[str, str]:
@@ -46,10 +50,34 @@ def load_json(text: str) -> dict[str, Any]:
     return value
 
 
-def lay_over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with ``changes`` laid over them; a None value unsets."""
-    merged = {**settings, **changes}
-    return {name: value for name, value in merged.items() if value is not None}
+def changed_table(found: RegisteredTable, active: bool | None, settings: Mapping[str, Any] | None) -> RegisteredTable:
+    """A registered table with ``settings`` laid over its own (a None value unsets) and the flag set if given.
+
+    The settings are a copy as a database gives them back: what JSON cannot hold fails in every store.
+    """
+    merged = {**found.settings, **(settings or {})}
+    kept = {name: value for name, value in merged.items() if value is not None}
+    return replace(found, active=found.active if active is None else active, settings=load_json(dump_json(kept)))
+
+
+def time_text(moment: datetime) -> str:
+    """A moment as ISO text in UTC with a fixed width, so that text order is time order in every store."""
+    return with_zone(moment).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def time_of(text: str) -> datetime:
+    """Read what :func:`time_text` wrote."""
+    return datetime.fromisoformat(text)
+
+
+def error_text(error: str | None) -> str | None:
+    """An error as every store can hold it: of bounded length, without NUL and lone surrogates."""
+    if error is None:
+        return None
+    readable = error.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if len(readable) <= _LONGEST_ERROR:
+        return readable
+    return f"{readable[:_LONGEST_ERROR]} … (shortened from {len(readable):,} characters)"
 
 
 def dump_progress(progress: Progress) -> str:
@@ -111,13 +139,18 @@ def registered_table(row: Row) -> RegisteredTable:
     return RegisteredTable(table_of(row), row["active"], load_json(row["settings"]), row["error"])
 
 
+def new_row_id() -> str:
+    """An id for an entry of the history; ids sort as they were given, also for runs that started at one moment."""
+    return f"{time.time_ns():020d}-{uuid4().hex}"
+
+
 def run_row(run: TableRun) -> dict[str, Any]:
     """A table's run as a row, without the row's id."""
     return {
         **table_key(run.table),
         "run_id": run.run_id,
-        "started_at": _with_zone(run.started_at),
-        "finished_at": _with_zone(run.finished_at),
+        "started_at": with_zone(run.started_at),
+        "finished_at": with_zone(run.finished_at),
         "outcome": run.outcome,
         "report": dump_json(run.report),
     }
@@ -135,7 +168,7 @@ def table_run(row: Row) -> TableRun:
     )
 
 
-def _with_zone(moment: datetime) -> datetime:
+def with_zone(moment: datetime) -> datetime:
     """Refuse a time without zone: it would be read in the zone of whoever runs."""
     if moment.tzinfo is None:
         msg = f"a time without zone reached the state store: {moment.isoformat()}"

@@ -6,13 +6,15 @@ import logging
 import socket
 import threading
 import time
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
 
 from lakeward.errors import BugError, ConflictError, LeaseHeldError
+from lakeward.logs import event
 from lakeward.state.base import LeaseOwner
 
 if TYPE_CHECKING:
@@ -51,9 +53,9 @@ def is_dead(owner: LeaseOwner) -> bool:
         return False
 
 
-def is_live(lease: Lease) -> bool:
-    """Whether the lease still excludes others."""
-    return datetime.now(UTC) < lease.expires_at and not is_dead(lease.owner)
+def is_live(lease: Lease, now: datetime) -> bool:
+    """Whether the lease still excludes others at ``now``, which is read from the store's clock."""
+    return now < lease.expires_at and not is_dead(lease.owner)
 
 
 def lease_held_error(lease: Lease) -> LeaseHeldError:
@@ -73,6 +75,25 @@ def acquire_waiting(store: StateStore, table: TableId, owner: LeaseOwner, *, sec
     return _acquire(store, table, owner, seconds=seconds, wait=wait)[0]
 
 
+@dataclass(frozen=True)
+class _Term:
+    """When a lease ends by this host's own clocks, counted from before it was asked for.
+
+    By the monotonic clock, which nobody sets, or by the time of day, which goes on while the host sleeps. The
+    store's clock, which the lease itself speaks of, may show another time of day.
+    """
+
+    monotonic: float
+    time_of_day: datetime
+
+    @classmethod
+    def from_now(cls, seconds: float) -> _Term:
+        return cls(time.monotonic() + seconds, datetime.now(UTC) + timedelta(seconds=seconds))
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.monotonic or datetime.now(UTC) >= self.time_of_day
+
+
 class HeldLease:
     """A lease for the time of a ``with`` block, kept alive by a thread and given back at the end.
 
@@ -88,7 +109,7 @@ class HeldLease:
         self._seconds = seconds
         self._wait = wait
         self._lease: Lease | None = None
-        self._deadline = 0.0
+        self._term = _Term.from_now(0)
         self._lost: ConflictError | None = None
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -96,9 +117,7 @@ class HeldLease:
         self._thread = threading.Thread(target=self._heartbeat, name=f"lease {table}", daemon=True)
 
     def __enter__(self) -> Self:
-        self._lease, self._deadline = _acquire(
-            self._store, self.table, self._owner, seconds=self._seconds, wait=self._wait
-        )
+        self._lease, self._term = _acquire(self._store, self.table, self._owner, seconds=self._seconds, wait=self._wait)
         self._thread.start()
         return self
 
@@ -147,43 +166,43 @@ class HeldLease:
         """Renew once and keep the outcome for :meth:`require`; a failure is tried again until the lease ends."""
         if self._lost is not None:
             return
-        if self._has_ended():
-            self._lose(f"it was not renewed before it ended{self._because()}")
+        lease = self.lease
+        if self._term.is_over():
+            self._lose(lease_lost_error(self.table, f"it was not renewed before it ended{self._because()}"))
             return
-        asked = time.monotonic()
+        term = _Term.from_now(self._seconds)
         try:
-            self._lease = self._store.renew_lease(self.lease, seconds=self._seconds)
+            self._lease = self._store.renew_lease(lease, seconds=self._seconds)
         except ConflictError as lost:
-            self._lost = lost
+            self._lose(lost)
         except Exception as failure:
             logger.warning("could not renew the lease on %s: %s", self.table, failure)
             self._failure = failure
         else:
             self._failure = None
-            self._deadline = asked + self._seconds
-
-    def _has_ended(self) -> bool:
-        """By the monotonic clock, which nobody sets, or by the time of day, which goes on while the host sleeps."""
-        return datetime.now(UTC) >= self.lease.expires_at or time.monotonic() >= self._deadline
+            self._term = term
 
     def _because(self) -> str:
         return f" ({self._failure})" if self._failure is not None else ""
 
-    def _lose(self, reason: str) -> None:
-        self._lost = lease_lost_error(self.table, reason)
+    def _lose(self, lost: ConflictError) -> None:
+        self._lost = lost
         self._lost.__cause__ = self._failure
+        # Said by the heartbeat's thread, which has no ids of its own.
+        ids = {"run": self._owner.run_id, "table": str(self.table)}
+        logger.warning("%s", lost.message, extra=event("lease.lost", **ids, error=lost.message))
 
 
 def _acquire(
     store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float, wait: float
-) -> tuple[Lease, float]:
-    """The lease, and its end by the monotonic clock counted from before it was asked for."""
+) -> tuple[Lease, _Term]:
+    """The lease, and when it ends by this host's clocks."""
     give_up = time.monotonic() + wait
     announced = False
     while True:
-        asked = time.monotonic()
+        term = _Term.from_now(seconds)
         try:
-            return store.acquire_lease(table, owner, seconds=seconds), asked + seconds
+            return store.acquire_lease(table, owner, seconds=seconds), term
         except LeaseHeldError as held:
             left = give_up - time.monotonic()
             if left <= 0:

@@ -41,7 +41,7 @@ class MemoryStateStore:
         """Take the table's lease, or raise LeaseHeldError."""
         with self._lock:
             held = self._leases.get(table)
-            if held is not None and is_live(held):
+            if held is not None and is_live(held, datetime.now(UTC)):
                 raise lease_held_error(held)
             lease = self._leases[table] = Lease(table, owner, uuid4().hex, _end(seconds))
             return lease
@@ -68,7 +68,14 @@ class MemoryStateStore:
         """The table's live lease."""
         with self._lock:
             lease = self._leases.get(table)
-        return lease if lease is not None and is_live(lease) else None
+        return lease if lease is not None and is_live(lease, datetime.now(UTC)) else None
+
+    def leases(self) -> Iterator[Lease]:
+        """All live leases by table."""
+        with self._lock:
+            held = [self._leases[table] for table in sorted(self._leases)]
+        now = datetime.now(UTC)
+        return iter([lease for lease in held if is_live(lease, now)])
 
     def ledger_position(self, table: TableId) -> int | None:
         """The changelog snapshot the cached ledger reflects."""
@@ -143,12 +150,7 @@ class MemoryStateStore:
         """Register if needed, lay ``settings`` over what is set, set the flag if given."""
         with self._lock:
             found = self._registry.get(table) or RegisteredTable(table, active=False)
-            changed = replace(
-                found,
-                active=found.active if active is None else active,
-                settings=_as_stored(codec.lay_over(found.settings, settings or {})),
-            )
-            self._registry[table] = changed
+            changed = self._registry[table] = codec.changed_table(found, active, settings)
             return _apart(changed)
 
     def set_error(self, table: TableId, error: str | None) -> None:
@@ -156,7 +158,8 @@ class MemoryStateStore:
         with self._lock:
             found = self._registry.get(table)
             if found is not None or error is not None:
-                self._registry[table] = replace(found or RegisteredTable(table, active=False), error=error)
+                known = found or RegisteredTable(table, active=False)
+                self._registry[table] = replace(known, error=codec.error_text(error))
 
     def registered(self) -> Iterator[RegisteredTable]:
         """All registered tables by name."""
@@ -174,13 +177,22 @@ class MemoryStateStore:
         with self._lock:
             self._runs.append(codec.run_row(run))
 
-    def runs(self, table: TableId | None = None, *, limit: int = 50) -> list[TableRun]:
+    def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
         """Run history by start, newest first."""
         with self._lock:
             # Reversed first: the sort is stable, so that of two with one start the later recorded comes first.
             found = [codec.table_run(row) for row in reversed(self._runs)]
-        wanted = [run for run in found if table in (None, run.table)]
+        wanted = [run for run in found if table in (None, run.table) and run_id in (None, run.run_id)]
         return sorted(wanted, key=lambda run: run.started_at, reverse=True)[:limit]
+
+    def prune_runs(self, *, before: datetime) -> int:
+        """Delete the history of runs that started before a moment."""
+        moment = codec.with_zone(before)
+        with self._lock:
+            kept = [row for row in self._runs if row["started_at"] >= moment]
+            pruned = len(self._runs) - len(kept)
+            self._runs = kept
+            return pruned
 
     def _ledger(self, table: TableId) -> _Ledger | None:
         with self._lock:
@@ -195,11 +207,6 @@ def _end(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-def _as_stored(value: dict[str, Any]) -> dict[str, Any]:
-    """A copy as a database would give it back: what JSON cannot hold fails here too."""
-    return codec.load_json(codec.dump_json(value))
-
-
 def _apart(found: RegisteredTable) -> RegisteredTable:
     """A copy whose settings the caller may change."""
-    return replace(found, settings=_as_stored(found.settings))
+    return codec.changed_table(found, None, None)

@@ -16,12 +16,11 @@ from lakeward.errors import ConfigurationError
 from lakeward.state import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
-    Transaction = Callable[[], AbstractContextManager[Connection]]
+    from lakeward.state.database import Database
 
 
 @dataclass(frozen=True)
@@ -80,28 +79,38 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX lakeward_runs_by_table ON lakeward_runs (table_schema, table_name, started_at, id)",
         ),
     ),
+    Migration(
+        2,
+        "find a run by its id; keep planners without statistics from looking up paths by class",
+        (
+            "CREATE INDEX lakeward_runs_by_run ON lakeward_runs (run_id, started_at, id)",
+            "DROP INDEX lakeward_files_by_class",
+            """
+            CREATE INDEX lakeward_files_by_generation
+                ON lakeward_files (generation, table_schema, table_name, file_class)
+            """,
+        ),
+    ),
 )
 
 
-def migrate(
-    reading: Transaction, writing: Transaction, store_name: str, steps: Sequence[Migration] = MIGRATIONS
-) -> None:
+def migrate(database: Database, connection: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring a store to the newest version; only one of several processes at once does each step.
 
     Raises:
         ConfigurationError: a newer Lakeward wrote the store, or it belongs to another program.
     """
-    with reading() as connection:
-        version = _require_known(connection, store_name, steps)
+    with database.read(connection):
+        version = _require_known(database, connection, steps)
     for step in steps:
         if step.version > version:
-            with writing() as connection:
-                _apply(connection, step, store_name, steps)
+            with database.write(connection, tables.migrations.name):
+                _apply(database, connection, step, steps)
 
 
-def _apply(connection: Connection, step: Migration, store_name: str, steps: Sequence[Migration]) -> None:
+def _apply(database: Database, connection: Connection, step: Migration, steps: Sequence[Migration]) -> None:
     """Apply one step unless another process did since the version was read."""
-    if _require_known(connection, store_name, steps) >= step.version:
+    if _require_known(database, connection, steps) >= step.version:
         return
     connection.execute(text(_CREATE_MIGRATIONS))
     for statement in step.statements:
@@ -110,17 +119,22 @@ def _apply(connection: Connection, step: Migration, store_name: str, steps: Sequ
     connection.execute(insert(tables.migrations).values(record))
 
 
-def _require_known(connection: Connection, store_name: str, steps: Sequence[Migration]) -> int:
+def _require_known(database: Database, connection: Connection, steps: Sequence[Migration]) -> int:
     """The store's version; refuse a store that this version of Lakeward must not touch."""
-    found = inspect(connection).get_table_names()
-    if tables.migrations.name not in found:
-        if found:
-            msg = f"{store_name} is not a Lakeward state store: it holds the tables {', '.join(sorted(found)[:5])}"
-            raise ConfigurationError(msg, hint="name a file of its own under state: in lakeward.yaml")
+    if not inspect(connection).has_table(tables.migrations.name):
+        _require_no_stranger(database, connection)
         return 0
     version = connection.execute(select(func.max(tables.migrations.c.version))).scalar() or 0
     newest = max(step.version for step in steps)
     if version > newest:
-        msg = f"{store_name} was written by a newer Lakeward: its version is {version}, this one knows up to {newest}"
+        found = f"its version is {version}, this one knows up to {newest}"
+        msg = f"{database.name} was written by a newer Lakeward: {found}"
         raise ConfigurationError(msg, hint="upgrade lakeward, or name another store under state: in lakeward.yaml")
     return int(version)
+
+
+def _require_no_stranger(database: Database, connection: Connection) -> None:
+    found = inspect(connection).get_table_names()
+    if found and not database.is_shared:
+        msg = f"{database.name} is not a Lakeward state store: it holds the tables {', '.join(sorted(found)[:5])}"
+        raise ConfigurationError(msg, hint="name a file of its own under state: in lakeward.yaml")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import threading
 import time
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, create_engine, event
 
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
-from lakeward.state.migrations import migrate
+from lakeward.state.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,76 +33,47 @@ _FAULTY_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 logger = logging.getLogger(__name__)
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """Transactions on one file, which is opened, and migrated, again when someone deletes or replaces it.
 
     A deleted file lives on, unseen by others, for those who have it open: a lease in it would exclude nobody.
     So each transaction begins by asking whether the file is still the one that was opened.
     """
 
+    is_shared = False
+
     def __init__(self, file: Path) -> None:
+        super().__init__(str(file), _engine(file))
         self.file = file
-        self._lock = threading.Lock()
-        self._process = os.getpid()
         self._opened: tuple[int, int, int] | None = None
-        self._engine = _engine(file)
         self._ensure_open()
 
     @contextmanager
-    def connected(self) -> Iterator[Connection]:
-        """A connection on which the caller begins transactions by :func:`read` and :func:`write`."""
-        self._ensure_open()
-        with self._engine.connect() as connection:
-            yield connection
+    def read(self, connection: Connection) -> Iterator[None]:
+        """A transaction that only reads: never waits and makes nobody wait."""
+        with connection.execution_options(**{_WRITES: False}).begin():
+            yield
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """One consistent view."""
-        with self.connected() as connection, read(connection):
-            yield connection
+    def write(self, connection: Connection, lock: str | None = None) -> Iterator[None]:
+        """A transaction that has the file's one write lock from its first moment, whatever ``lock`` says."""
+        with connection.execution_options(**{_WRITES: True}).begin():
+            yield
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One transaction that no other writer overlaps."""
-        with self.connected() as connection, write(connection):
-            yield connection
-
-    def close(self) -> None:
-        """Close the connections that nobody uses at the moment."""
-        with self._lock:
-            self._engine.dispose()
-            self._opened = None
-
-    def _ensure_open(self) -> None:
-        if self._is_open():
-            return
-        with self._lock:
-            if not self._is_open():
-                self._open()
+    def now(self, connection: Connection) -> datetime:
+        """The host's clock: a file in WAL mode is never shared between hosts."""
+        return datetime.now(UTC)
 
     def _is_open(self) -> bool:
         return self._opened is not None and self._opened == self._identity()
 
-    def _open(self) -> None:
-        # After a fork the connections are the parent's, which goes on using them.
-        is_forked = self._process != os.getpid()
-        if self._opened is not None and not is_forked:
+    def _prepare(self) -> None:
+        if self._opened is not None and self._opened[0] == os.getpid():
             logger.warning("%s was deleted or replaced while open; it is opened anew", self.file)
-        self._engine.dispose(close=not is_forked)
-        self._process = os.getpid()
         _prepare(self.file)
-        migrate(self._migration_reading, self._migration_writing, str(self.file))
-        self._opened = self._identity()
 
-    @contextmanager
-    def _migration_reading(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection, read(connection):
-            yield connection
-
-    @contextmanager
-    def _migration_writing(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection, write(connection):
-            yield connection
+    def _mark(self, *, is_open: bool) -> None:
+        self._opened = self._identity() if is_open else None
 
     def _identity(self) -> tuple[int, int, int] | None:
         """What the path names now, seen from this process."""
@@ -111,20 +82,6 @@ class SqliteDatabase:
         except FileNotFoundError:
             return None
         return (os.getpid(), found.st_dev, found.st_ino)
-
-
-@contextmanager
-def read(connection: Connection) -> Iterator[None]:
-    """A transaction that only reads: never waits and makes nobody wait."""
-    with connection.execution_options(**{_WRITES: False}).begin():
-        yield
-
-
-@contextmanager
-def write(connection: Connection) -> Iterator[None]:
-    """A transaction that has the write lock from its first moment, so that what it reads stays true."""
-    with connection.execution_options(**{_WRITES: True}).begin():
-        yield
 
 
 def _engine(file: Path) -> Engine:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, MetaData, Table, Text
 from sqlalchemy.types import TypeDecorator
+
+from lakeward.state import codec
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment as ISO text in UTC with a fixed width, so that text order is time order in every database."""
+    """A moment as text whose order is the order in time."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
-        """Write with all six digits of a second, also where they are zero."""
-        return None if value is None else value.astimezone(UTC).isoformat(timespec="microseconds")
+        """Write as text."""
+        return None if value is None else codec.time_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
         """Read what :meth:`process_bind_param` wrote."""
-        return None if value is None else datetime.fromisoformat(value)
+        return None if value is None else codec.time_of(value)
 
 
 def _table_key() -> tuple[Column[str], Column[str]]:
@@ -89,7 +91,7 @@ ledgers = Table(
 )
 
 files = Table("lakeward_files", metadata, *_file_columns())
-Index("lakeward_files_by_class", files.c.table_schema, files.c.table_name, files.c.file_class, files.c.generation)
+Index("lakeward_files_by_generation", files.c.generation, files.c.table_schema, files.c.table_name, files.c.file_class)
 
 runs = Table(
     "lakeward_runs",
@@ -104,6 +106,7 @@ runs = Table(
     Column("report", Text, nullable=False),
 )
 Index("lakeward_runs_by_start", runs.c.started_at, runs.c.id)
+Index("lakeward_runs_by_run", runs.c.run_id, runs.c.started_at, runs.c.id)
 Index("lakeward_runs_by_table", runs.c.table_schema, runs.c.table_name, runs.c.started_at, runs.c.id)
 
 # Belongs to one connection and not to the schema: entries wait here until all of them have come.

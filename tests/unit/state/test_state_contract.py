@@ -1,4 +1,4 @@
-"""The contract on every adapter."""
+"""The contract on every adapter that needs no JVM."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.state.memory import MemoryStateStore
-from lakeward.state.sql import SqlStateStore
-from lakeward.testing.state_contract import StateStoreContract
+from lakeward.testing.state_contract import SharedStoreContract, StateStoreContract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.servers.postgres import PostgresServer
 
 
 class TestMemory(StateStoreContract):
@@ -21,9 +22,31 @@ class TestMemory(StateStoreContract):
         return MemoryStateStore()
 
 
-class TestSqlite(StateStoreContract):
+class TestSqlite(SharedStoreContract):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[SqlStateStore]:
-        store = SqlStateStore(tmp_path / "lakeward.db")
-        yield store
-        store.close()
+    def address(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/new/lakeward.db"
+
+    @pytest.fixture
+    def wipe(self, tmp_path: Path) -> Callable[[], None]:
+        def delete() -> None:
+            for file in (tmp_path / "new").glob("lakeward.db*"):
+                file.unlink()
+
+        return delete
+
+
+class TestPostgres(SharedStoreContract):
+    @pytest.fixture
+    def wipe(self, postgres: PostgresServer) -> Callable[[], None]:
+        def drop() -> None:
+            postgres.run("DROP SCHEMA IF EXISTS contract CASCADE")
+            postgres.run("CREATE SCHEMA contract")
+
+        return drop
+
+    @pytest.fixture
+    def address(self, postgres: PostgresServer, wipe: Callable[[], None]) -> str:
+        # A schema is made in a hundredth of the time that a database takes.
+        wipe()
+        return f"{postgres.uri('postgres')}?options=-csearch_path%3Dcontract"

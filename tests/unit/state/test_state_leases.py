@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psutil
@@ -157,12 +158,17 @@ class TestHeldLease:
     def test_after_its_end_by_either_clock_it_is_not_renewed(self, store: FlakyStore, clock: str) -> None:
         with HeldLease(store, PRODUCT, current_owner("run-1")) as held:
             if clock == "monotonic":
-                held._deadline = time.monotonic() - 1
+                held._term = replace(held._term, monotonic=time.monotonic() - 1)
             else:
-                held._lease = replace(held.lease, expires_at=held.lease.expires_at.replace(year=2020))
+                held._term = replace(held._term, time_of_day=datetime.now(UTC) - timedelta(seconds=1))
             with pytest.raises(ConflictError, match="not renewed before it ended"):
                 held.require()
         assert store.renewals == 0
+
+    def test_a_store_whose_clock_is_far_behind_is_no_reason_to_give_up(self, store: FlakyStore) -> None:
+        with HeldLease(store, PRODUCT, current_owner("run-1")) as held:
+            held._lease = replace(held.lease, expires_at=held.lease.expires_at - timedelta(hours=1))
+            held.require()
 
     def test_a_release_that_fails_is_told_and_spoils_nothing(
         self, store: FlakyStore, caplog: pytest.LogCaptureFixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,17 +32,17 @@ def test_memory_is_a_new_store_each_time(tmp_path: Path) -> None:
     assert first is not second
 
 
-@pytest.mark.parametrize("uri", ["postgresql://me:secret@host/db", "postgresql+psycopg://x", "dynamodb://t?region=x"])
-def test_planned_stores_are_refused_with_what_is_supported(uri: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="not supported by this version; supported: sqlite:///") as refused:
-        open_state(uri, tmp_path)
-    assert "secret" not in str(refused.value)
-
-
 @pytest.mark.parametrize(
     ("uri", "expected"),
     [
         ("mysql://me:secret@host/db", "unknown kind of store mysql://"),
+        ("postgresql+psycopg2://me:secret@host/db", "postgresql+psycopg2:// is not supported"),
+        ("postgresql://me:secret@host", "names no database"),
+        ("postgresql://me:secret@host:port/db", "cannot be read"),
+        ("dynamodb://", "names no table"),
+        ("dynamodb://my table?region=eu-west-1", "not a name for a table"),
+        ("dynamodb://lakeward?regoin=eu-west-1", "regoin"),
+        ("dynamodb://lakeward?endpoint=localhost:8000", "http://"),
         ("lakeward.db", "state: sqlite:///lakeward.db"),
         ("", "state: sqlite:///lakeward.db"),
         ("sqlite://", "names no file"),
@@ -58,3 +59,19 @@ def test_what_cannot_be_opened_is_explained(uri: str, expected: str, tmp_path: P
     assert expected in str(refused.value)
     assert "secret" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "uri", "remedy"),
+    [
+        ("psycopg", "postgresql://me@host/db", "pip install 'lakeward[postgres]'"),
+        ("boto3", "dynamodb://lakeward?region=eu-west-1", "pip install 'lakeward[aws]'"),
+    ],
+)
+def test_a_missing_driver_is_named_with_its_remedy(
+    module: str, uri: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigurationError, match=module) as refused:
+        open_state(uri, tmp_path)
+    assert refused.value.hint == remedy

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+NEWEST = MIGRATIONS[-1].version
+
+
+def sqlite_store(file: Path) -> SqlStateStore:
+    return SqlStateStore(sqlite.SqliteDatabase(file))
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -29,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(file: Path) -> Iterator[SqlStateStore]:
-    store = SqlStateStore(file)
+    store = sqlite_store(file)
     yield store
     store.close()
 
@@ -43,7 +49,8 @@ def migrate_twice(file: Path, second: Migration) -> None:
     database = sqlite.SqliteDatabase(file)
     try:
         for _ in range(2):
-            migrate(database.reading, database.writing, str(file), (*MIGRATIONS, second))
+            with database.connected() as connection:
+                migrate(database, connection, (*MIGRATIONS, second))
     finally:
         database.close()
 
@@ -69,34 +76,41 @@ class TestMigrations:
 
     def test_a_file_is_migrated_once_and_keeps_what_it_holds(self, file: Path, store: SqlStateStore) -> None:
         store.register(PRODUCT, active=True)
-        again = SqlStateStore(file)
+        again = sqlite_store(file)
         assert again.find_table(PRODUCT) is not None
         again.close()
-        assert run_sql(file, "SELECT version FROM lakeward_migrations") == [(1,)]
+        assert run_sql(file, "SELECT max(version), count(*) FROM lakeward_migrations") == [(NEWEST, NEWEST)]
 
     def test_an_old_file_gets_only_the_steps_it_lacks(self, file: Path, store: SqlStateStore) -> None:
         store.register(PRODUCT, active=True)
-        added = Migration(2, "add a note", ("ALTER TABLE lakeward_tables ADD COLUMN note TEXT",))
+        added = Migration(NEWEST + 1, "add a note", ("ALTER TABLE lakeward_tables ADD COLUMN note TEXT",))
         migrate_twice(file, added)
         assert run_sql(file, "SELECT table_name, note FROM lakeward_tables") == [("product", None)]
-        assert run_sql(file, "SELECT version, name FROM lakeward_migrations ORDER BY 1")[1] == (2, "add a note")
+        assert run_sql(file, "SELECT version, name FROM lakeward_migrations ORDER BY 1")[-1] == (
+            NEWEST + 1,
+            "add a note",
+        )
 
     def test_a_step_that_fails_leaves_nothing_behind(self, file: Path) -> None:
-        broken = Migration(2, "broken", ("CREATE TABLE half (a TEXT)", "CREATE TABLE lakeward_tables (a TEXT)"))
+        broken = Migration(
+            NEWEST + 1, "broken", ("CREATE TABLE half (a TEXT)", "CREATE TABLE lakeward_tables (a TEXT)")
+        )
         with pytest.raises(Exception, match="already exists"):
             migrate_twice(file, broken)
-        assert run_sql(file, "SELECT max(version) FROM lakeward_migrations") == [(1,)]
+        assert run_sql(file, "SELECT max(version) FROM lakeward_migrations") == [(NEWEST,)]
         assert run_sql(file, "SELECT name FROM sqlite_master WHERE name = 'half'") == []
 
     def test_a_file_of_a_newer_version_is_refused(self, file: Path, store: SqlStateStore) -> None:
         run_sql(file, "INSERT INTO lakeward_migrations VALUES (99, 'future', '2030-01-01T00:00:00.000000+00:00')")
-        with pytest.raises(ConfigurationError, match="newer Lakeward: its version is 99, this one knows up to 1"):
-            SqlStateStore(file)
+        with pytest.raises(
+            ConfigurationError, match=f"newer Lakeward: its version is 99, this one knows up to {NEWEST}"
+        ):
+            sqlite_store(file)
 
     def test_the_database_of_another_program_is_left_alone(self, file: Path) -> None:
         run_sql(file, "CREATE TABLE iceberg_tables (a TEXT)")
         with pytest.raises(ConfigurationError, match="not a Lakeward state store: it holds the tables iceberg_tables"):
-            SqlStateStore(file)
+            sqlite_store(file)
         assert run_sql(file, "SELECT name FROM sqlite_master") == [("iceberg_tables",)]
 
 
@@ -104,14 +118,14 @@ class TestDamage:
     def test_a_file_that_is_no_database_is_named_with_the_remedy(self, file: Path) -> None:
         file.write_bytes(b"this is not a database, however long one looks at it" * 100)
         with pytest.raises(ConfigurationError) as refused:
-            SqlStateStore(file)
+            sqlite_store(file)
         assert str(file) in refused.value.message
         assert refused.value.hint is not None
         assert "delete" in refused.value.hint
         assert "lakeward state rebuild" in refused.value.hint
 
     def test_a_damaged_page_is_explained_when_it_is_met(self, file: Path) -> None:
-        store = SqlStateStore(file)
+        store = sqlite_store(file)
         store.replace_ledger(PRODUCT, 1, PROGRESS, (make_entry(f"file-{number}") for number in range(3000)))
         store.close()
         content = bytearray(file.read_bytes())
@@ -123,16 +137,16 @@ class TestDamage:
     def test_a_folder_in_place_of_the_file_is_explained(self, file: Path) -> None:
         file.mkdir()
         with pytest.raises(ConfigurationError, match="cannot be opened"):
-            SqlStateStore(file)
+            sqlite_store(file)
 
     def test_a_file_in_place_of_the_folder_is_explained(self, file: Path) -> None:
         file.write_text("x")
         with pytest.raises(ConfigurationError, match="cannot create the folder"):
-            SqlStateStore(file / "deeper" / "lakeward.db")
+            sqlite_store(file / "deeper" / "lakeward.db")
 
     def test_a_lock_that_is_never_given_up_is_retriable(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
-        store = SqlStateStore(file)
+        store = sqlite_store(file)
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             assert store.find_table(PRODUCT) is None
@@ -143,7 +157,7 @@ class TestDamage:
 
 
 def use_and_close(file: Path) -> None:
-    store = SqlStateStore(file)
+    store = sqlite_store(file)
     try:
         store.lookup(PRODUCT, ["file-1"])
     finally:
@@ -157,7 +171,7 @@ class TestDeletedWhileOpen:
             leftover.unlink()
         assert store.ledger_position(PRODUCT) is None
         store.register(PRODUCT, active=True)
-        other = SqlStateStore(file)
+        other = sqlite_store(file)
         assert other.find_table(PRODUCT) is not None
         other.close()
 
@@ -176,7 +190,7 @@ class TestDeletedWhileOpen:
                 held.require()
 
     def test_a_replaced_file_counts(self, file: Path, tmp_path: Path, store: SqlStateStore) -> None:
-        other = SqlStateStore(tmp_path / "other.db")
+        other = sqlite_store(tmp_path / "other.db")
         other.acquire_lease(PRODUCT, ELSEWHERE, seconds=30)
         other.close()
         for leftover in file.parent.glob("lakeward.db*"):
@@ -191,7 +205,7 @@ def test_the_file_is_shared_by_write_ahead_log(file: Path, store: SqlStateStore)
 
 
 def test_a_closed_store_leaves_one_file(file: Path) -> None:
-    store = SqlStateStore(file)
+    store = sqlite_store(file)
     store.register(PRODUCT, active=True)
     store.close()
     assert [found.name for found in file.parent.iterdir()] == ["lakeward.db"]

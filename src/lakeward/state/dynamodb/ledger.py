@@ -1,0 +1,199 @@
+"""The ledger cache in DynamoDB: versions of any size, and one small head per table that says which of them counts.
+
+A version is filled unseen and put in force by one transaction on the head. An extension marks the head, adds its
+files, and sets head and position in one write; while the mark stands, there is no cache. So a crash at any moment
+leaves the cache as it was, as it should be, or absent. A version that is, or was, not in force is noted beside the
+head, and what a crash left of it is deleted a day later.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from lakeward.errors import RetriableError
+from lakeward.state import codec
+from lakeward.state.dynamodb.faults import ConditionFailedError
+from lakeward.state.dynamodb.files import VersionFiles
+from lakeward.state.dynamodb.values import Item, pack, table_text, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from lakeward.model import LedgerEntry, Progress, TableId
+    from lakeward.state.dynamodb.rows import Key, Rows
+
+T = TypeVar("T")
+
+LEFTOVER_AGE = timedelta(days=1)
+_SAME_VERSION = "#version = :version"
+_NO_HEAD = "attribute_not_exists(#pk)"
+_MARK = "SET #pending = :own"
+_MAY_MARK = f"{_SAME_VERSION} AND #snapshot_id = :after AND (attribute_not_exists(#pending) OR #pending = :own)"
+_MOVE = "SET #snapshot_id = :snapshot_id, #progress = :progress REMOVE #pending"
+# The second alternative: the write was done, its answer got lost, and the client repeats it.
+_MAY_MOVE = f"{_SAME_VERSION} AND (#pending = :own OR #snapshot_id = :snapshot_id)"
+
+
+class DynamoLedger:
+    """The part of the store that remembers consumed files."""
+
+    _rows: Rows
+
+    def ledger_position(self, table: TableId) -> int | None:
+        """The changelog snapshot the cached ledger reflects."""
+        return _position(self._head(table))
+
+    def progress(self, table: TableId) -> Progress | None:
+        """The cached progress."""
+        head = self._head(table)
+        return None if head is None or _position(head) is None else codec.load_progress(unpack(head["progress"]))
+
+    def replace_ledger(
+        self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> None:
+        """Throw the cache of this table away and fill it anew."""
+        version = self._fill(table, entries)
+        while True:
+            old = self._head(table)
+            if self._put_in_force(table, _new_head(table, version, snapshot_id, progress), old):
+                break
+        if old is not None:
+            self._files(table, old["version"]).delete()
+        self._sweep(table)
+
+    def extend_ledger(
+        self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
+    ) -> bool:
+        """Add one op's entries if the cache stands at ``after``."""
+        # All of them before the first write, so that entries which fail midway change nothing.
+        complete = list(entries)
+        head = self._head(table)
+        if _position(head) != after:
+            return False
+        if head is None:
+            version = self._fill(table, complete)
+            return self._put_in_force(table, _new_head(table, version, snapshot_id, progress), None)
+        try:
+            self._extend(table, head, snapshot_id, progress, complete)
+        except ConditionFailedError:
+            return False
+        return True
+
+    def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
+        """Entries of those paths that are in the ledger."""
+        return self._read(table, lambda files: files.lookup(paths), {})
+
+    def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
+        """Load parts of a generation, by path."""
+        return self._read(table, lambda files: files.load_parts(generation), [])
+
+    def count_files(self, table: TableId) -> int:
+        """Number of files in the ledger cache."""
+        return self._read(table, VersionFiles.count, 0)
+
+    def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
+        """Whether the ledger cache holds any file of the table, in one generation if it is given."""
+        return self._read(table, lambda files: files.has_any(generation), False)
+
+    def forget_ledger(self, table: TableId) -> None:
+        """Drop this table's cached ledger and progress."""
+        while (head := self._head(table)) is not None:
+            version = head["version"]
+            try:
+                self._rows.transact(
+                    {"Delete": self._rows.deleting(_head_key(table), _SAME_VERSION, version=version)},
+                    {"Put": self._rows.putting(self._note(table, version))},
+                )
+            except ConditionFailedError:
+                continue
+            self._files(table, version).delete()
+            return
+
+    def _read(self, table: TableId, look: Callable[[VersionFiles], T], nothing: T) -> T:
+        """Look into the version in force, again if another came in force meanwhile."""
+        head = self._head(table)
+        while head is not None:
+            found = look(self._files(table, head["version"]))
+            again = self._head(table)
+            if again is not None and again["version"] == head["version"]:
+                return found
+            head = again
+        return nothing
+
+    def _fill(self, table: TableId, entries: Iterable[LedgerEntry]) -> str:
+        """Write a version that is not in force."""
+        version = uuid4().hex
+        self._rows.put(self._note(table, version), _NO_HEAD)
+        self._files(table, version).write(entries)
+        return version
+
+    def _put_in_force(self, table: TableId, head: Item, old: Item | None) -> bool:
+        """Set the head in place of ``old``; False when that is no longer the head."""
+        rows = self._rows
+        noted = rows.deleting(_note_key(table, head["version"]), "attribute_exists(#pk)")
+        if old is None:
+            actions = [{"Put": rows.putting(head, _NO_HEAD)}, {"Delete": noted}]
+        else:
+            replaced = rows.putting(head, _SAME_VERSION, version=old["version"])
+            left = rows.putting(self._note(table, old["version"]))
+            actions = [{"Put": replaced}, {"Delete": noted}, {"Put": left}]
+        try:
+            rows.transact(*actions)
+        except ConditionFailedError as error:
+            if rows.get(*_note_key(table, head["version"])) is None:
+                msg = f"the new ledger of {table} took more than {LEFTOVER_AGE} to write and was cleaned up meanwhile"
+                raise RetriableError(msg, hint=f"lakeward run {table}") from error
+            return False
+        return True
+
+    def _extend(
+        self, table: TableId, head: Item, snapshot_id: int, progress: Progress, entries: list[LedgerEntry]
+    ) -> None:
+        same: dict[str, Any] = {"version": head["version"], "own": uuid4().hex}
+        self._rows.update(_head_key(table), _MARK, _MAY_MARK, after=head["snapshot_id"], **same)
+        self._files(table, head["version"]).write(entries)
+        packed = pack(codec.dump_progress(progress))
+        self._rows.update(_head_key(table), _MOVE, _MAY_MOVE, snapshot_id=snapshot_id, progress=packed, **same)
+
+    def _sweep(self, table: TableId) -> None:
+        """Delete what was left, by a crash or by a writer that came back late, of versions not in force."""
+        limit = codec.time_text(self._rows.connection.clock.now() - LEFTOVER_AGE)
+        for note in self._rows.query(_notes(table)):
+            if note["noted_at"] <= limit:
+                self._files(table, note["sk"]).delete()
+                self._rows.delete_many([(note["pk"], note["sk"])])
+
+    def _head(self, table: TableId) -> Item | None:
+        return self._rows.get(*_head_key(table))
+
+    def _files(self, table: TableId, version: str) -> VersionFiles:
+        return VersionFiles(self._rows, table, version)
+
+    def _note(self, table: TableId, version: str) -> Item:
+        pk, sk = _note_key(table, version)
+        return {"pk": pk, "sk": sk, "noted_at": codec.time_text(self._rows.connection.clock.now())}
+
+
+def _position(head: Item | None) -> int | None:
+    """Where the cache stands; nowhere while an extension is under way or was broken off."""
+    return None if head is None or "pending" in head else int(head["snapshot_id"])
+
+
+def _new_head(table: TableId, version: str, snapshot_id: int, progress: Progress) -> Item:
+    pk, sk = _head_key(table)
+    packed = pack(codec.dump_progress(progress))
+    return {"pk": pk, "sk": sk, "version": version, "snapshot_id": snapshot_id, "progress": packed}
+
+
+def _head_key(table: TableId) -> Key:
+    return "ledgers", table_text(table)
+
+
+def _notes(table: TableId) -> str:
+    return f"versions#{table_text(table)}"
+
+
+def _note_key(table: TableId, version: str) -> Key:
+    return _notes(table), version

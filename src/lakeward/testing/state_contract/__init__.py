@@ -1,0 +1,41 @@
+"""What every state store must do. Subclass, give a ``store`` fixture, and pytest runs the suite on it.
+
+A store that several processes share subclasses :class:`SharedStoreContract` and gives an ``address`` as well.
+"""
+
+from lakeward.testing.state_contract.history import HistoryContract
+from lakeward.testing.state_contract.leases import LeaseContract
+from lakeward.testing.state_contract.ledger import LedgerContract
+from lakeward.testing.state_contract.processes import ProcessContract
+from lakeward.testing.state_contract.registry import RegistryContract
+from lakeward.testing.state_contract.samples import (
+    CUSTOMER,
+    ELSEWHERE,
+    NOON,
+    PRODUCT,
+    PROGRESS,
+    dead_owner,
+    make_entry,
+    make_run,
+)
+
+__all__ = [
+    "CUSTOMER",
+    "ELSEWHERE",
+    "NOON",
+    "PRODUCT",
+    "PROGRESS",
+    "SharedStoreContract",
+    "StateStoreContract",
+    "dead_owner",
+    "make_entry",
+    "make_run",
+]
+
+
+class StateStoreContract(LeaseContract, LedgerContract, RegistryContract, HistoryContract):
+    """The suite for a store of one process; a subclass overrides ``store``."""
+
+
+class SharedStoreContract(StateStoreContract, ProcessContract):
+    """The suite for a store that processes share; a subclass overrides ``address`` and ``wipe``."""

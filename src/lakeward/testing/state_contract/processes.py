@@ -1,0 +1,238 @@
+"""Several processes on one store, and a store that is wiped while it is open."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.errors import ConflictError, LakewardError, RetriableError
+from lakeward.model import Progress, TableId
+from lakeward.state.leases import HeldLease, current_owner
+from lakeward.state.open import open_state
+from lakeward.testing.state_contract.samples import PRODUCT, PROGRESS, make_entry, make_run
+from lakeward.testing.state_contract.stores import WithStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.context import ForkServerProcess
+
+    from lakeward.state.base import LeaseOwner, StateStore
+
+# Children of one small process that has imported this module: quick to start, and without the threads of the tests.
+CHILD = multiprocessing.get_context("forkserver")
+CHILD.set_forkserver_preload([__name__])
+FORK = multiprocessing.get_context("fork")
+PATIENCE = 60
+ROUNDS = 20
+WRITES = 8
+
+
+class ProcessContract(WithStore):
+    """What holds between processes; ``address`` is what ``state:`` would say, with an absolute path."""
+
+    @pytest.fixture
+    def address(self) -> str:
+        """Where another process finds the empty store; it gets the environment that the test has."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def wipe(self) -> Callable[[], None]:
+        """A function that deletes the store from outside."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, address: str) -> Iterator[StateStore]:
+        """The store at the address, closed after the test."""
+        with closing(open_state(address, Path())) as store:
+            yield store
+
+    def test_of_three_processes_exactly_one_wins_each_lease(self, address: str) -> None:
+        collected = run_together(race_for_leases, address, "abc", 3 * ROUNDS)
+        for number in range(ROUNDS):
+            outcomes = sorted(outcome for found, outcome in collected if found == number)
+            assert outcomes == ["LeaseHeldError", "LeaseHeldError", "won and renewed"]
+
+    def test_processes_open_an_absent_store_together_and_write(self, address: str) -> None:
+        assert run_together(open_and_write, address, "abc", 3) == [[], [], []]
+        with closing(open_state(address, Path())) as store:
+            assert len(store.runs(limit=1000)) == 3 * 2 * WRITES
+            for table in (TableId(name, thread) for name in "abc" for thread in "ab"):
+                assert (store.ledger_position(table), store.count_files(table)) == (WRITES, WRITES)
+
+    def test_a_killed_process_loses_its_lease_at_once(self, store: StateStore, address: str) -> None:
+        with holder(address) as (process, _connection):
+            process.kill()
+            process.join()
+            assert store.acquire_lease(PRODUCT, current_owner("next"), seconds=30).owner.run_id == "next"
+
+    def test_a_process_stopped_past_its_term_does_not_publish(self, store: StateStore, address: str) -> None:
+        with holder(address) as (process, connection):
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(1.2)
+            taken = store.acquire_lease(PRODUCT, current_owner("next"), seconds=30)
+            connection.send("publish")
+            os.kill(process.pid, signal.SIGCONT)
+            assert "the lease on sales.product was lost" in receive(connection)
+            process.join(10)
+            assert store.lease_of(PRODUCT) == taken
+
+    def test_a_forked_process_does_not_share_connections(self, store: StateStore) -> None:
+        store.register(PRODUCT, active=True)
+        child = FORK.Process(target=store.set_error, args=(PRODUCT, "from the child"))
+        child.start()
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+        child.close()
+        found = store.find_table(PRODUCT)
+        assert found is not None
+        assert found.error == "from the child"
+
+    def test_a_wiped_store_is_a_fresh_one(self, store: StateStore, address: str, wipe: Callable[[], None]) -> None:
+        store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a")])
+        store.register(PRODUCT, active=True)
+        store.record_run(make_run("run-1"))
+        lease = store.acquire_lease(PRODUCT, current_owner("run-1"), seconds=30)
+        wipe()
+        assert after_wipe(lambda: store.ledger_position(PRODUCT)) is None
+        assert (store.progress(PRODUCT), store.count_files(PRODUCT), store.runs()) == (None, 0, [])
+        assert (list(store.registered()), store.lease_of(PRODUCT)) == ([], None)
+        with pytest.raises(ConflictError, match="gone"):
+            store.renew_lease(lease, seconds=30)
+        assert store.register(PRODUCT, active=False)
+        with closing(open_state(address, Path())) as other:
+            assert other.find_table(PRODUCT) == store.find_table(PRODUCT)
+
+
+def after_wipe(ask: Callable[[], Any]) -> Any:
+    """Ask again if the first call only noticed that the store is gone."""
+    try:
+        return ask()
+    except RetriableError:
+        return ask()
+
+
+def child(environment: dict[str, str], target: Callable[..., None], *arguments: Any) -> None:
+    """Do something with the environment of the test: that of the children's parent is older."""
+    os.environ.clear()
+    os.environ.update(environment)
+    target(*arguments)
+
+
+def race_for_leases(address: str, name: str, barrier: Any, outcomes: Any) -> None:
+    """Try for each round's lease at the same moment as the others."""
+    with closing(open_state(address, Path())) as store:
+        owner = current_owner(name)
+        for number in range(ROUNDS):
+            barrier.wait(PATIENCE)
+            outcomes.put((number, acquire(store, TableId("race", f"t{number}"), owner)))
+
+
+def acquire(store: StateStore, table: TableId, owner: LeaseOwner) -> str:
+    """Try once, and tell how it ended."""
+    try:
+        lease = store.acquire_lease(table, owner, seconds=60)
+        store.renew_lease(lease, seconds=60)
+    except LakewardError as error:
+        return type(error).__name__
+    return "won and renewed"
+
+
+def open_and_write(address: str, name: str, barrier: Any, outcomes: Any) -> None:
+    """Open an absent store together with the others and write as fast as possible from two threads."""
+    barrier.wait(PATIENCE)
+    failures: list[str] = []
+
+    def write(thread: str) -> None:
+        table = TableId(name, thread)
+        try:
+            for first in range(0, WRITES, WRITES // 2):
+                # Each opens and closes now and then: of a SQLite file the last to close removes the log of all.
+                with closing(open_state(address, Path())) as store:
+                    for number in range(first, first + WRITES // 2):
+                        write_once(store, table, number)
+        except Exception as error:
+            failures.append(repr(error))
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    outcomes.put(failures)
+
+
+def write_once(store: StateStore, table: TableId, number: int) -> None:
+    """Add a run and a file."""
+    store.record_run(make_run(f"run-{number}", table=table))
+    store.extend_ledger(
+        table,
+        after=number or None,
+        snapshot_id=number + 1,
+        progress=Progress(op=number),
+        entries=[make_entry(f"{number}.csv")],
+    )
+
+
+def hold_until_told(address: str, connection: Any) -> None:
+    """Hold the lease; when told, say whether it may publish."""
+    owner = current_owner("held")
+    with closing(open_state(address, Path())) as store, HeldLease(store, PRODUCT, owner, seconds=1) as held:
+        held.require()
+        connection.send("holding")
+        connection.recv()
+        try:
+            held.require()
+        except ConflictError as lost:
+            connection.send(lost.message)
+        else:
+            connection.send("published")
+
+
+def run_together(target: Any, address: str, names: str, count: int) -> list[Any]:
+    """Start a process per name and collect ``count`` outcomes."""
+    barrier, outcomes = CHILD.Barrier(len(names)), CHILD.Queue()
+    processes = [
+        CHILD.Process(target=child, args=(dict(os.environ), target, address, name, barrier, outcomes)) for name in names
+    ]
+    for process in processes:
+        process.start()
+    collected = [outcomes.get(timeout=PATIENCE) for _ in range(count)]
+    for process in processes:
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+        process.close()
+    outcomes.close()
+    outcomes.join_thread()
+    return collected
+
+
+@contextmanager
+def holder(address: str) -> Iterator[tuple[ForkServerProcess, Any]]:
+    """A process that holds the lease, and the connection to it."""
+    here, there = CHILD.Pipe()
+    process = CHILD.Process(target=child, args=(dict(os.environ), hold_until_told, address, there))
+    process.start()
+    there.close()
+    try:
+        assert receive(here) == "holding"
+        yield process, here
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        here.close()
+
+
+def receive(connection: Any) -> str:
+    """What the other process says."""
+    assert connection.poll(PATIENCE), "the other process does not answer"
+    return str(connection.recv())

@@ -1,0 +1,100 @@
+"""A real DynamoDB without AWS: DynamoDB Local in memory. It checks conditions and transactions, but no keys."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pyspark
+import pytest
+from botocore.config import Config
+
+from lakeward.errors import ConfigurationError
+from lakeward.lake.iceberg import ivy
+from lakeward.lake.iceberg.jars import cache_folder
+from lakeward.lake.iceberg.java import require_java
+from tests.servers.process import free_ports, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REGION = "eu-west-1"
+# Any will do, but it wants some.
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+_COORDINATE = "com.amazonaws:DynamoDBLocal:2.6.1"
+_MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
+
+
+@contextmanager
+def dynamodb_at(folder: Path) -> Iterator[str]:
+    """Run a server for the time of a ``with`` block and give its address."""
+    try:
+        require_java()
+        jars = _jars()
+    except ConfigurationError as missing:
+        pytest.skip(missing.message)
+    [port] = free_ports(1)
+    endpoint = f"http://127.0.0.1:{port}"
+    # The resolver leaves out slf4j, which Spark brings.
+    slf4j = next((Path(pyspark.__file__).parent / "jars").glob("slf4j-api-*.jar"))
+    command = [
+        "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*{os.pathsep}{slf4j}", _MAIN,
+        "-inMemory", "-disableTelemetry", "-port", str(port),
+    ]  # fmt: skip
+    with running(command, folder / "dynamodb.log", works=lambda: _works(endpoint)):
+        yield endpoint
+
+
+def _works(endpoint: str) -> None:
+    client = dynamodb_client(endpoint)
+    try:
+        client.list_tables()
+    finally:
+        client.close()
+
+
+def _jars() -> Path:
+    """The folder of the server's jars, which are fetched once."""
+    folder = cache_folder() / _COORDINATE.replace(":", "-")
+    if not folder.exists():
+        with ivy.work_folder(cache_folder()) as work:
+            complete = work / "complete"
+            complete.mkdir()
+            for jar in ivy.fetch([_COORDINATE], work):
+                shutil.move(jar, complete)
+            if not folder.exists():
+                complete.rename(folder)
+    return folder
+
+
+def dynamodb_client(endpoint: str) -> Any:
+    """Give a client of that server; close it after use."""
+    quick = Config(connect_timeout=2, read_timeout=20, retries={"max_attempts": 1})
+    keys = {name.lower(): value for name, value in KEYS.items()}
+    return boto3.client("dynamodb", endpoint_url=endpoint, region_name=REGION, config=quick, **keys)
+
+
+@pytest.fixture(scope="session")
+def dynamodb_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server that all tests share: use names of your own in it."""
+    with dynamodb_at(tmp_path_factory.mktemp("dynamodb")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def dynamodb_uri(
+    dynamodb_endpoint: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The address of a table that is not there yet, and is deleted after the test."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    table = f"test-{abs(hash(request.node.nodeid)):x}"
+    yield f"dynamodb://{table}?region={REGION}&endpoint={dynamodb_endpoint}"
+    client = dynamodb_client(dynamodb_endpoint)
+    if table in client.list_tables()["TableNames"]:
+        client.delete_table(TableName=table)
+    client.close()
