@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import time
+from collections import Counter
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pyspark import cloudpickle
+
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.report import OpReport, Outcome
+from lakeward.sources.storage import LocalStorage
 from tests.spark.scene import TABLE, Scene
 
 FOLDER = TABLE.replace(".", "/")
@@ -246,6 +252,38 @@ def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None
     scene.run()
     assert (scene.rows(), scene.rows("sales.store")) == ([(1, "second")], [("007", "Paris")])
     assert all(table.outcome is Outcome.IDLE for table in scene.try_run().tables)
+
+
+class _CountingStorage(LocalStorage):
+    """Writes the path of every file that is opened, by whatever process, into a file outside of landing."""
+
+    def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:
+        with (Path(self.root).parent / "opened").open("a") as log:
+            log.write(f"{path}\n")
+        return super().spool(path)
+
+
+def test_transaction_file_is_read_once_per_run_whatever_the_number_of_tables(scene: Scene) -> None:
+    tables = {f"sales.{name}": {"schema": "id int, name string", "primary_key": "id"} for name in ("a", "b", "c")}
+    tables["sales.other"] = {"schema": "Id int, id string", "primary_key": "Id", "csv": {"null": "-"}}
+    scene.configure(tables, transactions="cdc")
+    scene.land("LOAD00000001.csv", "1,load", folder="sales/a")
+    for second in range(4):
+        lines = [f"I,{name},sales,{second + 10},NULL" for name in ("a", "b", "other")]
+        scene.land(f"CDC_TXN-2024010100000{second}000.csv", *lines, folder="cdc")
+    cloudpickle.register_pickle_by_value(sys.modules[_CountingStorage.__module__])
+    scene.lakeward.storage = _CountingStorage(scene.landing)
+    scene.run()
+    opened = Counter((scene.folder / "opened").read_text().splitlines())
+    assert set(opened.values()) == {1} and len(opened) == 5, opened
+    assert scene.rows("sales.b") == [(10, None), (11, None), (12, None), (13, None)]
+    scene.lakeward.spark.conf.set("spark.sql.caseSensitive", "true")
+    assert scene.rows("sales.other") == [(10, "NULL"), (11, "NULL"), (12, "NULL"), (13, "NULL")]
+    scene.land("CDC_TXN-20240101000009000.csv", "U,a,sales,10,new", folder="cdc")
+    scene.run()
+    assert (10, "new") in scene.rows("sales.a")
+    opened = Counter((scene.folder / "opened").read_text().splitlines())
+    assert set(opened.values()) == {1} and len(opened) == 6, opened
 
 
 def test_reload_before_the_first_run_is_told_by_the_user(scene: Scene) -> None:

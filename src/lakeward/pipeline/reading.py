@@ -1,11 +1,23 @@
-"""Landing files as one Spark frame of typed, placed records, read once."""
+"""Landing files as one Spark frame of typed, placed records, read once.
+
+Files of one table are read op by op. A transaction file belongs to many tables: the first that asks for it has it
+sorted out, and the others find it on the shelf for as long as the run lasts.
+"""
 
 from __future__ import annotations
 
+import threading
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from lakeward import schemas as S
+from lakeward.model import FileClass
 from lakeward.sources.base import FileSummary
+from lakeward.sources.dms import transactions as T
 from lakeward.sources.dms.reader import read_file
 from lakeward.transforms.columns import column
 
@@ -13,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
+    from lakeward.config import CsvSettings
     from lakeward.model import LandingFile
     from lakeward.pipeline.workspace import Workspace
     from lakeward.sources.base import ReadSpec
@@ -25,15 +39,65 @@ _BYTES_PER_TASK = 16 << 20
 _FILES_PER_TASK = 250
 
 
+class TransactionShelf:
+    """Transaction files that were read in this run, sorted out by table, for all tables of the run."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._shelved: dict[tuple[LandingFile, str, str], DataFrame] = {}
+        self._lock = threading.Lock()
+
+    def records(self, spark: SparkSession, files: Sequence[LandingFile], spec: ReadSpec) -> DataFrame:
+        """Give one table's records of transaction files; those not yet on the shelf are read when it is computed."""
+        by_path = {file.path: file for file in files}
+        schema, table = T.source_name(spec)
+        is_own = (column(T.SCHEMA) == schema) & (column(T.TABLE) == table)
+        # Frames of the shelf belong to the session of the table that came first; a union belongs to this one.
+        frames = [_nothing_sorted(spark), *self._frames(spark, files, spec.settings.csv)]
+        rows = reduce(DataFrame.unionAll, frames).filter(is_own | column(T.ENDING).isNotNull())
+
+        def read_own(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return T.read_sorted(batches, by_path, spec)
+
+        return rows.mapInArrow(read_own, S.record_struct(spec.columns))
+
+    def close(self) -> None:
+        """Let the kept rows go."""
+        for frame in {id(frame): frame for frame in self._shelved.values()}.values():
+            frame.unpersist()
+        self._shelved.clear()
+
+    def _frames(self, spark: SparkSession, files: Sequence[LandingFile], settings: CsvSettings) -> list[DataFrame]:
+        """Give the frames that hold the files, each once; files that changed since they were shelved are new ones."""
+        keys = {file: (file, settings.delimiter, settings.quote) for file in files}
+        storage = self._storage  # the shelf itself cannot travel into tasks
+        with self._lock:
+            if new := [file for file, key in keys.items() if key not in self._shelved]:
+                frame = _read_bins(spark, new, T.SORTED_DDL, lambda file: T.sort_file(storage, file, settings))
+                frame.persist(StorageLevel.MEMORY_AND_DISK)
+                self._shelved.update((keys[file], frame) for file in new)
+            return list({id(frame): frame for frame in (self._shelved[key] for key in keys.values())}.values())
+
+
 def read_records(
-    spark: SparkSession, workspace: Workspace, storage: Storage, files: Sequence[LandingFile], spec: ReadSpec
+    spark: SparkSession,
+    workspace: Workspace,
+    storage: Storage,
+    shelf: TransactionShelf,
+    files: Sequence[LandingFile],
+    spec: ReadSpec,
 ) -> tuple[DataFrame, list[FileSummary]]:
     """Read files into a kept frame and give each file's summary. Every file is read by one task."""
-    bins = pack(files, spark.sparkContext.defaultParallelism)
+    shared = [file for file in files if file.file_class is FileClass.TRANSACTIONS]
+    own = [file for file in files if file.file_class is not FileClass.TRANSACTIONS]
     # A small batch is kept for seconds: packing its columns would cost more than the memory is worth.
-    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", str(len(bins) > 1).lower())
-    numbers = spark.range(0, len(bins), 1, len(bins))
-    records = workspace.keep(numbers.mapInArrow(_reader(storage, bins, spec), S.record_struct(spec.columns)))
+    is_small = sum(file.identity.size for file in files) < _BYTES_PER_TASK
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", str(not is_small).lower())
+    frames = [shelf.records(spark, shared, spec)] if shared else []
+    if own:
+        struct = S.record_struct(spec.columns)
+        frames.append(_read_bins(spark, own, struct, lambda file: read_file(storage, file, spec)))
+    records = workspace.keep(reduce(DataFrame.unionAll, frames))
     rows = records.filter(column(S.KIND) == S.KIND_FILE).select(S.DETAIL).collect()
     return records, [FileSummary.from_json(row[0]) for row in rows]
 
@@ -52,15 +116,23 @@ def pack(files: Sequence[LandingFile], slots: int) -> list[list[LandingFile]]:
     return bins
 
 
-def _reader(
-    storage: Storage, bins: list[list[LandingFile]], spec: ReadSpec
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Give the function that a task runs on the numbers of its bins."""
+def _read_bins(
+    spark: SparkSession,
+    files: Sequence[LandingFile],
+    struct: StructType | str,
+    read: Callable[[LandingFile], Iterable[pa.RecordBatch]],
+) -> DataFrame:
+    """Give the frame whose tasks read the files, each file by one of them and from its first row to its last."""
+    bins = pack(files, spark.sparkContext.defaultParallelism)
 
     def read_bins(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for file in bins[number]:
-                    yield from read_file(storage, file, spec)
+                    yield from read(file)
 
-    return read_bins
+    return spark.range(0, len(bins), 1, len(bins)).mapInArrow(read_bins, struct)
+
+
+def _nothing_sorted(spark: SparkSession) -> DataFrame:
+    return spark.range(1).select(F.from_json(F.lit("{}"), T.SORTED_DDL).alias("row")).select("row.*").filter("false")

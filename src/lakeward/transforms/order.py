@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KIND_BASE = "base"
+_LOAD_PART = r"^(.*)LOAD([0-9][0-9A-Fa-f]*)([.][^/]*)$"
+_COUNTER_DIGITS = 32
 
 
 def place() -> Column:
@@ -26,6 +28,12 @@ def place() -> Column:
     """
     rank = F.when(column(S.KIND) == KIND_BASE, F.lit(0)).otherwise(F.lit(1))
     return F.struct(rank.alias("rank"), *columns((S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP)))
+
+
+def sortable_load_part() -> Column:
+    """Give a load part's path so that it sorts by its hexadecimal counter: LOAD9 before LOAD10, LOAD0000000F before."""
+    before, counter, after = (F.regexp_extract(column(S.FILE), _LOAD_PART, group) for group in (1, 2, 3))
+    return F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after)
 
 
 def as_base(rows: DataFrame, names: Sequence[str]) -> DataFrame:

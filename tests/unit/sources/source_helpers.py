@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pyarrow.parquet as pq
 
 from lakeward.config import TableSettings
 from lakeward.datatypes import parse_ddl
-from lakeward.model import LandingFile, OrderBy, TableId
+from lakeward.model import FileClass, LandingFile, OrderBy, TableId
 from lakeward.sources.base import FileSummary, ReadSpec
 from lakeward.sources.dms.listing import list_files, list_transactions
 from lakeward.sources.dms.reader import read_file
 from lakeward.sources.dms.records import record_schema
+from lakeward.sources.dms.transactions import SourceName, read_sorted, sort_file, source_name
 from lakeward.sources.storage import LocalStorage
 
 TABLE = TableId("sales", "product")
@@ -98,8 +100,21 @@ def read(root: Path, content: bytes | str | pa.Table, spec: ReadSpec | None = No
     return read_listed(root, listed(root, path), spec)
 
 
+def _batches(storage: LocalStorage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    if file.file_class is not FileClass.TRANSACTIONS:
+        return read_file(storage, file, spec)
+    own = source_name(spec)
+    kept = (_own_rows(batch, own) for batch in sort_file(storage, file, spec.settings.csv))
+    return read_sorted(kept, {file.path: file}, spec)
+
+
+def _own_rows(batch: pa.RecordBatch, own: SourceName) -> pa.RecordBatch:
+    rows = [row["ending"] is not None or (row["schema"], row["table"]) == own for row in batch.to_pylist()]
+    return batch.filter(pa.array(rows))
+
+
 def read_listed(root: Path, file: LandingFile, spec: ReadSpec) -> Result:
-    batches = list(read_file(LocalStorage(root), file, spec))
+    batches = list(_batches(LocalStorage(root), file, spec))
     schema = record_schema(spec.columns)
     assert all(batch.schema.equals(schema) for batch in batches)
     assert all(batch.num_rows <= 1 << 16 for batch in batches)

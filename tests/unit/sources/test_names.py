@@ -8,13 +8,14 @@ from source_helpers import land, make_spec
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass, TableId
 from lakeward.sources.dms.listing import (
+    SkippedFolder,
     UnknownFile,
-    discover_tables,
+    holds_files,
     list_files,
     list_folder,
     list_transactions,
-    list_unknown,
     table_folder,
+    table_folders,
 )
 from lakeward.sources.dms.names import (
     NameMatch,
@@ -22,7 +23,6 @@ from lakeward.sources.dms.names import (
     classify_transactions,
     file_format,
     is_transactions,
-    load_order,
 )
 from lakeward.sources.storage import LocalStorage
 
@@ -30,28 +30,22 @@ CDC = "20240327-014303888.parquet"
 
 
 @pytest.mark.parametrize(
-    ("path", "segment", "counter", "format_"),
+    ("path", "format_"),
     [
-        ("LOAD00000001.csv", "", 1, "csv"),
-        ("LOAD001.csv", "", 1, "csv"),
-        ("LOAD00001.parquet", "", 1, "parquet"),
-        ("LOAD0000000A.parquet", "", 10, "parquet"),
-        ("LOAD0000000a.csv.gz", "", 10, "csv"),
-        ("LOAD00000010.parquet.gz", "", 16, "parquet"),
-        ("SEGMENT1_LOAD00000001.csv", "SEGMENT1", 1, "csv"),
-        ("my_own_seg_LOAD0000000F.csv", "my_own_seg", 15, "csv"),
-        ("part one/LOAD00000002.csv", "part one", 2, "csv"),
-        ("a/b/c/SEGMENT2_LOAD00000002.csv", "a/b/c/SEGMENT2", 2, "csv"),
+        ("LOAD00000001.csv", "csv"),
+        ("LOAD001.csv", "csv"),
+        ("LOAD00001.parquet", "parquet"),
+        ("LOAD0000000A.parquet", "parquet"),
+        ("LOAD0000000a.csv.gz", "csv"),
+        ("LOAD00000010.parquet.gz", "parquet"),
+        ("SEGMENT1_LOAD00000001.csv", "csv"),
+        ("my_own_seg_LOAD0000000F.csv", "csv"),
+        ("part one/LOAD00000002.csv", "csv"),
+        ("a/b/c/SEGMENT2_LOAD00000002.csv", "csv"),
     ],
 )
-def test_load_parts(path: str, segment: str, counter: int, format_: str) -> None:
-    assert classify(path) == NameMatch(FileClass.LOAD, format_, segment=segment, counter=counter)
-
-
-def test_hexadecimal_counters_sort_as_numbers_at_any_width() -> None:
-    names = ["LOAD10.csv", "LOAD0000000A.csv", "LOAD00000009.csv", "LOAD0000000F.csv", "LOAD100.csv"]
-    matches = [match for name in names if (match := classify(name))]
-    assert [match.counter for match in sorted(matches, key=load_order)] == [9, 10, 15, 16, 256]
+def test_load_parts(path: str, format_: str) -> None:
+    assert classify(path) == NameMatch(FileClass.LOAD, format_)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +154,7 @@ def test_listing_tells_known_from_unknown(tmp_path: Path) -> None:
     ]
     assert known[0].location == str(tmp_path / known[0].path)
     assert known[0].identity == storage.identity(known[0].path)
-    unknown = list(list_unknown(storage, "sales/product/", settings))
+    unknown = [file for file in list_folder(storage, "sales/product/", settings) if isinstance(file, UnknownFile)]
     assert [file.path for file in unknown] == ["sales/product/notes.txt", "sales/product/odd/" + CDC]
     assert unknown[0] == UnknownFile("sales/product/notes.txt", str(tmp_path / "sales/product/notes.txt"), 1)
     assert len(list(list_folder(storage, "sales/product", settings))) == 4
@@ -204,11 +198,33 @@ def test_discovery(tmp_path: Path) -> None:
     land(tmp_path, "", "LOAD00000001.csv", "_tmp/product")
     land(tmp_path, "", "LOAD00000001.csv", "x_changes/product")
     land(tmp_path, "", "LOAD00000001.csv", "toplevel")
-    found = list(discover_tables(LocalStorage(tmp_path)))
-    assert found == [TableId("hr", "people"), TableId("sales", "orders"), TableId("sales", "product")]
+    storage = LocalStorage(tmp_path)
+    folders = list(table_folders(storage, transactions="/cdc/txn/"))
+    skipped = [one for one in folders if isinstance(one, SkippedFolder)]
+    assert [one.path for one in skipped] == ["x_changes/product"]
+    tables = [one for one in folders if isinstance(one, TableId)]
+    assert [str(one) for one in tables] == ["hr.people", "sales.notes", "sales.orders", "sales.product"]
+    assert [str(one) for one in tables if not holds_files(storage, f"{one.schema}/{one.name}")] == ["sales.notes"]
 
 
-def test_discovery_stops_at_the_first_match(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["sales/20240327", "sales/202403", "sales/2024-03-27", "2024/03"])
+def test_a_date_folder_where_tables_lie_is_no_table(tmp_path: Path, folder: str) -> None:
+    land(tmp_path, "", CDC, folder)
+    [skipped] = table_folders(LocalStorage(tmp_path))
+    assert isinstance(skipped, SkippedFolder)
+    assert skipped.path == folder
+    assert "declare it" in skipped.reason
+
+
+def test_a_schema_with_a_dot_is_no_table_by_its_own_name(tmp_path: Path) -> None:
+    land(tmp_path, "", CDC, "a.b/c")
+    land(tmp_path, "", CDC, "a/b.c")
+    table, skipped = table_folders(LocalStorage(tmp_path))
+    assert isinstance(skipped, SkippedFolder) and "a dot ends" in skipped.reason
+    assert table == TableId.parse("a.b.c") == TableId("a", "b.c")
+
+
+def test_looking_for_files_stops_at_the_first_match(tmp_path: Path) -> None:
     for number in range(5):
         land(tmp_path, "", f"LOAD0000000{number}.csv")
     seen = []
@@ -219,5 +235,5 @@ def test_discovery_stops_at_the_first_match(tmp_path: Path) -> None:
                 seen.append(file)
                 yield file
 
-    assert list(discover_tables(Counting(tmp_path))) == [TableId("sales", "product")]
+    assert holds_files(Counting(tmp_path), "sales/product")
     assert len(seen) == 1

@@ -117,6 +117,6 @@ def test_open_storage(tmp_path: Path) -> None:
     _write(folder, "s/a.csv")
     for uri in (str(folder), folder.as_uri()):
         assert [file.path for file in open_storage(uri).walk("")] == ["s/a.csv"]
-    for uri in ("s3://bucket/x", "hdfs://host/x", "file://host/x"):
+    for uri in ("gs://bucket/x", "hdfs://host/x", "file://host/x"):
         with pytest.raises(ConfigurationError, match=r"not supported by this version.*local path"):
             open_storage(uri)

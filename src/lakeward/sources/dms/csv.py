@@ -25,7 +25,7 @@ from lakeward.sources.dms.records import BadRow
 from lakeward.sources.dms.tokens import Record, format_record, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lakeward.config import CsvSettings
     from lakeward.sources.dms.blocks import Rows
@@ -91,7 +91,7 @@ class CsvFile:
             else:
                 return
         rest = ((row, record) for row, record in self.records() if row >= next_row)
-        yield from exact_rows(rest, width, self)
+        yield from exact_rows(rest, width, self.raw)
 
     def _is_plain(self) -> bool:
         """Tell whether Arrow reads this file right."""
@@ -180,8 +180,8 @@ class _FastReader:
         return [row for row, record in self.file.records() if record.is_blank]
 
 
-def exact_rows(records: Iterable[tuple[int, Record]], width: int, file: CsvFile) -> Iterator[TextRows]:
-    """Give rows as text from tokenized records, which hold their own text."""
+def exact_rows(records: Iterable[tuple[int, Record]], width: int, raw: Callable[[str], str]) -> Iterator[TextRows]:
+    """Give rows as text from tokenized records; ``raw`` makes a record's own text stand alone."""
     remaining = iter(records)
     while stretch := list(islice(remaining, _EXACT_ROWS)):
         bad, good = [], []
@@ -190,20 +190,21 @@ def exact_rows(records: Iterable[tuple[int, Record]], width: int, file: CsvFile)
                 msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
                 raise UnusableFileError(msg)
             if len(record.fields) != width:
-                raw = file.raw(printable(record.text))
-                bad.append(wrong_width(row, len(record.fields), width, raw))
+                bad.append(wrong_width(row, len(record.fields), width, raw(printable(record.text))))
             elif not _is_text(record.text):
-                bad.append(undecodable(row, file.raw(printable(record.text))))
+                bad.append(undecodable(row, raw(printable(record.text))))
             else:
                 good.append((row, record))
-        yield _exact_stretch(good, bad, width, file)
+        yield _exact_stretch(good, bad, width, raw)
 
 
-def _exact_stretch(good: list[tuple[int, Record]], bad: list[BadRow], width: int, file: CsvFile) -> TextRows:
+def _exact_stretch(
+    good: list[tuple[int, Record]], bad: list[BadRow], width: int, raw: Callable[[str], str]
+) -> TextRows:
     fields = zip(*(record.fields for _, record in good), strict=True) if good else [()] * width
     texts = [pa.array(values, pa.string()) for values in fields]
     rows = np.array([row for row, _ in good], dtype=np.int64)
-    return TextRows(rows, texts, lambda index: file.raw(good[index][1].text), tuple(bad))
+    return TextRows(rows, texts, lambda index: raw(good[index][1].text), tuple(bad))
 
 
 def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:

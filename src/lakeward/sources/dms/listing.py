@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass, LandingFile, TableId
-from lakeward.sources.dms.names import NameMatch, classify, classify_transactions
+from lakeward.sources.dms.names import NameMatch, classify, classify_transactions, is_date_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +25,14 @@ class UnknownFile:
     size: int
 
 
+@dataclass(frozen=True)
+class SkippedFolder:
+    """A folder that lies where tables do and cannot be registered as one by itself."""
+
+    path: str
+    reason: str
+
+
 def table_folder(table: TableId, settings: TableSettings) -> str:
     """Give a table's folder relative to the landing root."""
     return (settings.path or f"{table.schema}/{table.name}").strip("/")
@@ -40,40 +48,40 @@ def list_files(storage: Storage, folder: str, settings: TableDefaults) -> Iterat
     return (file for file in list_folder(storage, folder, settings) if isinstance(file, LandingFile))
 
 
-def list_unknown(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[UnknownFile]:
-    """Give the files in a table's folder that no rule knows."""
-    return (file for file in list_folder(storage, folder, settings) if isinstance(file, UnknownFile))
-
-
 def list_transactions(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
     """Give the ``CDC_TXN-`` files of the transactions folder."""
     files = _list(storage, folder, settings, classify_transactions)
     return (file for file in files if isinstance(file, LandingFile))
 
 
-def discover_tables(storage: Storage) -> Iterator[TableId]:
-    """Give the tables whose folders, two levels below the root, hold at least one load part or change file.
+def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
+    """Give the folders two levels below the root as tables, or with the reason why one cannot be.
 
-    A folder whose name cannot be a table's (see :meth:`TableId.require_usable`) is left out.
+    Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out.
     """
-    for schema_folder in storage.folders(""):
-        for folder in storage.folders(schema_folder):
-            table = TableId(schema_folder, folder.removeprefix(schema_folder + "/"))
-            if _is_usable(table) and _holds_match(storage, folder):
-                yield table
+    for schema in storage.folders(""):
+        for folder in storage.folders(schema):
+            if folder == (transactions or "").strip("/"):
+                continue
+            table = TableId(schema, folder.removeprefix(schema + "/"))
+            reason = _why_not(table)
+            yield SkippedFolder(folder, reason) if reason else table
 
 
-def _is_usable(table: TableId) -> bool:
+def holds_files(storage: Storage, folder: str) -> bool:
+    """Tell whether any file below is a load part or change file, reading no more of the listing than needed."""
+    return any(classify(_below(folder, stored.path)) is not None for stored in storage.walk(folder))
+
+
+def _why_not(table: TableId) -> str | None:
+    """Tell why a folder is no table; a date partition two levels down means that landing points too deep."""
+    if is_date_folder(table.name) or is_date_folder(f"{table.schema}/{table.name}"):
+        return "its name is that of a date folder, which lie inside tables; if it is a table, declare it"
     try:
         table.require_usable()
-    except ConfigurationError:
-        return False
-    return True
-
-
-def _holds_match(storage: Storage, folder: str) -> bool:
-    """Tell whether any file below matches a rule, reading no more of the listing than needed."""
-    return any(classify(_below(folder, stored.path)) is not None for stored in storage.walk(folder))
+    except ConfigurationError as error:
+        return error.message
+    return None
 
 
 def _list(

@@ -15,7 +15,7 @@ from lakeward.model import FileClass
 TIME_DIGITS = 20
 _FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
 # The first digit of a counter is a decimal one: DMS pads with zeros, and LOADED.csv is not a load part.
-_LOAD = re.compile(r"^(?:(?P<segment>.+)_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
+_LOAD = re.compile(r"^(?:.+_)?LOAD[0-9][0-9A-Fa-f]*" + _FORMAT, re.ASCII)
 _CHANGES = re.compile(r"^(?P<date>\d{8})-(?P<time>\d{6,12})" + _FORMAT, re.ASCII)
 _TRANSACTIONS = re.compile(r"^CDC_TXN-(?P<date>\d{8})(?P<time>\d{6,12})\.csv(?:\.gz)?\Z", re.ASCII)
 
@@ -44,8 +44,6 @@ class NameMatch:
     format: str
     time: str = ""
     ambiguous: bool = False
-    segment: str = ""
-    counter: int = 0
 
 
 def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
@@ -53,8 +51,7 @@ def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
     path = PurePosixPath(relative_path)
     folder = "" if str(path.parent) == "." else str(path.parent)
     if match := _LOAD.match(path.name):
-        segment = "/".join(part for part in (folder, match["segment"]) if part)
-        return NameMatch(FileClass.LOAD, match["format"], segment=segment, counter=int(match["counter"], 16))
+        return NameMatch(FileClass.LOAD, match["format"])
     match = _CHANGES.match(path.name)
     if match is None or (folder and not is_date_folder(folder)):
         return None
@@ -70,11 +67,6 @@ def classify_transactions(relative_path: str, timezone: str = "UTC") -> NameMatc
 def is_date_folder(folder: str) -> bool:
     """Tell whether a path below the table's folder is one of DMS's date partitions."""
     return _DATE_FOLDER.fullmatch(folder) is not None
-
-
-def load_order(match: NameMatch) -> tuple[str, int]:
-    """Order load parts: by segment, then by their hexadecimal counter, whatever its width."""
-    return (match.segment, match.counter)
 
 
 def file_format(path: str) -> str:

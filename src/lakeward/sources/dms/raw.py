@@ -21,7 +21,7 @@ from lakeward.sources.dms.reader import assemble_text, tells_by_count
 from lakeward.sources.dms.records import BadRow, bad_batch, record_schema
 from lakeward.sources.dms.tally import Tally
 from lakeward.sources.dms.tokens import Record, tokenize
-from lakeward.sources.dms.transactions import rows_of_table
+from lakeward.sources.dms.transactions import own_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,11 +100,11 @@ def _named(names: Sequence[str], spec: ReadSpec, *, names_from_settings: bool = 
 
 
 def _transaction_fields(record: Record, spec: ReadSpec) -> _Fields:
-    found = next(rows_of_table([(1, record)], spec), None)
+    found = own_fields(record, spec)
     if found is None:
         msg = "the row's text names another table"
         raise UnusableFileError(msg)
-    fields = found[1].fields
+    fields = found.fields
     return fields, probe_layout([fields], spec, load=False, has_operation=True), spec, tells_by_count(spec)
 
 

@@ -1,4 +1,4 @@
-"""One landing file → canonical record batches, ending with one record for the file itself.
+"""One load part or change file of a table → canonical record batches, ending with one record for the file itself.
 
 Rows are given while the file is read, before it is known whether the whole of it can be used: the records of a
 file whose summary says ``problem``, ``mismatch`` or not ``stable`` must be thrown away by whoever collects them.
@@ -7,7 +7,6 @@ file whose summary says ``problem``, ``mismatch`` or not ``stable`` must be thro
 from __future__ import annotations
 
 import zlib
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from lakeward.model import FileClass
 from lakeward.sources.dms.blocks import text_block
 from lakeward.sources.dms.changes import Assembler
 from lakeward.sources.dms.checks import check_columns, check_key, check_names, choose_order
-from lakeward.sources.dms.csv import PROBED_RECORDS, CsvFile, exact_rows
+from lakeward.sources.dms.csv import CsvFile
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
 from lakeward.sources.dms.names import file_format
@@ -24,7 +23,6 @@ from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 from lakeward.sources.dms.records import file_batch, record_schema
 from lakeward.sources.dms.tally import Tally
-from lakeward.sources.dms.transactions import rows_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,13 +49,14 @@ def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[p
         tally.problem = str(error)
     except _UNREADABLE as error:
         tally.problem = f"the file cannot be read as {file_format(file.path)}: {error}"
-    if not _is_as_listed(storage, file):
+    if not is_as_listed(storage, file):
         # Whatever was found was found in a file that is still changing.
         tally.stable, tally.mismatch, tally.problem = False, False, None
     yield file_batch(record_schema(spec.columns), tally.summary())
 
 
-def _is_as_listed(storage: Storage, file: LandingFile) -> bool:
+def is_as_listed(storage: Storage, file: LandingFile) -> bool:
+    """Tell whether a file is still what the listing saw."""
     try:
         return storage.identity(file.path) == file.identity
     except FileNotFoundError:
@@ -65,7 +64,7 @@ def _is_as_listed(storage: Storage, file: LandingFile) -> bool:
 
 
 def _require_as_listed(storage: Storage, file: LandingFile) -> None:
-    if not _is_as_listed(storage, file):
+    if not is_as_listed(storage, file):
         msg = "the file changed or vanished after it was listed"
         raise UnusableFileError(msg)
 
@@ -74,12 +73,7 @@ def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBa
     check_names(column.name for column in spec.columns)
     if file_format(tally.file.path) == "parquet":
         return _read_parquet(local_path, spec, tally)
-    settings = spec.settings.csv
-    if tally.file.file_class is FileClass.TRANSACTIONS:
-        # DMS writes no header here, whatever the other files have.
-        headerless = settings.model_copy(update={"header": False})
-        return _read_transactions(CsvFile.open(local_path, headerless), spec, tally)
-    return _read_csv(CsvFile.open(local_path, settings), spec, tally)
+    return _read_csv(CsvFile.open(local_path, spec.settings.csv), spec, tally)
 
 
 def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -120,15 +114,6 @@ def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, boo
 def tells_by_count(spec: ReadSpec) -> bool:
     """Tell whether a headerless file's before images are known by nothing but the number of fields."""
     return spec.settings.before_image_columns is None
-
-
-def _read_transactions(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
-    probed = [record.fields for _, record in islice(rows_of_table(csv.records(), spec), PROBED_RECORDS)]
-    if not probed:
-        return
-    layout = probe_layout(probed, spec, load=False, has_operation=True)
-    rows = exact_rows(rows_of_table(csv.records(), spec), layout.width, csv)
-    yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))
 
 
 def assemble_text(

@@ -1,37 +1,185 @@
-"""Transaction files: ``op,table_name,schema_name,field…`` of many tables in one headerless CSV file."""
+"""Transaction files: ``op,table_name,schema_name,field…`` of many tables in one headerless CSV file.
+
+Such a file is sorted out once for all tables: :func:`sort_file` gives every record with the names of its table, and
+:func:`read_sorted` makes one table's records of those that are its own.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import json
+import zlib
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+
+from lakeward.sources.dms.csv import PROBED_RECORDS, exact_rows
+from lakeward.sources.dms.files import ENCODING, ENCODING_ERRORS, open_text
+from lakeward.sources.dms.layout import probe_layout
 from lakeward.sources.dms.problems import UnusableFileError
-from lakeward.sources.dms.tokens import Record
+from lakeward.sources.dms.reader import assemble_text, is_as_listed, tells_by_count
+from lakeward.sources.dms.records import file_batch, record_schema
+from lakeward.sources.dms.tally import Tally
+from lakeward.sources.dms.tokens import Record, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from lakeward.config import CsvSettings
+    from lakeward.model import LandingFile
     from lakeward.sources.base import ReadSpec
+    from lakeward.sources.storage import Storage
 
 _LEADING = 3
+_ROWS = 1 << 13
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+PATH, SCHEMA, TABLE, ROW, TEXT, ENDING = "path", "schema", "table", "row", "text", "ending"
+SORTED_DDL = f"{PATH} string, {SCHEMA} string, {TABLE} string, {ROW} bigint, {TEXT} binary, {ENDING} string"
+_SORTED = pa.schema(
+    [
+        pa.field(PATH, pa.string()),
+        pa.field(SCHEMA, pa.string()),
+        pa.field(TABLE, pa.string()),
+        pa.field(ROW, pa.int64()),
+        pa.field(TEXT, pa.binary()),
+        pa.field(ENDING, pa.string()),
+    ]
+)
 
 
-def source_names(spec: ReadSpec) -> tuple[str, str]:
-    """Give the (schema, table) names that the source knows the table by: its folder's, where one is set."""
+class SourceName(NamedTuple):
+    """The names that the source knows a table by."""
+
+    schema: str
+    table: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is known of a file once it was read to its end; kept as its last sorted row."""
+
+    content_hash: str
+    stable: bool
+    problem: str | None
+
+
+def source_name(spec: ReadSpec) -> SourceName:
+    """Give the names that the source knows the table by: its folder's, where one is set."""
     parts = (spec.settings.path or "").strip("/").split("/")
-    return (parts[-2], parts[-1]) if len(parts) > 1 else (spec.table.schema, spec.table.name)
+    return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
 
 
-def rows_of_table(records: Iterable[tuple[int, Record]], spec: ReadSpec) -> Iterator[tuple[int, Record]]:
-    """Give one table's records as ``op, field…``, with their numbers in the whole file and their whole text."""
-    schema, table = source_names(spec)
-    for row, record in records:
-        if len(record.fields) < _LEADING:
-            msg = f"record {row} has {len(record.fields)} fields; expected op, table name, schema name and values"
-            raise UnusableFileError(msg)
-        if record.fields[1] == table and record.fields[2] == schema:
-            yield row, without_names(record)
+def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings) -> Iterator[pa.RecordBatch]:
+    """Give every record of a file with its number and its table's names, then one row for the file's ending.
+
+    Of ``settings`` only delimiter and quote count. No content makes it raise.
+    """
+    content_hash, problem = "", None
+    stable = is_as_listed(storage, file)
+    if stable:
+        try:
+            with storage.spool(file.path) as (local_path, content_hash), open_text(local_path) as stream:
+                records = enumerate(tokenize(stream, settings.model_copy(update={"null": None})), start=1)
+                while rows := list(islice(records, _ROWS)):
+                    yield _sorted_rows(file.path, rows)
+        except UnusableFileError as error:
+            problem = str(error)
+        except _UNREADABLE as error:
+            problem = f"the file cannot be read as csv: {error}"
+    ending = Ending(content_hash, stable and is_as_listed(storage, file), problem)
+    yield _batch([file.path], [None], [None], [None], [None], [json.dumps(vars(ending))])
+
+
+def read_sorted(
+    batches: Iterable[pa.RecordBatch], files: Mapping[str, LandingFile], spec: ReadSpec
+) -> Iterator[pa.RecordBatch]:
+    """Turn one table's sorted rows, file after file, into records; rows of files not asked for are passed over."""
+    for path, rows in groupby(_flat(batches), key=lambda row: row[PATH]):
+        if path in files:
+            yield from _read_one(rows, files[path], spec)
+
+
+def own_fields(record: Record, spec: ReadSpec) -> Record | None:
+    """Give a record as ``op, field…`` with its whole text; None when it is another table's."""
+    _require_names(1, record)
+    schema, table = source_name(spec)
+    return without_names(record) if (record.fields[2], record.fields[1]) == (schema, table) else None
 
 
 def without_names(record: Record) -> Record:
     """Leave out the table's and schema's names."""
     return Record([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed)
+
+
+def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
+    for row, record in rows:
+        _require_names(row, record)
+    records = [record for _, record in rows]
+    return _batch(
+        [path] * len(rows),
+        [record.fields[2] for record in records],
+        [record.fields[1] for record in records],
+        [row for row, _ in rows],
+        [record.text.encode(ENCODING, ENCODING_ERRORS) for record in records],
+        [None] * len(rows),
+    )
+
+
+def _batch(*columns: list[object]) -> pa.RecordBatch:
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SORTED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SORTED)
+
+
+def _require_names(row: int, record: Record) -> None:
+    if not record.is_closed:
+        msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
+        raise UnusableFileError(msg)
+    if len(record.fields) < _LEADING:
+        msg = f"record {row} has {len(record.fields)} fields; expected op, table name, schema name and values"
+        raise UnusableFileError(msg)
+
+
+def _flat(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+    return chain.from_iterable(batch.to_pylist() for batch in batches)
+
+
+def _read_one(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one file's rows; its ending, the last of them, goes into its summary."""
+    tally, endings = Tally(file), list[Ending]()
+    try:
+        yield from _assembled(_records(rows, endings, spec.settings.csv), spec, tally)
+    except (UnusableFileError, pa.ArrowException) as error:
+        tally.problem = str(error)
+        for _ in _records(rows, endings, spec.settings.csv):
+            pass
+    ending = endings[0]
+    tally.content_hash, tally.stable = ending.content_hash, ending.stable
+    tally.problem = (tally.problem or ending.problem) if ending.stable else None
+    yield file_batch(record_schema(spec.columns), tally.summary())
+
+
+def _records(
+    rows: Iterable[dict[str, object]], endings: list[Ending], settings: CsvSettings
+) -> Iterator[tuple[int, Record]]:
+    for row in rows:
+        if row[ENDING] is not None:
+            endings.append(Ending(**json.loads(str(row[ENDING]))))
+            continue
+        content, number = row[TEXT], row[ROW]
+        assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
+        text = content.decode(ENCODING, ENCODING_ERRORS)
+        record = next(tokenize(io.StringIO(text, newline=""), settings))
+        yield number, without_names(Record(record.fields, text))
+
+
+def _assembled(records: Iterator[tuple[int, Record]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    first = list(islice(records, PROBED_RECORDS))
+    if not first:
+        return
+    layout = probe_layout([record.fields for _, record in first], spec, load=False, has_operation=True)
+    # DMS writes no header here, whatever the other files have: a record's text stands alone.
+    rows = exact_rows(chain(first, records), layout.width, str)
+    yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))
