@@ -17,6 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from lakeward.datatypes import Column, parse_ddl
 from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
+from lakeward.monitoring import MetricsSettings, NotifySettings
+from lakeward.s3 import S3Settings
+from lakeward.watch import WatchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +78,10 @@ class TableDefaults(_Model):
     )
     max_files: int = Field(1000, ge=1, description="change files per batch")
     max_bytes: int = Field(1 << 30, ge=1, description="bytes of change files per batch")
+    priority: int = Field(0, description="tables with a higher number run first")
+    time_limit: float | None = Field(
+        None, gt=0, description="seconds after which a run begins no further op of the table; an op may take as long"
+    )
     rewrite_share: float = Field(0.6, gt=0, description="share of touched rows from which the mirror is rewritten")
     broadcast_keys: int = Field(1_000_000, ge=0, description="touched keys up to which they are sent to every task")
     csv: CsvSettings = CsvSettings()
@@ -131,7 +138,7 @@ class LakeSettings(_Model):
 
     catalog: str = Field("sqlite:///lake/catalog.db", description="sqlite:///…, hadoop:///…, rest+https://…, glue://")
     warehouse: str = Field("./lake/data", description="folder or URI of data files")
-    properties: dict[str, str] = Field({}, description="further properties of the Iceberg catalog")
+    properties: dict[str, str] = Field({}, description="further properties of the Iceberg catalog; env:NAME reads one")
 
 
 class SparkSettings(_Model):
@@ -141,14 +148,35 @@ class SparkSettings(_Model):
     conf: dict[str, str] = {}
 
 
+class RetrySettings(_Model):
+    """How often a passing fault is tried again within a run, and how long it waits."""
+
+    attempts: int = Field(5, ge=0, description="further attempts per table and run")
+    first_delay: float = Field(1.0, gt=0, description="seconds before the first, doubled for each that follows")
+    max_delay: float = Field(60.0, gt=0, description="longest wait in seconds")
+
+
 class Config(_Model):
     """The whole of ``lakeward.yaml``, with ``base`` as the folder that relative paths count from."""
 
     landing: str = Field("./landing", description="folder tree that the capture tool writes")
     transactions: str | None = Field(None, description="folder of CDC_TXN files under landing (DMS CdcPath)")
     lake: LakeSettings = LakeSettings()
-    state: str = Field("sqlite:///lakeward.db", description="run history, registry, leases, ledger cache")
+    s3: S3Settings = Field(S3Settings(), description="how s3:// locations are reached")
+    state: str = Field(
+        "sqlite:///lakeward.db",
+        description="run history, registry, leases, ledger cache: sqlite:///…, postgresql://…, dynamodb://…",
+    )
     spark: SparkSettings = SparkSettings()
+    parallel: int = Field(4, ge=1, description="tables that run at one time")
+    retry: RetrySettings = RetrySettings()
+    lease_seconds: float = Field(
+        30, ge=1, le=30, description="a table's writer that is not heard of for so long loses the table"
+    )
+    watch: WatchSettings = WatchSettings()
+    history_days: int = Field(90, ge=1, description="days after which a run leaves the history")
+    metrics: MetricsSettings = MetricsSettings()
+    notify: NotifySettings | None = None
     include: NameList = Field(("*",), description="patterns of tables that discovery looks at")
     exclude: NameList = Field((), description="patterns of tables that discovery leaves out")
     defaults: TableDefaults = TableDefaults()
@@ -182,15 +210,20 @@ def load_config(path: str | Path | None = None, environment: Mapping[str, str] |
     except OSError as error:
         msg = f"cannot read {file}: {error.strerror}"
         raise ConfigurationError(msg) from error
+    return read_config(text, base=file.resolve().parent, environment=environment, source=str(file))
+
+
+def read_config(text: str, *, base: Path, environment: Mapping[str, str], source: str) -> Config:
+    """Read a configuration file's text, wherever it came from; ``base`` is what its relative paths count from."""
     try:
         data = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        msg = f"{file} is not valid YAML: {error}"
+        msg = f"{source} is not valid YAML: {error}"
         raise ConfigurationError(msg) from error
     if not isinstance(data, dict):
-        msg = f"{file} must hold a mapping at its top, found {type(data).__name__}"
+        msg = f"{source} must hold a mapping at its top, found {type(data).__name__}"
         raise ConfigurationError(msg)
-    return parse_config(data, base=file.resolve().parent, environment=environment, source=str(file))
+    return parse_config(data, base=base, environment=environment, source=source)
 
 
 def parse_config(
@@ -207,10 +240,13 @@ def parse_config(
 
 
 def _with_text_keys(data: Any) -> Any:
-    """Read the key ``null:`` as its text: YAML takes it for the value."""
+    """Read the keys ``null:`` and ``on:`` as their text: YAML takes them for values."""
     if not isinstance(data, dict):
         return data
-    return {"null" if key is None else key: _with_text_keys(value) for key, value in data.items()}
+    names = {"None": "null", "True": "on"}
+    return {
+        names[str(key)] if key is None or key is True else key: _with_text_keys(value) for key, value in data.items()
+    }
 
 
 def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -275,8 +311,9 @@ def _suggestion(location: tuple[int | str, ...]) -> str:
 def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
     """Follow an error's path to the model whose key is wrong."""
     by_key: dict[str, type[BaseModel]] = {
-        "lake": LakeSettings, "spark": SparkSettings, "defaults": TableDefaults,
-        "csv": CsvSettings, "publish": PublishSettings,
+        "lake": LakeSettings, "s3": S3Settings, "spark": SparkSettings, "defaults": TableDefaults,
+        "csv": CsvSettings, "retry": RetrySettings, "watch": WatchSettings, "publish": PublishSettings,
+        "metrics": MetricsSettings, "notify": NotifySettings,
     }  # fmt: skip
     if not location:
         return Config

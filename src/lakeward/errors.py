@@ -8,7 +8,8 @@
     │   ├── SchemaError      files and table differ in a way that is not safe
     │   ├── CutError         it cannot be told which files a reload replaces
     │   ├── DeleteShareError the batch would delete more than the guard allows
-    │   └── VanishedError    the table's folder is gone
+    │   ├── VanishedError    the table's folder is gone
+    │   └── TimeLimitError   the batch takes longer than the table may
     ├── RetriableError       try again; the same call may succeed                 exit 3
     ├── ConflictError        another writer was faster; start over                exit 3
     │   └── LeaseHeldError   a live writer holds the table
@@ -78,6 +79,10 @@ class DeleteShareError(DataError):
 
 class VanishedError(DataError):
     """The landing folder of a table that was consumed before is gone."""
+
+
+class TimeLimitError(DataError):
+    """An op took longer than ``time_limit``; the same batch would again."""
 
 
 class RetriableError(LakewardError):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHANGELOG_SUFFIX = "_changes"
+_OTHER_NAME = "declare the table under another schema name and set its path:"
 
 
 @dataclass(frozen=True, order=True)
@@ -33,13 +34,17 @@ class TableId:
         return table
 
     def require_usable(self) -> None:
-        """Refuse names whose mirror would fall into a namespace that Lakeward keeps changelogs in."""
+        """Refuse names that some part of the lake cannot keep apart from another table's."""
         if self.schema.endswith(CHANGELOG_SUFFIX):
             msg = (
                 f"schema {self.schema!r} cannot be mirrored under its own name: namespaces ending in "
                 f"{CHANGELOG_SUFFIX!r} hold changelogs"
             )
-            raise ConfigurationError(msg, hint="declare the table under another schema name and set its path:")
+            raise ConfigurationError(msg, hint=_OTHER_NAME)
+        if "." in self.schema:
+            # a.b.c is the table b.c of schema a, and catalogs take a.b for a namespace within another.
+            msg = f"schema {self.schema!r} cannot be mirrored under its own name: a dot ends a schema's name"
+            raise ConfigurationError(msg, hint=_OTHER_NAME)
         for part in (self.schema, self.name):
             if any(character in part for character in "/\\\0") or part in (".", ".."):
                 msg = f"{self} cannot name a table: {part!r} holds a character that paths reserve"

@@ -29,9 +29,9 @@ and are listed only once.
 | code | meaning |
 |---|---|
 | 0 | done; also when there was nothing to do, or when `run` skipped a table that a live writer holds |
-| 1 | a finding that the command was asked to report; no command of this version gives it |
+| 1 | a finding that the command was asked to report: `tables check` |
 | 2 | usage, configuration or refused input: nothing was started, or all failures are of this kind |
-| 3 | work failed for some table, the others are done; rows that `quarantine retry` could not put back; a bug |
+| 3 | work failed for some table, the others are done; rows or items that could not be put back or taken over; a bug |
 | 130 | interrupted by Ctrl-C or SIGTERM; what was published stays, the next run finishes or takes back the rest |
 """
 

@@ -10,20 +10,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeward.api import Lakeward
+    from lakeward.logs import LogFormat
 
 
 @dataclass
 class Invocation:
     """The global options, given before or after the subcommand; the later one counts.
 
-    ``has_output`` tells that standard output holds part of a result, to which no error document may be added.
+    ``has_output`` tells that standard output holds part of a result, to which no error document may be added,
+    ``has_reader`` that someone took it when it was written last.
     """
 
     config: str | None = None
     output: str = "text"
     debug: bool = False
     quiet: bool = False
+    log_format: LogFormat = "auto"
     has_output: bool = False
+    has_reader: bool = True
 
     @property
     def is_json(self) -> bool:

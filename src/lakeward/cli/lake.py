@@ -18,7 +18,7 @@ class CommandLake(Lakeward):
     """A lake whose work is shown as progress."""
 
     def __init__(self, config: Config, *, progress: Progress) -> None:
-        super().__init__(config, on_step=self._hear_step, on_op=progress.on_op)
+        super().__init__(config, on_step=self._hear_step, observers=[progress])
         self._progress = progress
 
     def _hear_step(self, table: str, step: str) -> None:
@@ -29,7 +29,6 @@ class CommandLake(Lakeward):
     def spark(self) -> SparkSession:
         """The Spark session, started at first use."""
         if self._spark is None:
-            self._progress.say("starting Spark")
-            with keep_interrupts():
+            with self._progress.during("starting Spark"), keep_interrupts():
                 return super().spark
         return super().spark

@@ -19,11 +19,13 @@ from lakeward.cli.plan import plan
 from lakeward.cli.process import end_on_signals, reserve_stdout
 from lakeward.cli.quarantine import quarantine
 from lakeward.cli.run import run
+from lakeward.cli.runs import runs
 from lakeward.cli.simulate import simulate
 from lakeward.cli.sql import sql
 from lakeward.cli.state import state
 from lakeward.cli.status import status
 from lakeward.cli.tables import tables
+from lakeward.cli.watch import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +74,9 @@ for _command in (
     tables,
     plan,
     run,
+    watch,
     status,
+    runs,
     sql,
     quarantine,
     state,

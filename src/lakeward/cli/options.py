@@ -21,7 +21,7 @@ class LakewardCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         invocation = ctx.ensure_object(Invocation)
-        set_up_logging(debug=invocation.debug, quiet=invocation.quiet)
+        set_up_logging(debug=invocation.debug, quiet=invocation.quiet, log_format=invocation.log_format)
         return super().invoke(ctx)
 
 
@@ -57,6 +57,11 @@ def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[
                 click.option(
                     "-q", "--quiet", is_flag=True, default=None, expose_value=False, callback=_keep,
                     help="Show no progress and no notes; warnings and errors stay.",
+                ),
+                click.option(
+                    "--log-format", type=click.Choice(("auto", "text", "json")), expose_value=False, callback=_keep,
+                    help="Form of the log on standard error: lines for eyes, or one JSON object per line.  "
+                    "[default: text on a terminal, json elsewhere]",
                 ),
             ]
         ):  # fmt: skip

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cli.process import drop_stdout
+from lakeward.logs import event, takes_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from lakeward.cli.invocation import Invocation
 
+logger = logging.getLogger(__name__)
 # Where nobody looks at a screen, lines are as long as their content.
 _UNLIMITED = 10_000
 _KIB = 1024
@@ -37,6 +40,11 @@ def emit_json(invocation: Invocation, document: Any) -> None:
     _write(invocation, json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
+def emit_line(invocation: Invocation, line: str) -> None:
+    """Write one line of a result that goes on and on."""
+    _write(invocation, line + "\n")
+
+
 def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
     """Let a function draw on standard output."""
     console = console_on(sys.stdout)
@@ -47,10 +55,11 @@ def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
 
 def _write(invocation: Invocation, text: str) -> None:
     """Write a whole result; a reader that has gone does not change how the command ends."""
-    invocation.has_output = True
+    invocation.has_output, invocation.has_reader = True, False
     with reader_may_leave():
         sys.stdout.write(text)
         sys.stdout.flush()
+        invocation.has_reader = True
 
 
 @contextmanager
@@ -129,6 +138,9 @@ def warn(message: str) -> None:
 
 def error_line(message: str, hint: str | None = None) -> None:
     """Tell what failed and what helps."""
+    if takes_words():
+        logger.error(message, extra=event("error", hint=hint))
+        return
     _say("error", message)
     if hint:
         _say("try", hint)
@@ -136,6 +148,10 @@ def error_line(message: str, hint: str | None = None) -> None:
 
 def _say(level: str, message: str) -> None:
     from rich.text import Text
+
+    if takes_words():
+        logger.log(logging.WARNING if level == "warning" else logging.INFO, message, extra=event(level))
+        return
 
     style = {"error": "bold red", "warning": "bold yellow", "try": "bold cyan"}.get(level, "bold")
     console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", message), soft_wrap=True)

@@ -11,9 +11,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lakeward.logs import write_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+    from lakeward.logs import LogFormat
 
 _SPARK_LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
 _interrupted = threading.Event()
@@ -80,34 +84,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-class _LineHandler(logging.Handler):
-    """Writes log records as lines of standard error as it is now, under a progress display or a test."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-        except Exception:  # a log line must not end the work
-            self.handleError(record)
-
-
-class _PlainFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """Give ``warning: message``, with a traceback only where the record has one."""
-        level = "note" if record.levelno <= logging.INFO else record.levelname.lower()
-        return f"{level}: {super().format(record)}"
-
-
-def set_up_logging(*, debug: bool, quiet: bool) -> None:
-    """Send logs to standard error: warnings, with --debug everything of Lakeward's and Spark's own log."""
-    handler = _LineHandler()
-    handler.setFormatter(_PlainFormatter("%(message)s"))
+def set_up_logging(*, debug: bool, quiet: bool, log_format: LogFormat = "auto") -> None:
+    """Send logs to standard error: events and warnings, with --debug everything of Lakeward's and Spark's own log."""
+    handler = write_lines(log_format)
     # py4j logs the traceback of every interrupt; the command says it in one line.
     handler.addFilter(lambda record: debug or "while sending command" not in record.getMessage())
-    root = logging.getLogger()
-    for old in [one for one in root.handlers if isinstance(one, _LineHandler)]:
-        root.removeHandler(old)
-    root.addHandler(handler)
     level = logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO
     logging.getLogger("lakeward").setLevel(level)
     if debug:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward.cli.optional_number import with_number
 from lakeward.cli.options import LakewardCommand, command
 from lakeward.cli.output import add_row, age, count, emit, error_line, note, styled, table
-from lakeward.cli.progress import rate
+from lakeward.cli.run_limits import run_limits, with_limits
 from lakeward.cli.run_options import read_options, run_options
 from lakeward.cli.warnings import warn_of_publishing
+from lakeward.controller.runlog import rate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,10 +29,7 @@ class _RunCommand(LakewardCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give a bare --wait its value before click looks for one."""
-        given = [
-            f"{_WAIT}=inf" if one == _WAIT and not _is_number(after) else one for one, after in pairwise([*args, ""])
-        ]
-        return super().parse_args(ctx, given)
+        return super().parse_args(ctx, with_number(args, _WAIT, "inf"))
 
 
 @command("run", cls=_RunCommand)
@@ -41,8 +38,9 @@ class _RunCommand(LakewardCommand):
     _WAIT, type=click.FloatRange(min=0), default=0.0, metavar="[SECONDS]",
     help="Wait for a table that another writer holds, without SECONDS as long as it takes; else it is skipped.",
 )  # fmt: skip
+@run_limits
 @run_options
-def run(invocation: Invocation, names: tuple[str, ...], wait: float, **choices: Any) -> int:
+def run(invocation: Invocation, names: tuple[str, ...], wait: float, parallel: int | None, **choices: Any) -> int:
     """Bring mirrors up to date: all active tables, or those named.
 
     A table that fails does not stop the others. A table held by another writer is skipped and reported.
@@ -50,7 +48,7 @@ def run(invocation: Invocation, names: tuple[str, ...], wait: float, **choices: 
     with invocation.lake() as lake:
         warn_of_publishing(lake.tables())
         tables, options = read_options(lake, names, choices)
-        report = lake.run(tables, options=options, wait=wait)
+        report = lake.run(tables, options=with_limits(options, choices), wait=wait, parallel=parallel)
     if not report.tables:
         note_idle(invocation)
     emit(invocation, report.to_dict(), lambda console: draw_report(console, report))
@@ -101,10 +99,3 @@ def _figures(one: TableReport) -> list[Any]:
         rate(one.rows_in, sum(op.seconds for op in one.ops)).removesuffix(" rows/s"),
         ", ".join(strategies),
     ]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return not math.isnan(float(text))
-    except ValueError:
-        return False

@@ -23,8 +23,11 @@ _TEXT_ROWS = 1000
 
 @command("sql", outputs=("text", "json", "csv"))
 @click.argument("query", metavar="QUERY")
-def sql(invocation: Invocation, query: str) -> None:
+@click.option("--allow-writes", is_flag=True, help="Run statements that write, too: nothing guards the mirrors then.")
+def sql(invocation: Invocation, query: str, allow_writes: bool) -> None:
     """Run Spark SQL over the lake; the mirror of a table is schema.table.
+
+    Only statements that read are run: queries, SHOW, DESCRIBE, EXPLAIN.
 
     text shows up to 1,000 rows. json is one array of row objects and csv is RFC 4180 with a header; both are
     streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
@@ -34,7 +37,7 @@ def sql(invocation: Invocation, query: str) -> None:
 
     with sql_errors():
         with invocation.lake() as lake:
-            frame = lake.sql(query)
+            frame = lake.sql(query, allow_writes=allow_writes)
         # Progress has ended here: rows may be written.
         with reader_may_leave():
             _WRITERS[invocation.output](invocation, frame)

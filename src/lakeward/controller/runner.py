@@ -1,138 +1,195 @@
-"""Run and plan many tables. One failing, locked or waiting table never stops the others."""
+"""Run many tables on one Spark application. One failing, slow, locked or waiting table never stops another."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from lakeward.errors import BugError, DataError, LakewardError, LeaseHeldError
-from lakeward.lake.iceberg.define import changelog_of, mirror_of
-from lakeward.lake.iceberg.session import table_session
-from lakeward.lake.iceberg.table import first_line
-from lakeward.pipeline.choose import Waiting, pending_files
-from lakeward.pipeline.context import RunOptions, TableContext
-from lakeward.pipeline.effect import capture
-from lakeward.pipeline.ledger import current_progress
-from lakeward.pipeline.report import Outcome, RunReport, TablePlan, TableReport, op_report
-from lakeward.pipeline.run import next_op, run_table
-from lakeward.pipeline.workspace import Workspace
+from lakeward.controller import retrying
+from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
+from lakeward.controller.history import is_repeated
+from lakeward.controller.slots import Slots
+from lakeward.controller.turns import Turn, hearing
+from lakeward.controller.workbench import new_run_id
+from lakeward.errors import BugError, LakewardError, LeaseHeldError
+from lakeward.lake.iceberg.session import load_catalog, table_session
+from lakeward.logs import bind
+from lakeward.pipeline.budget import RunBudget
+from lakeward.pipeline.reading import TransactionShelf
+from lakeward.pipeline.report import Outcome, RunReport, TableReport
+from lakeward.pipeline.run import Rest, run_table
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
+    from types import TracebackType
 
     from pyspark.sql import SparkSession
 
-    from lakeward.config import Config
+    from lakeward.controller.observers import Observer
     from lakeward.controller.tables import KnownTable
+    from lakeward.controller.workbench import Workbench
+    from lakeward.pipeline.context import RunOptions, TableContext
     from lakeward.pipeline.report import OpReport
-    from lakeward.sources.storage import Storage
-    from lakeward.state.base import StateStore
 
 logger = logging.getLogger(__name__)
 
 
-class NoPermissionNeeded:
-    """For what does not write."""
+def run_tables(
+    bench: Workbench,
+    tables: Sequence[KnownTable],
+    options: RunOptions,
+    observer: Observer,
+    *,
+    wait: float = 0,
+    parallel: int | None = None,
+    stop: threading.Event | None = None,
+) -> RunReport:
+    """Run every table, those of the highest priority first, and report them in the order given.
 
-    def require(self) -> None:
-        """Do nothing."""
+    ``wait`` is how many seconds to wait for a table that another writer holds. Setting ``stop`` from another thread
+    ends the run as Ctrl-C would: the current commits are finished or abandoned, leases given back.
+
+    Raises:
+        KeyboardInterrupt: the run was ended early.
+    """
+    by_priority = sorted(tables, key=lambda known: (-known.settings.priority, known.table))
+    with _Run(bench, options, observer, wait, stop or threading.Event()) as run:
+        observer.run_started(run.id, [str(known.table) for known in tables])
+        found = {one.table: one for one in run.all(by_priority, slots=parallel or bench.config.parallel)}
+        report = RunReport(run.id, tuple(found[str(known.table)] for known in tables), time.monotonic() - run.started)
+    observer.run_finished(report)
+    return report
 
 
-class TableRunner:
-    """Runs tables of one lake, one after another, on one Spark application."""
+class _Run:
+    """One run: what its tables share, and how each gets its turn."""
 
     def __init__(
-        self,
-        config: Config,
-        spark: SparkSession,
-        storage: Storage,
-        state: StateStore,
-        *,
-        on_step: Callable[[str, str], None] | None = None,
-        on_op: Callable[[str, OpReport], None] | None = None,
+        self, bench: Workbench, options: RunOptions, observer: Observer, wait: float, stop: threading.Event
     ) -> None:
-        """Take what all tables share. ``on_step`` hears (table, step), ``on_op`` (table, report)."""
-        self._config = config
-        self._spark = spark
-        self._storage = storage
-        self._state = state
-        self._on_step = on_step
-        self._on_op = on_op
+        self.id, self.started = new_run_id(), time.monotonic()
+        self._bench = bench
+        self._options = options
+        self._observer = observer
+        self._wait = wait
+        self._owner = current_owner(self.id)
+        self._stop = stop
+        self._turns: dict[str, Turn] = {}
+        self._sessions = threading.local()
+        self._opening = threading.Lock()
+        self._shelf = TransactionShelf(bench.storage)
+        self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
 
-    def run(self, tables: Sequence[KnownTable], options: RunOptions, *, wait: float = 0) -> RunReport:
-        """Run every table and report each."""
-        started, run_id = time.monotonic(), new_run_id()
-        reports = [self._run_one(known, options, run_id, wait) for known in tables]
-        return RunReport(run_id, tuple(reports), time.monotonic() - started)
+    def __enter__(self) -> Self:
+        return self
 
-    def plan(self, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
-        """Say for every table what a run would do next, without writing."""
-        return [self._plan_one(known, options) for known in tables]
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shelf.close()
 
-    def context(self, known: KnownTable, options: RunOptions, permission: HeldLease | None = None) -> TableContext:
-        """Give one table's context, with a Spark session of its own."""
-        spark, name = table_session(self._spark), str(known.table)
-        on_step = self._on_step
-        return TableContext(
-            table=known.table,
-            config=self._config,
-            settings=known.settings,
-            spark=spark,
-            storage=self._storage,
-            state=self._state,
-            permission=permission or NoPermissionNeeded(),
-            mirror=mirror_of(spark, known.table),
-            changelog=changelog_of(spark, known.table),
-            options=options,
-            reached=(lambda step: on_step(name, step)) if on_step else _no_listener,
-        )
+    def all(self, tables: Sequence[KnownTable], *, slots: int) -> list[TableReport]:
+        """Give every table its turn."""
+        pool = Slots(self._one, stop=self._stop, look=self._look, cancel=self._cancel)
+        return pool.run(tables, slots=slots)
 
-    def _run_one(self, known: KnownTable, options: RunOptions, run_id: str, wait: float) -> TableReport:
+    def _one(self, known: KnownTable) -> TableReport:
         began, started = datetime.now(UTC), time.monotonic()
-        self._state.register(known.table, active=known.active)
-        report = self._guarded(known, options, run_id, wait)
-        report = replace(report, seconds=time.monotonic() - started)
-        self._record(known, run_id, began, report)
+        with bind(run=self.id, table=str(known.table)):
+            self._observer.table_started(str(known.table))
+            report = self._with_retries(known)
+            report = replace(report, seconds=time.monotonic() - started)
+            self._record(known, began, report)
+            self._observer.table_finished(report)
         return report
 
-    def _guarded(self, known: KnownTable, options: RunOptions, run_id: str, wait: float) -> TableReport:
-        """Run one table and turn whatever stops it into its report."""
+    def _with_retries(self, known: KnownTable) -> TableReport:
+        """Run one table, again after passing faults, and turn whatever stops it into its report."""
         ops: list[OpReport] = []
-        name = str(known.table)
+        name, settings, attempt = str(known.table), self._bench.config.retry, 0
+        attempts = settings.attempts if self._options.attempts is None else self._options.attempts
+        while True:
+            error = self._attempt(known, ops)
+            if isinstance(error, TableReport):
+                return error
+            attempt += 1
+            if not retrying.may_pass(error) or attempt > attempts:
+                return _failed(name, error, ops)
+            delay = retrying.delay(settings, attempt)
+            self._observer.retry(name, attempt, delay, error)
+            if self._stop.wait(delay):
+                raise KeyboardInterrupt
+
+    def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport | LakewardError:
+        limit = self._options.time_limit or known.settings.time_limit
+        turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
         try:
-            owner = current_owner(run_id)
-            with HeldLease(self._state, known.table, owner, wait=wait) as lease:
-                return self._run_leased(known, options, lease, ops)
+            self._bench.state.register(known.table, active=known.active)
+            seconds = self._bench.config.lease_seconds
+            with HeldLease(self._bench.state, known.table, self._owner, seconds=seconds, wait=self._wait) as lease:
+                return self._leased(known, lease, turn, ops)
         except LeaseHeldError as error:
-            return TableReport(name, Outcome.LOCKED, tuple(ops), error.message, error.hint)
-        except (LakewardError, PySparkException, Py4JError, OSError) as error:
-            known_error = as_lakeward_error(error, name)
-            return failed(name, known_error, tuple(ops))
+            return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
+        except STOPS_A_TABLE as error:
+            return _why_it_stopped(turn, error)
+        finally:
+            self._turns.pop(turn.table, None)
 
-    def _run_leased(self, known: KnownTable, options: RunOptions, lease: HeldLease, ops: list[OpReport]) -> TableReport:
-        context = self.context(known, options, lease)
-        waiting: str | None = None
+    def _leased(self, known: KnownTable, lease: HeldLease, turn: Turn, ops: list[OpReport]) -> TableReport:
+        context = self._bench.context(
+            known,
+            lease,
+            options=self._options,
+            spark=self._session(),
+            shelf=self._shelf,
+            budget=self._budget,
+            reached=hearing(turn, self._bench.on_step),
+        )
+        turn.begin()
+        self._turns[turn.table] = turn
+        rest = self._ops(context, turn, ops)
+        outcome = Outcome.WAITING if rest.reason else Outcome.DONE if ops else Outcome.IDLE
+        return TableReport(turn.table, outcome, tuple(ops), rest.reason, mirror_rows=rest.rows)
+
+    def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> Rest:
+        """Do op after op until nothing waits or the table's time is up."""
         for report in run_table(context):
-            if isinstance(report, Waiting):
-                waiting = report.reason
-            else:
-                ops.append(report)
-                if self._on_op:
-                    self._on_op(str(known.table), report)
-        head = context.mirror.head() if context.mirror.exists() else None
-        outcome = Outcome.WAITING if waiting else Outcome.DONE if ops else Outcome.IDLE
-        return TableReport(str(known.table), outcome, tuple(ops), waiting, mirror_rows=head.rows if head else None)
+            if isinstance(report, Rest):
+                return report
+            ops.append(report)
+            self._observer.op_published(turn.table, report)
+            if turn.is_over and not report.is_last:
+                reason = "the table has had its time_limit; the rest waits for the next run"
+                return Rest(report.mirror_rows, reason)
+            turn.begin_op()
+        msg = f"{turn.table}: a run of a table ended without its end"
+        raise BugError(msg)
 
-    def _record(self, known: KnownTable, run_id: str, began: datetime, report: TableReport) -> None:
+    def _session(self) -> SparkSession:
+        """Give this thread's session: tables that follow one another in a slot share it."""
+        session: SparkSession | None = getattr(self._sessions, "session", None)
+        if session is None:
+            # One after the other: the first on a new lake makes the catalog's tables.
+            with self._opening:
+                session = self._sessions.session = table_session(self._bench.spark)
+                load_catalog(session)
+        return session
+
+    def _look(self) -> None:
+        for turn in list(self._turns.values()):
+            turn.look()
+
+    def _cancel(self) -> None:
+        for turn in list(self._turns.values()):
+            turn.cancel()
+
+    def _record(self, known: KnownTable, began: datetime, report: TableReport) -> None:
         """Keep history and the error that stopped the table.
 
         Both are only a cache's content: failing to keep them must not undo what was published, so it is said and
@@ -140,75 +197,28 @@ class TableRunner:
         """
         if report.outcome is Outcome.LOCKED:
             return
+        state, table = self._bench.state, known.table
         try:
             error = report.message if report.outcome is Outcome.FAILED else None
-            self._state.set_error(known.table, error)
-            finished = datetime.now(UTC)
-            run = TableRun(run_id, known.table, began, finished, report.outcome, report.to_dict())
-            self._state.record_run(run)
+            if error != known.error:
+                state.set_error(table, error)
+            run = TableRun(self.id, table, began, datetime.now(UTC), report.outcome, report.to_dict())
+            if not is_repeated(state, run):
+                state.record_run(run)
         except LakewardError as error:
             logger.warning("%s: the run could not be recorded: %s", known.table, error.message)
 
-    def _plan_one(self, known: KnownTable, options: RunOptions) -> TablePlan:
-        name = str(known.table)
-        try:
-            with Workspace() as workspace:
-                return self._planned(known, options, workspace)
-        except (LakewardError, PySparkException, Py4JError, OSError) as error:
-            stopped = as_lakeward_error(error, name)
-            return TablePlan(
-                name,
-                Outcome.FAILED,
-                message=stopped.message,
-                hint=stopped.hint,
-                error_kind=stopped.kind,
-                exit_code=stopped.exit_code,
-            )
 
-    def _planned(self, known: KnownTable, options: RunOptions, workspace: Workspace) -> TablePlan:
-        context, name = self.context(known, options), str(known.table)
-        prepared = next_op(context, workspace)
-        if prepared is None:
-            return TablePlan(name, Outcome.IDLE)
-        if isinstance(prepared, Waiting):
-            return TablePlan(name, Outcome.WAITING, message=prepared.reason)
-        files = tuple(one.path for one in prepared.summaries)
-        report = op_report(prepared)
-        return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting_files(context))
+def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:
+    """Give the error that stopped a table: its own, unless its jobs were cancelled from outside."""
+    try:
+        turn.require_time()
+    except LakewardError as cancelled:
+        return cancelled
+    return as_lakeward_error(error, turn.table)
 
 
-def waiting_files(context: TableContext) -> int:
-    """Count the files of a table that no op has taken."""
-    head = capture(context).changelog
-    progress = current_progress(context, head.id if head else None)
-    return sum(1 for _ in pending_files(context, progress))
-
-
-def failed(name: str, error: LakewardError, ops: tuple[OpReport, ...] = ()) -> TableReport:
-    """Report a table that an error stopped."""
+def _failed(name: str, error: LakewardError, ops: Sequence[OpReport]) -> TableReport:
     return TableReport(
-        name, Outcome.FAILED, ops, error.message, error.hint, error_kind=error.kind, exit_code=error.exit_code
+        name, Outcome.FAILED, tuple(ops), error.message, error.hint, error_kind=error.kind, exit_code=error.exit_code
     )
-
-
-def as_lakeward_error(error: Exception, name: str) -> LakewardError:
-    """Give Spark's and the system's errors the type that says what to do about them."""
-    if isinstance(error, LakewardError):
-        return error
-    text = first_line(str(error))
-    logger.debug("%s: unexpected error", name, exc_info=error)
-    if isinstance(error, OSError):
-        return DataError(f"{name}: {error}", hint="check the file or folder it names, then run again")
-    if "NotFoundException" in str(error) or "FileNotFoundException" in str(error):
-        hint = "restore the missing files from a backup; nothing was written"
-        return DataError(f"{name}: files of the lake are missing: {text}", hint=hint)
-    return BugError(f"{name}: Spark failed: {text}", hint="run again with --debug for the whole error")
-
-
-def new_run_id() -> str:
-    """Give an id that sorts by time."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
-
-
-def _no_listener(_step: str) -> None:
-    """Do nothing."""

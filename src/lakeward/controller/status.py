@@ -1,25 +1,35 @@
-"""How every table stands: state, rows, what waits, what nobody can read, what needs a decision."""
+"""How every table stands: state, rows, what waits, what nobody can read, what needs a decision.
+
+Everything is told from listings, table metadata and the state store: no Spark job, unless the state store was wiped
+and a table's ledger must be read from the lake again.
+"""
 
 from __future__ import annotations
 
+import shlex
 import time
-from dataclasses import asdict, dataclass
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakeward.errors import LakewardError
-from lakeward.pipeline.choose import pending_files
-from lakeward.pipeline.effect import capture
-from lakeward.pipeline.ledger import current_progress
-from lakeward.pipeline.quarantine import count_bad_rows
+from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
+from lakeward.lake.iceberg.debt import Debt, debt_of
+from lakeward.lake.iceberg.session import table_session
+from lakeward.pipeline.choose import Scan, pending_files
+from lakeward.pipeline.effect import bases_of
+from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.recover import unfinished_op
-from lakeward.sources.dms.listing import list_unknown
+from lakeward.pipeline.report import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from lakeward.controller.tables import KnownTable
+    from lakeward.controller.workbench import Workbench
     from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
-
-_UNKNOWN_SHOWN = 20
+    from lakeward.state.base import TableRun
 
 
 @dataclass(frozen=True)
@@ -43,34 +53,109 @@ class TableStatus:
     unknown_count: int = 0
     quarantined: int = 0
     error: str | None = None
+    hint: str | None = None
     locked_by: str | None = None
     last_run: str | None = None
+    last_outcome: str | None = None
+    last_seconds: float | None = None
+    rows_per_second: float | None = None
+    debt: Debt | None = None
+    changelog_debt: Debt | None = None
     next_command: str | None = None
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """Whether a person has to do something that no later run does."""
+        return self.state in ("inactive", "failed") or bool(self.quarantined)
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data for JSON."""
         return asdict(self)
 
 
-def table_status(context: TableContext, known: KnownTable) -> TableStatus:
-    """Look at one table; one that cannot be looked at is reported with the reason and does not hide the others."""
+@dataclass(frozen=True)
+class StatusTotals:
+    """All tables together; ``states`` counts them by state, the age is that of the oldest file that waits."""
+
+    tables: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    files_pending: int = 0
+    bytes_pending: int = 0
+    oldest_pending_seconds: float | None = None
+    quarantined: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    files: int
+    size: int
+    oldest_seconds: float | None
+
+
+def totals_of(statuses: Sequence[TableStatus]) -> StatusTotals:
+    """Sum up statuses."""
+    ages = [one.oldest_pending_seconds for one in statuses if one.oldest_pending_seconds is not None]
+    return StatusTotals(
+        tables=len(statuses),
+        states=dict(Counter(one.state for one in statuses)),
+        rows=sum(one.rows or 0 for one in statuses),
+        files_pending=sum(one.files_pending for one in statuses),
+        bytes_pending=sum(one.bytes_pending for one in statuses),
+        oldest_pending_seconds=max(ages, default=None),
+        quarantined=sum(one.quarantined for one in statuses),
+    )
+
+
+def table_statuses(bench: Workbench, tables: Iterable[KnownTable]) -> list[TableStatus]:
+    """Look at tables; one that cannot be looked at is reported with the reason and does not hide the others.
+
+    They share one session: a session of its own would make each table open the catalog anew. Several are looked at
+    at one time: with lake and landing in a store far away, it is waiting that takes long.
+    """
+    held = {lease.table: str(lease.owner) for lease in bench.state.leases()}
+    spark = table_session(bench.spark)
+
+    def look(known: KnownTable) -> TableStatus:
+        return _status(bench.context(known, spark=spark), known, held.get(known.table))
+
+    with ThreadPoolExecutor(bench.config.parallel, "status") as pool:
+        try:
+            return list(pool.map(look, tables))
+        except BaseException:
+            # Ctrl-C shall not wait for hundreds of tables.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _status(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
     try:
-        return _looked_at(context, known)
-    except LakewardError as error:
-        hint = f" (try: {error.hint})" if error.hint else ""
-        return TableStatus(str(context.table), "failed", error=f"{error.message}{hint}")
+        return _looked_at(context, known, holder)
+    except STOPS_A_TABLE as error:
+        stopped = as_lakeward_error(error, str(known.table))
+        command = f"lakeward plan {known.table}"
+        return TableStatus(
+            str(known.table),
+            "failed",
+            error=stopped.message,
+            hint=stopped.hint,
+            locked_by=holder,
+            next_command=command,
+        )
 
 
-def _looked_at(context: TableContext, known: KnownTable) -> TableStatus:
-    bases = capture(context)
-    progress = current_progress(context, bases.changelog.id if bases.changelog else None)
-    pending = _pending(context, progress)
-    quarantined = count_bad_rows(context)
-    unknown = [file.path for file in list_unknown(context.storage, context.folder, context.settings)]
-    lease = context.state.lease_of(context.table)
-    runs = context.state.runs(context.table, limit=1)
+def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
+    changelog, mirror = context.changelog.look(), context.mirror.look()
+    bases = bases_of(changelog, mirror)
+    progress = progress_of(context, bases)
+    scan = Scan()
+    pending = _pending(context, progress, scan)
     interrupted = unfinished_op(context, bases) is not None if bases.changelog else False
-    state = _state(known, interrupted=interrupted, pending=pending[0])
+    state = _state(known, interrupted=interrupted, pending=pending.files)
     return TableStatus(
         table=str(context.table),
         state=state,
@@ -78,27 +163,43 @@ def _looked_at(context: TableContext, known: KnownTable) -> TableStatus:
         op=progress.op,
         rows=bases.mirror.rows if bases.mirror else None,
         files_consumed=context.state.count_files(context.table),
-        files_pending=pending[0],
-        bytes_pending=pending[1],
-        oldest_pending_seconds=pending[2],
-        unknown_files=tuple(sorted(unknown)[:_UNKNOWN_SHOWN]),
-        unknown_count=len(unknown),
-        quarantined=quarantined,
+        files_pending=pending.files,
+        bytes_pending=pending.size,
+        oldest_pending_seconds=pending.oldest_seconds,
+        unknown_files=tuple(scan.unknown),
+        unknown_count=scan.unknown_count,
+        quarantined=bases.bad_rows,
         error=known.error,
-        locked_by=str(lease.owner) if lease else None,
-        last_run=runs[0].finished_at.isoformat() if runs else None,
-        next_command=_next_command(known, state, quarantined),
+        locked_by=holder,
+        debt=debt_of(mirror) if mirror else None,
+        changelog_debt=debt_of(changelog) if changelog else None,
+        next_command=_next_command(known, state, bases.bad_rows),
+        **_last_run(context.state.runs(context.table, limit=1)),
     )
 
 
-def _pending(context: TableContext, progress: Progress) -> tuple[int, int, float | None]:
-    """Count what waits: files, bytes, age of the oldest in seconds."""
+def _last_run(runs: Sequence[TableRun]) -> dict[str, Any]:
+    """Tell of the last run when it ended, how, how long it took and how fast it was."""
+    if not runs:
+        return {}
+    last, report = runs[0], runs[0].report
+    seconds = sum(op["seconds"] for op in report["ops"])
+    return {
+        "last_run": last.finished_at.isoformat(),
+        "last_outcome": last.outcome,
+        "last_seconds": report["seconds"],
+        "rows_per_second": report["rows_in"] / seconds if report["rows_in"] and seconds else None,
+        "hint": report["hint"] if last.outcome == Outcome.FAILED else None,
+    }
+
+
+def _pending(context: TableContext, progress: Progress, scan: Scan) -> _Pending:
     count, size, oldest = 0, 0, None
-    for file in pending_files(context, progress):
+    for file in pending_files(context, progress, scan):
         count += 1
         size += file.identity.size
         oldest = min(oldest or file.identity.mtime_us, file.identity.mtime_us)
-    return count, size, max(0.0, time.time() - oldest / 1e6) if oldest else None
+    return _Pending(count, size, max(0.0, time.time() - oldest / 1e6) if oldest else None)
 
 
 def _state(known: KnownTable, *, interrupted: bool, pending: int) -> str:
@@ -112,10 +213,13 @@ def _state(known: KnownTable, *, interrupted: bool, pending: int) -> str:
 
 
 def _next_command(known: KnownTable, state: str, quarantined: int) -> str | None:
+    table = shlex.quote(str(known.table))
+    if state == "inactive" and not known.settings.primary_key:
+        return f"lakeward tables set {table} --primary-key COLUMN --activate"
     if state == "inactive":
-        return f"lakeward tables set {known.table} --primary-key COLUMN --activate"
+        return f"lakeward tables activate {table}"
     if state in ("pending", "interrupted"):
-        return f"lakeward run {known.table}"
+        return f"lakeward run {table}"
     if state == "failed":
-        return f"lakeward plan {known.table}"
-    return f"lakeward quarantine list {known.table}" if quarantined else None
+        return f"lakeward plan {table}"
+    return f"lakeward quarantine list {table}" if quarantined else None

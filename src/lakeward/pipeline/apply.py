@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Effect
     from lakeward.pipeline.folding import Folded
@@ -31,7 +32,7 @@ _SHUFFLE_TASKS = "spark.sql.shuffle.partitions"
 _BROADCAST_BYTES = str(1 << 30)
 
 
-def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: int, names: Sequence[str]) -> int:
+def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: int, names: Sequence[str]) -> Snapshot:
     """Bring an op into the mirror on top of snapshot ``base``; give the snapshot that readers see now.
 
     Raises:
@@ -129,7 +130,7 @@ def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame, count
         else:
             snapshot = attempt.checked_head()
             context.permission.require()
-            mirror.create_branch(branch, snapshot)
+            mirror.create_branch(branch, snapshot.id)
         context.reached("load.publish")
 
 
@@ -152,13 +153,13 @@ def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
         mirror.reset_branch(branch, before.id)
 
 
-def _become_load(context: TableContext, record: OpRecord, base: int) -> int:
+def _become_load(context: TableContext, record: OpRecord, base: int) -> Snapshot:
     """Let an untouched, empty mirror share the load branch's snapshot: nothing is written twice."""
     branch = load_branch(record.generation)
     context.permission.require()
     context.mirror.fast_forward(branch, "main", expected=base)
     context.reached("apply.publish")
-    return context.mirror.require_head().id
+    return context.mirror.require_head()
 
 
 def _begin_empty_load(context: TableContext, generation: int) -> None:

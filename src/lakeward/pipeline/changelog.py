@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.lake.iceberg.attempt import Attempt
-from lakeward.lake.iceberg.define import LOGGED_STAMP
+from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
@@ -35,10 +35,13 @@ def log_op(
     base: int,
     rows: DataFrame | None,
     row_count: int,
+    bad_rows: int,
     files: Sequence[FileRecord],
     resolutions: Sequence[Resolution] = (),
 ) -> int:
     """Commit an op to the changelog on top of snapshot ``base``; give the new snapshot.
+
+    ``bad_rows`` is how many wait for a decision once this op is logged.
 
     Raises:
         ConflictError: the changelog has moved since, or the lease was lost. Nothing was logged.
@@ -54,11 +57,11 @@ def log_op(
     with Attempt(context.changelog, op=record.op, base=base) as attempt:
         context.reached("log.branch")
         expected = row_count + 1 + len(files) + len(resolutions)
-        stamps = {LOGGED_STAMP: str(record.op)}
+        stamps = {LOGGED_STAMP: str(record.op), BAD_ROWS_STAMP: str(bad_rows)}
         with context.spark_settings(_SAME_CODE_FOR_EVERY_OP):
             attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
         context.reached("log.append")
-        snapshot = attempt.publish(before=context.permission.require)
+        snapshot = attempt.publish(before=context.permission.require).id
         context.reached("log.publish")
     context.reached("log.drop")
     if record.voids is not None:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ChangedFileError, VanishedError
-from lakeward.model import Disposition, FileClass, Generation, OpKind
+from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind
 from lakeward.pipeline.records import FileRecord
 from lakeward.pipeline.reload import decide_reload
 from lakeward.sources.base import FileSummary
-from lakeward.sources.dms.listing import list_files, list_transactions
+from lakeward.sources.dms.listing import list_folder, list_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lakeward.model import LandingFile, LedgerEntry, Progress
+    from lakeward.model import LedgerEntry, Progress
     from lakeward.pipeline.context import TableContext
 
 _PAGE = 1000
+_UNKNOWN_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ class Waiting:
 
 @dataclass
 class Scan:
-    """What one walk over the landing folder found."""
+    """What one walk over the landing folder found; of files that no rule knows, the number and the first few."""
 
     new_loads: list[LandingFile] = field(default_factory=list)
     retimed_loads: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
     retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    unknown_count: int = 0
 
 
 def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
@@ -75,7 +78,24 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
     scan = Scan()
     batch, is_last = _smallest_batch(context, progress, scan)
     if load := _load_work(context, progress, scan):
-        return load
+        return _affordable(context, load)
+    work = _change_work(context, progress, scan, batch, is_last=is_last)
+    return _affordable(context, work) if work else None
+
+
+def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
+    """Cut work down to what the run may still take in; a load is taken as a whole."""
+    if isinstance(work, Waiting) or not work.files:
+        return work
+    files = context.budget.admit(work.files, whole=work.kind is OpKind.LOAD)
+    if not files:
+        return Waiting("the run has taken in as much as its limits allow; the rest waits for the next one")
+    return replace(work, files=files, is_last=work.is_last and len(files) == len(work.files))
+
+
+def _change_work(
+    context: TableContext, progress: Progress, scan: Scan, batch: tuple[LandingFile, ...], *, is_last: bool
+) -> Work | None:
     redelivered = tuple(_same_content(context, scan.retimed_changes))
     if batch:
         generation = _generation_of(batch[0], progress)
@@ -88,9 +108,9 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
     return None
 
 
-def pending_files(context: TableContext, progress: Progress) -> Iterator[LandingFile]:
-    """Give every file that waits, for `status`; content is not looked at."""
-    scan = Scan()
+def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
+    """Give every file that waits, for `status`; content is not looked at. ``scan`` holds the rest of the walk."""
+    scan = scan or Scan()
     yield from (file for _, file in _pending_changes(context, progress, scan))
     yield from scan.new_loads
     yield from (file for file, _ in scan.retimed_loads)
@@ -113,7 +133,7 @@ def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tu
 
 def _pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
     """Walk the listing; yield change files that wait with their generation and keep load parts in ``scan``."""
-    for page in _pages(_listed(context)):
+    for page in _pages(_listed(context, scan)):
         known = context.state.lookup(context.table, [file.path for file in page])
         for file in page:
             entry = known.get(file.path)
@@ -212,15 +232,21 @@ def _generation_of(file: LandingFile, progress: Progress) -> Generation:
     return next(fitting, progress.generations[0] if progress.generations else Generation(1))
 
 
-def _listed(context: TableContext) -> Iterator[LandingFile]:
+def _listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
     wanted = context.options.files
-    for file in _all_listed(context):
+    for file in _all_listed(context, scan):
         if not wanted or file.path in wanted or file.location in wanted:
             yield file
 
 
-def _all_listed(context: TableContext) -> Iterator[LandingFile]:
-    yield from list_files(context.storage, context.folder, context.settings)
+def _all_listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+    for file in list_folder(context.storage, context.folder, context.settings):
+        if isinstance(file, LandingFile):
+            yield file
+            continue
+        scan.unknown_count += 1
+        if len(scan.unknown) < _UNKNOWN_NAMED:
+            scan.unknown.append(file.path)
     if context.config.transactions:
         yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lakeward.config import Config, TableSettings
     from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.model import TableId
+    from lakeward.pipeline.budget import RunBudget
+    from lakeward.pipeline.reading import TransactionShelf
     from lakeward.sources.storage import Storage
     from lakeward.state.base import StateStore
 
@@ -33,7 +35,9 @@ class RunOptions:
 
     ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
     a reload. ``same_load`` says that load parts with a new time and the old content were only copied again.
-    ``accept_changed`` names consumed files whose new content is to be ignored.
+    ``accept_changed`` names consumed files whose new content is to be ignored. ``max_files`` and ``max_bytes`` limit
+    what the run takes in over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
+    number of further attempts after passing faults.
     """
 
     allow_deletes: bool = False
@@ -41,9 +45,13 @@ class RunOptions:
     cut: str | None = None
     same_load: bool = False
     accept_changed: frozenset[str] = frozenset()
+    max_files: int | None = None
+    max_bytes: int | None = None
+    time_limit: float | None = None
+    attempts: int | None = None
 
 
-def _ignore_step(_name: str) -> None:
+def ignore_step(_name: str) -> None:
     """Do nothing: the default listener."""
 
 
@@ -63,8 +71,10 @@ class TableContext:
     permission: Permission
     mirror: IcebergTable
     changelog: IcebergTable
+    transactions: TransactionShelf
+    budget: RunBudget
     options: RunOptions = RunOptions()
-    reached: Callable[[str], None] = field(default=_ignore_step)
+    reached: Callable[[str], None] = field(default=ignore_step)
 
     def adapt_plans(self, *, wanted: bool) -> None:
         """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""

@@ -6,11 +6,12 @@ and the snapshots it stands on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakeward.lake.iceberg.define import (
     APPLIED_STAMP,
+    BAD_ROWS_STAMP,
     EMPTY_TAG,
     LAYOUT_PROPERTY,
     LOGGED_STAMP,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.datatypes import Column
-    from lakeward.lake.iceberg.metadata import Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.records import OpRecord
@@ -47,7 +48,7 @@ class Bases:
     """What an op stands on, captured once; every read inside the op is pinned to these snapshots.
 
     ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
-    ``properties`` (layout and settings) the mirror's.
+    ``properties`` (layout and settings) the mirror's. ``bad_rows`` wait for a decision.
     """
 
     changelog: Snapshot | None
@@ -56,6 +57,7 @@ class Bases:
     applied: int = 0
     columns: tuple[Column, ...] = ()
     properties: Mapping[str, str | None] = field(default_factory=dict)
+    bad_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,11 @@ def load_branch(generation: int) -> str:
 
 def capture(context: TableContext) -> Bases:
     """Capture what the next op stands on, loading each table's metadata once."""
-    changelog, mirror = context.changelog.look(), context.mirror.look()
+    return bases_of(context.changelog.look(), context.mirror.look())
+
+
+def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> Bases:
+    """Tell what an op would stand on from the metadata of both tables."""
     log_head = changelog.head() if changelog else None
     head = mirror.head() if mirror and mirror.head(EMPTY_TAG) else None
     return Bases(
@@ -101,6 +107,7 @@ def capture(context: TableContext) -> Bases:
         applied=int(mirror.stamp_at(APPLIED_STAMP, head.id) or 0) if mirror and head else 0,
         columns=mirror.columns() if mirror and head else (),
         properties={name: mirror.property(name) for name in _PROPERTIES} if mirror and head else {},
+        bad_rows=int(changelog.stamp_at(BAD_ROWS_STAMP, log_head.id) or 0) if changelog and log_head else 0,
     )
 
 
@@ -140,20 +147,27 @@ def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, ch
     """Give a load's rows to its branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
     key, mirror = context.settings.primary_key, given.bases.mirror
     unique, count = rows_once_per_key(workspace, changes, key, given.rows)
-    rows = unique.select(*named(given.names))
+    rows, left_out = unique.select(*named(given.names)), _left_out(given.rows - count)
     if given.record.starts and given.record.generation > 1:
-        return Effect(ApplyPlan(Strategy.REPLACE, "a new load replaces the mirror"), load_rows=rows, load_count=count)
+        plan = ApplyPlan(Strategy.REPLACE, f"a new load replaces the mirror{left_out}")
+        return Effect(plan, load_rows=rows, load_count=count)
     if mirror is None or mirror.id == empty_snapshot(context.mirror):
-        return Effect(
-            ApplyPlan(Strategy.LOAD, "the mirror is empty: it becomes the load"), load_rows=rows, load_count=count
-        )
+        plan = ApplyPlan(Strategy.LOAD, f"the mirror is empty: it becomes the load{left_out}")
+        return Effect(plan, load_rows=rows, load_count=count)
     arrived = as_base(rows, given.names)
     earlier = _load_rows(context, given.record.generation, given) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
     history = _earlier_changes(context, given) if key else None
     source = FoldInput(workspace, arrived, given.rows, key, given.names, True, False, base, history)
     folded = fold_changes(source) if key else fold_keyless(source, None)
-    return Effect(plan_fold(context.mirror, mirror, folded, context.settings), folded, load_rows=rows, load_count=count)
+    plan = plan_fold(context.mirror, mirror, folded, context.settings)
+    plan = replace(plan, reason=f"{plan.reason}{left_out}")
+    return Effect(plan, folded, load_rows=rows, load_count=count)
+
+
+def _left_out(rows: int) -> str:
+    """Tell of a load's rows that have no place in the mirror: it is more often a wrong key than what was meant."""
+    return f"; {rows:,} rows whose key comes again later in the load are left out" if rows else ""
 
 
 def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:

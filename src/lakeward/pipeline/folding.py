@@ -14,7 +14,7 @@ from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import fold, is_delete
 from lakeward.transforms.keys import having_keys, lacking_keys
 from lakeward.transforms.moves import finish_moves, is_unfinished, linked_keys, links
-from lakeward.transforms.order import as_base, latest_per_key
+from lakeward.transforms.order import as_base, latest_per_key, sortable_load_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +118,7 @@ def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
 
 
 def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str], count: int) -> tuple[DataFrame, int]:
-    """Give a load's rows with each key once, the last in file and row order, and their number.
+    """Give a load's rows with each key once, the last in the order of parts and rows, and their number.
 
     Repeats are rare and looked for by key alone.
     """
@@ -128,7 +128,7 @@ def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str]
     repeated = rows.groupBy(*columns(keys)).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
     if not repeated.take(1):
         return rows, count
-    unique = workspace.keep(latest_per_key(rows, keys=keys))
+    unique = workspace.keep(latest_per_key(rows.withColumn(S.FILE, sortable_load_part()), keys=keys))
     return unique, unique.count()
 
 

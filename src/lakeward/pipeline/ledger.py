@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakeward.model import LedgerEntry
     from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
 
 
 def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
@@ -37,6 +38,11 @@ def current_progress(context: TableContext, snapshot_id: int | None) -> Progress
         if cached is not None:
             return cached
     return rebuild(context, snapshot_id)
+
+
+def progress_of(context: TableContext, bases: Bases) -> Progress:
+    """Give the progress at the changelog snapshot that an op stands on."""
+    return current_progress(context, bases.changelog.id if bases.changelog else None)
 
 
 def rebuild(context: TableContext, snapshot_id: int) -> Progress:

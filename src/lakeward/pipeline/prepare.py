@@ -107,7 +107,7 @@ def read_work(
     for _ in range(_SCHEMA_ROUNDS):
         require_usable(context.table, columns, settings)
         spec = ReadSpec(context.table, columns, settings, generation.order_by)
-        records, summaries = read_records(context.spark, workspace, context.storage, files, spec)
+        records, summaries = read_records(context.spark, workspace, context.storage, context.transactions, files, spec)
         check.require_readable(context, [one for one in summaries if one.stable])
         evolved = with_file_columns(context.table, columns, summaries, settings)
         if evolved == columns:

@@ -11,13 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.model import OpKind, Place, Progress
 from lakeward.pipeline.effect import OpInput, capture, work_out
-from lakeward.pipeline.ledger import bad_row_details, current_progress, voided_ops
+from lakeward.pipeline.ledger import bad_row_details, progress_of
+from lakeward.pipeline.open_rows import is_named, open_rows
 from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord, Resolution
 from lakeward.pipeline.run import carry_out, finish_interrupted
@@ -25,7 +25,6 @@ from lakeward.pipeline.schema import describe_changes, known_columns
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.raw import parse_raw
-from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -78,22 +77,15 @@ def bad_rows(context: TableContext, ids: Collection[str] = (), *, limit: int | N
     if not context.changelog.exists():
         return
     log = context.changelog.read(context.changelog.require_head().id)
-    rows = _open_rows(log)
+    rows = open_rows(log)
     if ids:
-        rows = rows.filter(F.concat(column(S.FILE), F.lit(":"), column(S.ROW)).isin(*ids))
+        rows = rows.filter(is_named(ids))
     rows = rows.orderBy(S.OP, S.FILE_TIME, S.FILE, S.ROW)
     for row in (rows.limit(limit) if limit is not None else rows).toLocalIterator():
         reason, name, value = bad_row_details(row[S.DETAIL])
         yield BadRow(
             row[S.OP], row[S.GENERATION], row[S.FILE], row[S.FILE_TIME], row[S.ROW], reason, name, value, row[S.RAW]
         )
-
-
-def count_bad_rows(context: TableContext) -> int:
-    """Count the bad rows that wait for a decision."""
-    if not context.changelog.exists():
-        return 0
-    return _open_rows(context.changelog.read(context.changelog.require_head().id)).count()
 
 
 def retry_rows(context: TableContext, ids: Collection[str], replacements: Mapping[str, str]) -> QuarantineReport:
@@ -198,7 +190,7 @@ def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> P
 
 def _standing(context: TableContext) -> tuple[Progress, Bases]:
     bases = capture(context)
-    return current_progress(context, bases.changelog.id if bases.changelog else None), bases
+    return progress_of(context, bases), bases
 
 
 def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) -> DataFrame:
@@ -206,19 +198,6 @@ def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) ->
     batches = table.to_batches()
     numbers = context.spark.range(0, 1, 1, 1)
     return numbers.mapInArrow(lambda _: iter(batches), S.record_struct(columns))
-
-
-def _open_rows(log: DataFrame) -> DataFrame:
-    """Keep bad rows of ops that stand and that no resolution names."""
-    bad = log.filter(column(S.KIND) == S.KIND_BAD)
-    if voided := voided_ops(log):
-        bad = bad.filter(~column(S.OP).isin(*voided))
-    decided = f"{S.PREFIX}decided"
-    resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull())
-    last = resolved.groupBy(S.FILE, S.ROW).agg(F.max(S.OP).alias(decided))
-    # A reload reads files again: what was decided on a row before says nothing of the same row read after.
-    is_open = column(decided).isNull() | (column(decided) < column(S.OP))
-    return bad.join(last, on=[S.FILE, S.ROW], how="left").filter(is_open).drop(decided)
 
 
 def describe(row: BadRow) -> dict[str, object]:

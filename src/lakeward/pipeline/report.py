@@ -65,6 +65,7 @@ class OpReport:
     is_last: bool = False
     changelog_snapshot: int | None = None
     mirror_snapshot: int | None = None
+    mirror_rows: int | None = None
     seconds: float = 0.0
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve
+from lakeward.logs import bind, event
 from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
-from lakeward.pipeline.effect import capture
-from lakeward.pipeline.ledger import current_progress
+from lakeward.pipeline.effect import bases_of, capture
+from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.open_rows import open_after
 from lakeward.pipeline.prepare import Prepared, prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.records import Resolution
 
 logger = logging.getLogger(__name__)
@@ -32,59 +35,75 @@ logger = logging.getLogger(__name__)
 _MAX_CONFLICTS = 5
 
 
-def run_table(context: TableContext) -> Iterator[OpReport | Waiting]:
-    """Do every op that is due, yielding each as it is published; a Waiting ends the run.
+@dataclass(frozen=True)
+class Rest:
+    """The end of a table's run: the mirror's rows, and why files are left to wait if they are."""
+
+    rows: int | None
+    reason: str | None = None
+
+
+def run_table(context: TableContext) -> Iterator[OpReport | Rest]:
+    """Do every op that is due, yielding each as it is published; a Rest comes last.
 
     Raises:
         LakewardError: the table stops here; everything published before stays.
     """
-    for table in (context.mirror, context.changelog):
-        drop_abandoned(table)
+    changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
+    bases: Bases | None = bases_of(changelog, mirror)
+    rows = None
     conflicts = 0
     while True:
+        bases = bases or capture(context)
+        rows = bases.mirror.rows if bases.mirror else None
         try:
-            report = run_op(context)
+            report = run_op(context, bases)
         except ConflictError as error:
             conflicts += 1
             if conflicts == _MAX_CONFLICTS:
                 raise
-            logger.warning("%s: starting over: %s", context.table, error.message)
+            told = event("op.conflict", table=str(context.table), error=error.message)
+            logger.warning("%s: starting over: %s", context.table, error.message, extra=told)
             context.permission.require()
+            bases = None
             continue
-        conflicts = 0
-        if report is None:
+        if not isinstance(report, OpReport):
+            yield Rest(rows, report.reason if report else None)
             return
         yield report
-        if isinstance(report, Waiting) or report.is_last:
+        if report.is_last:
+            yield Rest(report.mirror_rows)
             return
+        bases, conflicts = None, 0
 
 
-def run_op(context: TableContext) -> OpReport | Waiting | None:
-    """Finish an interrupted op, or do the next one; None when nothing waits."""
+def run_op(context: TableContext, bases: Bases) -> OpReport | Waiting | None:
+    """Finish an interrupted op, or do the next one on what was captured; None when nothing waits."""
     started = time.monotonic()
     with Workspace() as workspace:
-        prepared = next_op(context, workspace)
+        prepared = next_op(context, workspace, bases)
         if not isinstance(prepared, Prepared):
             return prepared
-        done = carry_out(context, prepared)
+        with bind(op=prepared.record.op):
+            done = carry_out(context, prepared)
         return replace(done, seconds=time.monotonic() - started)
 
 
 def finish_interrupted(context: TableContext) -> None:
     """Finish the op that a crash left logged: the mirror would never get it once a later op is applied."""
-    if unfinished_op(context, capture(context)) is not None:
-        run_op(context)
-
-
-def next_op(context: TableContext, workspace: Workspace) -> Prepared | Waiting | None:
-    """Prepare what comes next for a table, without writing anything that a reader could see."""
     bases = capture(context)
+    if unfinished_op(context, bases) is not None:
+        run_op(context, bases)
+
+
+def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepared | Waiting | None:
+    """Prepare what comes next for a table, without writing anything that a reader could see."""
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
         return prepare_unfinished(context, workspace, unfinished, bases)
     if bases.mirror is not None:
         require_same_layout(context, bases.properties)
-    progress = current_progress(context, bases.changelog.id if bases.changelog else None)
+    progress = progress_of(context, bases)
     context.reached("choose.progress")
     work = choose(context, progress)
     context.reached("choose.files")
@@ -109,6 +128,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
             base=base.id if base else empty_snapshot(context.changelog),
             rows=prepared.rows,
             row_count=prepared.row_count,
+            bad_rows=open_after(context, prepared, resolutions),
             files=prepared.files,
             resolutions=resolutions,
         )
@@ -120,7 +140,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
     names = [column.name for column in prepared.columns]
     published = apply_op(context, prepared.record, prepared.effect, base=mirror, names=names)
     context.reached("apply.done")
-    return replace(report, mirror_snapshot=published)
+    return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
 
 
 def _define_tables(context: TableContext, prepared: Prepared) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.datatypes import Column, can_widen, format_ddl, lake_type
 from lakeward.errors import ConfigurationError, SchemaError
+from lakeward.pipeline.settings_check import settings_problems
 from lakeward.schemas import PREFIX
 
 if TYPE_CHECKING:
@@ -84,15 +85,14 @@ def describe_changes(before: Sequence[Column], after: Sequence[Column], renames:
 
 
 def require_usable(table: TableId, columns: Sequence[Column], settings: TableSettings) -> None:
-    """Refuse settings that name columns the table does not have, and names that Lakeward keeps for itself."""
+    """Refuse settings that do not fit the table's columns, and names that Lakeward keeps for itself."""
     names = [column.name for column in columns]
     if own := [name for name in names if name.startswith(PREFIX)]:
         msg = f"{table}: names starting with {PREFIX} are Lakeward's own: {', '.join(own)}"
         raise ConfigurationError(msg, hint="rename the column at the source or by a DMS transformation rule")
-    for setting in ("primary_key", "null_means_unchanged"):
-        if missing := [name for name in getattr(settings, setting) if name not in names]:
-            msg = f"{table}: {setting} names {', '.join(missing)}, found columns: {', '.join(names)}"
-            raise ConfigurationError(msg, hint=f"lakeward tables set {table} --primary-key …")
+    if problem := next(settings_problems(columns, settings), None):
+        msg = f"{table}: {problem.message}"
+        raise ConfigurationError(msg, hint=f"lakeward tables check {table}")
 
 
 def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:

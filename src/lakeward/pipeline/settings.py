@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, SETTINGS_PROPERTY
+from lakeward.lake.iceberg.partitions import renamed_partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +53,11 @@ def _layout(context: TableContext) -> dict[str, list[str]]:
 
 
 def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
-    """Give a layout whose columns have the names that declared renames gave them."""
-    return {setting: [renames.get(name, name) for name in names] for setting, names in layout.items()}
+    """Give a layout in one spelling, whose columns have the names that declared renames gave them."""
+    return {
+        "primary_key": [renames.get(name, name) for name in layout["primary_key"]],
+        "partition_by": [renamed_partition(expression, renames) for expression in layout["partition_by"]],
+    }
 
 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:

@@ -10,7 +10,11 @@ from click.testing import CliRunner
 from lakeward.cli import docs
 from lakeward.cli.checks import Check
 from lakeward.cli.demo import TableCheck
-from lakeward.controller.status import TableStatus
+from lakeward.controller.history import RunSummary
+from lakeward.controller.status import StatusTotals, TableStatus
+from lakeward.controller.takeover import ImportedTable
+from lakeward.controller.validation import Finding
+from lakeward.lake.iceberg.debt import Debt
 from lakeward.pipeline.quarantine import BadRow, QuarantineReport
 from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.testing.simulator import SimulationResult
@@ -45,8 +49,12 @@ def test_a_stale_reference_is_told_and_written_anew(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "value_type", [OpReport, RowCounts, TablePlan, TableStatus, Check, TableCheck, SimulationResult]
-)
+    "value_type",
+    [
+        OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Debt, RunSummary, Check, TableCheck, Finding,
+        ImportedTable, SimulationResult,
+    ],
+)  # fmt: skip
 def test_every_field_is_described(value_type):
     assert documented(value_type.__name__) == names_of(value_type)
 

@@ -1,17 +1,14 @@
-"""Doctor without Spark, the simulator's options, progress."""
+"""Doctor without Spark, the simulator's options, numbers and errors for eyes."""
 
 from dataclasses import fields
 
 import pytest
 
-from lakeward.cli import progress, simulate
+from lakeward.cli import simulate
 from lakeward.cli.output import age, count, size
 from lakeward.cli.sql_errors import short_message
 from lakeward.lake.iceberg import java
-from lakeward.pipeline.report import OpReport, RowCounts
 from lakeward.testing.simulator import SimulatorOptions
-
-OP = OpReport(3, "batch", 1, 2, 100, RowCounts(1500, bad=3), 10, 2, "append", "", seconds=3.0)
 
 
 def test_doctor_names_problems_with_their_remedy(project, call, call_json, monkeypatch):
@@ -59,43 +56,6 @@ def test_simulate_writes_a_project(tmp_path, call, call_json):
 )
 def test_simulate_refuses_what_no_capture_writes(tmp_path, call, arguments):
     assert call("simulate", str(tmp_path / "random"), *arguments).exit_code == 2
-
-
-def test_progress_is_plain_lines_in_a_log(capsys):
-    with progress.open_progress(quiet=False) as hearing:
-        hearing.say("starting Spark")
-        hearing.on_step("a.b", "choose.files")
-        hearing.on_step("a.b", "check.read")
-        hearing.on_op("a.b", OP)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines() == [
-        "starting Spark",
-        "a.b: folding changes",
-        "a.b: op 3 (batch) published: 2 files, 1,500 rows (3 set aside), 500 rows/s, 3.0 s, append",
-    ]
-
-
-def test_quiet_progress_says_nothing(capsys):
-    with progress.open_progress(quiet=True) as hearing:
-        hearing.say("starting Spark")
-        hearing.on_step("a.b", "check.read")
-        hearing.on_op("a.b", OP)
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_is_drawn_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "120")
-    with progress.open_progress(quiet=False) as hearing:
-        hearing.say("starting Spark")
-        hearing.on_step("a.b", "check.read")
-        hearing.on_op("a.b", OP)
-        hearing.on_step("c.d", "check.read")
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    for words in ("starting Spark", "op 3 published", "2 files", "1,500 rows", "500 rows/s", "c.d", "folding changes"):
-        assert words in captured.err
 
 
 def test_numbers_for_eyes():

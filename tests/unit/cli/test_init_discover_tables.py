@@ -32,7 +32,8 @@ def test_discover_registers_what_is_not_declared(project, call, call_json):
     assert result.exit_code == 0
     assert "1 new table, 2 known" in result.stdout
     assert "lakeward tables set sales.customer --primary-key COLUMN --activate" in result.stdout
-    assert call_json("discover") == {"new": [], "tables": ["sales.customer", "sales.product"]}
+    known = ["sales.customer", "sales.product"]
+    assert call_json("discover") == {"new": [], "unlanded": [], "skipped": [], "tables": known}
 
 
 def test_tables_set_changes_and_activates(project, call, call_json):
@@ -40,7 +41,7 @@ def test_tables_set_changes_and_activates(project, call, call_json):
     result = call(
         "tables", "set", "sales.customer", "--primary-key", "id,region", "--primary-key", "part",
         "--partition-by", "dept,bucket(16, id)", "--set", "on_bad_row=quarantine", "--set", "csv.header=true",
-        "--set", "csv.null=", "--set", "schema=id int, name string", "--activate",
+        "--set", "csv.null=", "--set", "schema=id int, name string", "--activate", "--force",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     shown = call_json("tables", "show", "sales.customer")
@@ -85,13 +86,16 @@ def test_tables_set_refuses(project, call, arguments, words):
 def test_a_table_without_folder_is_set_with_a_warning(project, call):
     result = call("tables", "set", "sales.custommer", "--activate")
     assert result.exit_code == 0
-    assert "warning: there is no folder sales/custommer" in result.stderr
-    assert "note: sales.custommer has no primary key" in result.stderr
+    assert "warning: sales.custommer: path: there is no load or change file in folder sales/custommer" in result.stderr
+    assert "warning: sales.custommer: primary_key: there is no primary key" in result.stderr
 
 
 def test_activate_and_deactivate_know_only_known_tables(project, call, call_json):
     call("discover")
-    assert call("tables", "activate", "sales.customer").exit_code == 0
+    refused = call("tables", "activate", "sales.customer")
+    assert refused.exit_code == 2
+    assert "schema: there is no schema: CSV files do not tell types" in refused.stderr
+    assert call("tables", "activate", "sales.customer", "--force").exit_code == 0
     assert {one["table"]: one["active"] for one in call_json("tables", "list")["tables"]} == {
         "sales.customer": True,
         "sales.product": True,

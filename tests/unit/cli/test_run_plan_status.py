@@ -1,10 +1,7 @@
 """How results of the library are shown, with the exit codes."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from lakeward.controller.status import TableStatus
 from lakeward.pipeline.quarantine import BadRow, QuarantineReport
 from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 
@@ -155,23 +152,6 @@ def test_a_plan_that_would_be_refused_has_the_runs_exit_code(project, call, call
     assert "sales.product: would be refused" in result.stdout
     assert "error: too odd\ntry: fix" in result.stderr
     assert call_json("plan")["exit_code"] == code
-
-
-def test_status_tells_what_waits_for_a_person(project, call, call_json, answers):
-    ended = datetime(2024, 4, 5, 1, 2, 3, 456, tzinfo=UTC).isoformat()
-    status = TableStatus(
-        "sales.product", "failed", 1, 4, 1234, 10, 2, 3 << 20, 7200.0, ("sales/product/odd.txt",), 21, 5,
-        "3 bad rows", "run 9", ended, "lakeward plan sales.product",
-    )  # fmt: skip
-    answers("status", [status])
-    result = call("status")
-    assert result.exit_code == 0
-    for words in (
-        "failed", "1,234", "2 (3.0 MiB)", "2 h", "2024-04-05 01:02:03", "sales.product: failed: 3 bad rows",
-        "held by run 9", "sales/product/odd.txt and 20 more", "next: lakeward plan sales.product",
-    ):  # fmt: skip
-        assert words in result.stdout
-    assert call_json("status")["tables"][0]["unknown_count"] == 21
 
 
 ROW = BadRow(3, 1, "sales/product/20240101-000000.csv", "20240101000000000000", 7, "not a number", "id", "x", "U,x,a")

@@ -79,7 +79,7 @@ def test_narrowing_by_declaration_is_refused() -> None:
 
 
 def test_settings_must_name_columns_that_exist() -> None:
-    with pytest.raises(ConfigurationError, match="primary_key names nope"):
+    with pytest.raises(ConfigurationError, match="primary_key names 'nope'"):
         require_usable(TABLE, parse_ddl("id int"), TableSettings(primary_key=("nope",)))
     with pytest.raises(ConfigurationError, match="Lakeward's own"):
         require_usable(TABLE, (Column("_lw_op", "int"),), TableSettings())

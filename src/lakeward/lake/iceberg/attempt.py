@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameWriterV2
 
-    from lakeward.lake.iceberg.metadata import Snapshot
+    from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.lake.iceberg.table import IcebergTable
 
 ATTEMPT_STAMP = "lakeward.attempt"
@@ -114,7 +114,7 @@ class Attempt:
         self.table.delete_all(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
         self._advanced()
 
-    def publish(self, *, before: Callable[[], None], to: str = MAIN) -> int:
+    def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:
         """Check the branch, fast-forward ``to`` and give the published snapshot.
 
         ``before`` runs last before the fast-forward: it raises when this writer has lost the right to publish.
@@ -125,12 +125,12 @@ class Attempt:
         self._is_published = True
         return head
 
-    def checked_head(self) -> int:
+    def checked_head(self) -> Snapshot:
         """Give the branch's head after proving that it is this attempt's last commit."""
         head = self.table.head(self.branch)
         if head is None or head.id != self._head:
             raise self._disturbed()
-        return head.id
+        return head
 
     def _advanced(self) -> Snapshot:
         """Give the commit just made after proving that it is this attempt's and stands on the one before."""
@@ -144,12 +144,13 @@ class Attempt:
         return ConflictError(f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone")
 
 
-def drop_abandoned(table: IcebergTable) -> None:
-    """Drop branches that a dead writer left.
+def drop_abandoned(table: IcebergTable) -> TableMetadata | None:
+    """Drop branches that a dead writer left; give the table's metadata after that, None if there is no table.
 
     The caller holds the table's lease; a writer that lost it finds its branch gone and does not publish.
     """
     metadata = table.look()
-    for name in metadata.references() if metadata else ():
-        if name.startswith(BRANCH_PREFIX):
-            table.drop_branch(name)
+    abandoned = [name for name in metadata.references() if name.startswith(BRANCH_PREFIX)] if metadata else []
+    for name in abandoned:
+        table.drop_branch(name)
+    return table.look() if abandoned else metadata

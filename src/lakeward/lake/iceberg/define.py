@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
 from lakeward.datatypes import Column, quote_name
+from lakeward.errors import ConfigurationError, ConflictError
+from lakeward.lake.iceberg.catalog import CATALOG_KEY, CUT_OFF_SIGNS, S3_FILE_IO
 from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.iceberg.partitions import partition_sql
 from lakeward.lake.iceberg.table import CATALOG, IcebergTable, translated
-from lakeward.lake.iceberg.types import partition_sql
 from lakeward.model import CHANGELOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 APPLIED_STAMP = "lakeward.applied-op"
 LOGGED_STAMP = "lakeward.op"
+# Bad rows that wait for a decision once the op that stamps it is logged.
+BAD_ROWS_STAMP = "lakeward.bad-rows"
 SETTINGS_PROPERTY = "lakeward.settings"
 LAYOUT_PROPERTY = "lakeward.layout"
 EMPTY_TAG = "lakeward-empty"
@@ -124,12 +128,44 @@ def _column_sql(columns: Iterable[Column]) -> str:
 
 
 def _create(table: IcebergTable, columns: str, partitions: Sequence[str], properties: Mapping[str, str]) -> None:
-    spark = table.spark
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}")
+    """Create the table unless it is there.
+
+    Raises:
+        ConflictError: another writer creates the namespace or the table at this moment.
+    """
+    _require_whole_location(table)
     options = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
     partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
     created = f"CREATE TABLE IF NOT EXISTS {table.identifier} ({columns}) USING iceberg{partitioned}"
-    spark.sql(f"{created} TBLPROPERTIES ({options})")
+    _create_namespace(table)
+    with translated(table.identifier):
+        table.spark.sql(f"{created} TBLPROPERTIES ({options})")
+
+
+def _require_whole_location(table: IcebergTable) -> None:
+    """Refuse a name that the lake's files in S3 cannot have in their path.
+
+    Iceberg's client for S3 takes what follows for a query or a fragment: all files of the table would be one object.
+    """
+    conf = table.spark.conf
+    is_s3 = (
+        S3_FILE_IO in (conf.get(f"{CATALOG_KEY}.io-impl", "") or "") or conf.get(f"{CATALOG_KEY}.type", "") == "rest"
+    )
+    if is_s3 and any(sign in table.namespace + table.name for sign in CUT_OFF_SIGNS):
+        msg = f"{table.identifier} cannot be kept in S3: Iceberg cuts the path of its files off at '?' and '#'"
+        raise ConfigurationError(msg, hint="declare the table under another name, and set its path: to the folder")
+
+
+def _create_namespace(table: IcebergTable) -> None:
+    """Create the namespace unless it is there; tables of one schema that are new in one run all want to."""
+    create = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}"
+    try:
+        with translated(table.identifier):
+            table.spark.sql(create)
+    except ConflictError:
+        # Another made it between Spark's look and its creation: the second look finds it.
+        with translated(table.identifier):
+            table.spark.sql(create)
 
 
 def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:

@@ -54,6 +54,10 @@ class TableMetadata:
         """Names of all branches and tags."""
         return sorted(self.java.refs().keySet())
 
+    def snapshot_count(self) -> int:
+        """How many snapshots the table keeps, on all branches."""
+        return int(self.java.snapshots().size())
+
     def head(self, reference: str = MAIN) -> Snapshot | None:
         """The snapshot that a branch or tag stands at, None when there is none."""
         found = self.java.snapshot(reference)

@@ -6,6 +6,7 @@ A handle holds no state between calls; what an op must not see change, it pins b
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,19 @@ _CONFLICTS = (
     "Cannot fast-forward",
     "is not an ancestor",
     "Cannot commit",
-    # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one first.
-    "Cannot use branch (does not exist)",
+    # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one first, or
+    # the same namespace, table or column.
+    r"Cannot use branch \(does not exist\)",
     "Branch does not exist",
-    "already exists",
+    r"Ref \S+ already exists",
+    r"exceptions\.AlreadyExistsException: (?!File)",
+    r"analysis\.(?:Table|Namespace)AlreadyExistsException",
+    r"\[(?:TABLE_OR_VIEW|TABLE|SCHEMA|FIELDS?)_ALREADY_EXISTS\]",
+    "Cannot add column, name already exists",
+    # The SQLite catalog has no word of its own for a namespace that another writer made first.
+    r"UncheckedSQLException(?s:.*)UNIQUE constraint failed: iceberg_namespace_properties",
 )
+_CONFLICT = re.compile("|".join(_CONFLICTS))
 
 
 class IcebergTable:
@@ -248,7 +257,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, PySparkException) as error:
         text = str(error)
-        if any(sign in text for sign in _CONFLICTS):
+        if _CONFLICT.search(text):
             msg = f"{what}: another writer committed first: {first_line(text)}"
             raise ConflictError(msg) from error
         if "NotFoundException" in text or "FileNotFoundException" in text:

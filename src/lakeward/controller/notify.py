@@ -1,0 +1,225 @@
+"""Tell someone when a table begins to fail and when it is well again: once each, not at every run.
+
+Whether a table failed before is told by the error that the registry keeps, read when a run starts. One message per
+run holds all tables, so that a fault that stops hundreds of them does not send hundreds. A message that cannot be
+delivered is a warning: it never fails the run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from lakeward.controller.observers import Silent
+from lakeward.environment import from_environment
+from lakeward.errors import ConfigurationError
+from lakeward.logs import event
+from lakeward.model import TableId
+from lakeward.pipeline.report import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.monitoring import NotifyEvent, NotifySettings
+    from lakeward.pipeline.report import RunReport, TableReport
+    from lakeward.state.base import StateStore
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 10.0
+# Waits between attempts: a run ends at most half a minute later because nobody answers.
+DELAYS = (1.0, 4.0)
+_MAX_TABLES = 100
+_MAX_TEXT = 1000
+_SUBJECT = 100
+_STREAK = 500
+
+
+@dataclass(frozen=True)
+class TableNotice:
+    """One table of a message; ``since`` is when it began to fail."""
+
+    table: str
+    error: str | None
+    hint: str | None
+    error_kind: str | None
+    since: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A message. ``event`` is ``failure`` or ``recovery``; ``text`` says it in one line, as chat tools show it.
+
+    At most 100 tables are named; ``more`` counts the others.
+    """
+
+    event: NotifyEvent
+    text: str
+    run_id: str
+    time: str
+    tables: tuple[TableNotice, ...]
+    more: int = 0
+
+    def to_json(self) -> str:
+        """Write as JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+class Channel(Protocol):
+    """A way by which messages reach someone."""
+
+    def send(self, notice: Notice) -> None:
+        """Deliver one message; raises what went wrong."""
+
+
+class Webhook:
+    """Posts messages as JSON."""
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, delays: Sequence[float] = DELAYS) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._delays = tuple(delays)
+
+    def __str__(self) -> str:
+        # The path often is the password.
+        return f"webhook at {urlsplit(self._url).hostname}"
+
+    def send(self, notice: Notice) -> None:
+        """Post one message, again after a passing fault."""
+        for delay in (*self._delays, None):
+            try:
+                return self._post(notice.to_json().encode())
+            except (OSError, HTTPException) as error:
+                refused = isinstance(error, HTTPError) and error.code < 500 and error.code != 429
+                if delay is None or refused:
+                    raise
+                time.sleep(delay)
+        return None
+
+    def _post(self, body: bytes) -> None:
+        request = Request(self._url, body, {"Content-Type": "application/json", "User-Agent": "lakeward"})
+        try:
+            with urlopen(request, timeout=self._timeout) as answer:
+                answer.read()
+        except HTTPError as error:
+            error.close()
+            raise
+
+
+class Topic:
+    """Publishes messages to an SNS topic."""
+
+    def __init__(self, arn: str) -> None:
+        """Take the topic's ARN, whose region counts; keys and endpoint come as for every AWS program."""
+        try:
+            from boto3 import client
+        except ModuleNotFoundError:
+            msg = "notify: sns: needs boto3, which is not installed"
+            raise ConfigurationError(msg, hint="pip install 'lakeward[aws]'") from None
+        self._arn = arn
+        self._connect: Callable[[], Any] = partial(client, "sns", region_name=arn.split(":")[3])
+
+    def __str__(self) -> str:
+        return f"topic {self._arn}"
+
+    def send(self, notice: Notice) -> None:
+        """Publish one message; boto3 tries again by itself."""
+        subject = notice.text.encode("ascii", "replace").decode()[:_SUBJECT]
+        # Messages are rare: nothing is kept open for them.
+        with closing(self._connect()) as sns:
+            sns.publish(TopicArn=self._arn, Subject=subject, Message=notice.to_json())
+
+
+def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
+    """Give the configured channels.
+
+    Raises:
+        ConfigurationError: a variable of the environment or boto3 is missing.
+    """
+    channels: list[Channel] = []
+    if settings.webhook:
+        channels.append(Webhook(from_environment(settings.webhook, "notify: webhook:")))
+    if settings.sns:
+        channels.append(Topic(settings.sns))
+    return tuple(channels)
+
+
+class Notifier(Silent):
+    """Tells of tables that begin to fail, or recover, in a run."""
+
+    def __init__(self, state: StateStore, channels: Sequence[Channel], *, on: Sequence[NotifyEvent]) -> None:
+        self._state = state
+        self._channels = tuple(channels)
+        self._on = frozenset(on)
+        self._failing: dict[str, frozenset[str]] = {}
+
+    def run_started(self, run_id: str, tables: Sequence[str]) -> None:
+        """Note which tables fail already."""
+        self._failing[run_id] = frozenset(str(one.table) for one in self._state.registered() if one.error)
+
+    def run_finished(self, report: RunReport) -> None:
+        """Tell what has changed."""
+        failing = self._failing.pop(report.run_id, frozenset())
+        failed = [one for one in report.failed if one.table not in failing]
+        well = [
+            one for one in report.tables if one.table in failing and one.outcome not in (Outcome.FAILED, Outcome.LOCKED)
+        ]
+        self._tell("failure", report.run_id, failed)
+        self._tell("recovery", report.run_id, well)
+
+    def _tell(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> None:
+        if not tables or what not in self._on:
+            return
+        notice = self._notice(what, run_id, tables)
+        for channel in self._channels:
+            try:
+                channel.send(notice)
+            except Exception as error:  # whatever a network, a server or boto3 can raise
+                text = "%s of %d tables could not be told to the %s: %s"
+                named = event("notify.failed", run=run_id, error=str(error))
+                logger.warning(text, what, len(tables), channel, error, extra=named)
+
+    def _notice(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> Notice:
+        named = tuple(self._table_notice(one) for one in tables[:_MAX_TABLES])
+        verb = "failed" if what == "failure" else "recovered"
+        if len(tables) == 1:
+            text = f"lakeward: {named[0].table} {verb}" + (f": {named[0].error}" if named[0].error else "")
+        else:
+            text = f"lakeward: {len(tables)} tables {verb}: {', '.join(one.table for one in named[:5])}"
+            text += " …" if len(tables) > 5 else ""
+        more = len(tables) - len(named)
+        return Notice(what, text.splitlines()[0][:_MAX_TEXT], run_id, _iso(datetime.now(UTC)), named, more)
+
+    def _table_notice(self, report: TableReport) -> TableNotice:
+        is_failed = report.outcome is Outcome.FAILED
+        return TableNotice(
+            report.table,
+            error=report.message[:_MAX_TEXT] if is_failed and report.message else None,
+            hint=report.hint if is_failed else None,
+            error_kind=report.error_kind,
+            since=_iso(self._since(TableId.parse(report.table))),
+        )
+
+    def _since(self, table: TableId) -> datetime:
+        """Give the start of the newest row of failed runs, as far as the history knows it."""
+        began = None
+        for run in self._state.runs(table, limit=_STREAK):
+            if run.outcome == Outcome.FAILED:
+                began = run.started_at
+            elif began is not None:
+                break
+        return began or datetime.now(UTC)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")

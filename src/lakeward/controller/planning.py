@@ -1,0 +1,65 @@
+"""Say what a run would do next, table by table, without writing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
+from lakeward.pipeline.choose import Waiting, pending_files
+from lakeward.pipeline.effect import capture
+from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.reading import TransactionShelf
+from lakeward.pipeline.report import Outcome, TablePlan, op_report
+from lakeward.pipeline.run import next_op
+from lakeward.pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.controller.tables import KnownTable
+    from lakeward.controller.workbench import Workbench
+    from lakeward.pipeline.context import RunOptions, TableContext
+
+
+def plan_tables(bench: Workbench, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
+    """Plan every table; one that would fail is reported with the reason."""
+    shelf = TransactionShelf(bench.storage)
+    try:
+        return [_plan_one(bench, known, options, shelf) for known in tables]
+    finally:
+        shelf.close()
+
+
+def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: TransactionShelf) -> TablePlan:
+    name = str(known.table)
+    try:
+        with Workspace() as workspace:
+            return _planned(bench.context(known, options=options, shelf=shelf), workspace)
+    except STOPS_A_TABLE as error:
+        stopped = as_lakeward_error(error, name)
+        return TablePlan(
+            name,
+            Outcome.FAILED,
+            message=stopped.message,
+            hint=stopped.hint,
+            error_kind=stopped.kind,
+            exit_code=stopped.exit_code,
+        )
+
+
+def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
+    name = str(context.table)
+    prepared = next_op(context, workspace, capture(context))
+    if prepared is None:
+        return TablePlan(name, Outcome.IDLE)
+    if isinstance(prepared, Waiting):
+        return TablePlan(name, Outcome.WAITING, message=prepared.reason)
+    files = tuple(one.path for one in prepared.summaries)
+    report = op_report(prepared)
+    return TablePlan(name, Outcome.DONE, report, files, files_waiting=_waiting_files(context))
+
+
+def _waiting_files(context: TableContext) -> int:
+    """Count the files of a table that no op has taken."""
+    progress = progress_of(context, capture(context))
+    return sum(1 for _ in pending_files(context, progress))

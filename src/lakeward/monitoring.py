@@ -1,0 +1,58 @@
+"""The settings ``metrics:`` and ``notify:``, by which others learn how runs went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from lakeward.environment import ENVIRONMENT_MARK
+
+NotifyEvent = Literal["failure", "recovery"]
+EventList = Annotated[
+    tuple[NotifyEvent, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
+
+
+class MetricsSettings(BaseModel):
+    """Where Prometheus finds figures."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str | None = Field(None, description="text file written after each run, for node_exporter; ends in .prom")
+    port: int | None = Field(None, ge=1, le=65_535, description="port on which watch answers /metrics")
+    address: str = Field("0.0.0.0", description="address that this port is opened on")
+
+
+class NotifySettings(BaseModel):
+    """Who is told when a table begins to fail, and when it is well again."""
+
+    # A webhook's address is often its password.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    webhook: str | None = Field(None, repr=False, description="URL that JSON is posted to, or env:NAME")
+    sns: str | None = Field(None, description="ARN of an SNS topic")
+    on: EventList = Field(("failure", "recovery"), description="what is told")
+
+    @field_validator("webhook")
+    @classmethod
+    def _must_be_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://", ENVIRONMENT_MARK)):
+            msg = "expected https://… or env:NAME"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("sns")
+    @classmethod
+    def _must_be_topic(cls, value: str | None) -> str | None:
+        if value is not None and (value.count(":") != 5 or not value.startswith("arn:")):
+            msg = f"{value!r} is not the ARN of a topic; expected arn:aws:sns:REGION:ACCOUNT:NAME"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _must_have_target(self) -> Self:
+        if not (self.webhook or self.sns):
+            msg = "names nobody to tell; expected webhook: or sns:"
+            raise ValueError(msg)
+        return self

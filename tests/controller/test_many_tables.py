@@ -1,0 +1,51 @@
+"""Three hundred tables with twenty files each: one run takes all in, exactly, and the next finds nothing to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.api import Lakeward
+from lakeward.config import parse_config
+from lakeward.lake.iceberg.session import session_for
+from lakeward.pipeline.report import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+TABLES, FILES = 300, 20
+
+
+def _land(folder: Path, table: int) -> dict[int, str]:
+    """Write a load and changes of one table; give its rows."""
+    folder.mkdir(parents=True)
+    (folder / "LOAD00000001.csv").write_text(f"0,load of {table}\n")
+    rows = {0: f"load of {table}"}
+    for number in range(1, FILES):
+        changed, text = number // 2, f"{table}-{number}"
+        (folder / f"20240101-0000{number:02}000.csv").write_text(f"I,{number},new\nU,{changed},{text}\n")
+        rows[number] = "new"
+        rows[changed] = text
+    return rows
+
+
+def test_three_hundred_tables_of_twenty_files(tmp_path: Path, spark: SparkSession) -> None:
+    # The same names in two schemas: nothing of one may reach the other.
+    names = [f"s{number % 2}.t{number // 2:03}" for number in range(TABLES)]
+    truth = {name: _land(tmp_path / "landing" / name.replace(".", "/"), number) for number, name in enumerate(names)}
+    settings = {"schema": "id int, name string", "primary_key": "id"}
+    config = parse_config({"tables": dict.fromkeys(names, settings)}, base=tmp_path)
+    with Lakeward(config, spark=session_for(spark, config)) as lake:
+        report = lake.run()
+        assert {one.outcome for one in report.tables} == {Outcome.DONE}, [one.message for one in report.failed]
+        assert sum(op.files for one in report.tables for op in one.ops) == TABLES * FILES
+        for name in (names[0], names[1], names[2], names[151], names[-1]):
+            rows = lake.sql(f"SELECT id, name FROM {name}").collect()
+            assert {row.id: row.name for row in rows} == truth[name] and len(rows) == FILES
+        assert {one.mirror_rows for one in report.tables} == {FILES}
+        assert {one.outcome for one in lake.run().tables} == {Outcome.IDLE}
