@@ -35,7 +35,7 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
     configuration, config = _configuration(config_file)
     checks.append(configuration)
     if config is None:
-        names = ("jars", "landing", "warehouse", "state", "spark")
+        names = ("jars", "landing", "warehouse", "state", "tables", "spark")
         return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
     _warn_of_unused_settings(config)
     checks += [
@@ -44,13 +44,19 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
         _look("warehouse", lambda: _warehouse(config)),
         _look("state", lambda: _state(config)),
     ]
+    broken = {check.name for check in checks if check.status == "problem"}
+    checks.append(
+        Check("tables", "skipped", "needs landing and state")
+        if broken & {"landing", "state"}
+        else _look("tables", lambda: _tables(config))
+    )
     needed = {"pyspark", "java", "jars", "warehouse"}
     if not start_spark:
         return [*checks, Check("spark", "skipped", "--no-spark")]
     if any(check.status == "problem" and check.name in needed for check in checks):
         return [*checks, Check("spark", "skipped", "needs what is missing above")]
-    progress.say("starting Spark")
-    return [*checks, _look("spark", lambda: _round_trip(config))]
+    with progress.during("starting Spark"):
+        return [*checks, _look("spark", lambda: _round_trip(config))]
 
 
 def _look(name: str, look: Callable[[], str]) -> Check:
@@ -100,24 +106,31 @@ def _warn_of_unused_settings(config: Config) -> None:
 
 
 def _jars(config: Config) -> str:
-    from lakeward.lake.iceberg.catalog import catalog_kind
     from lakeward.lake.iceberg.jars import resolve_jars
 
-    jars = resolve_jars(catalog_kind(config))
-    return f"{', '.join(jar.name for jar in jars)} in {jars[0].parent}"
+    jars = resolve_jars(config)
+    others = f" and {len(jars) - 3} more" if len(jars) > 3 else ""
+    return f"{', '.join(jar.name for jar in jars[:3])}{others} in {jars[0].parent}"
 
 
 def _landing(config: Config) -> str:
     from lakeward.controller.discovery import require_landing, wanted_tables
+    from lakeward.model import TableId
     from lakeward.sources.storage import open_storage
 
-    storage = open_storage(config.resolve(config.landing))
+    storage = open_storage(config.resolve(config.landing), config.s3)
     require_landing(config, storage)
-    return f"{config.landing} holds {sum(1 for _ in wanted_tables(config, storage)):,} tables"
+    folders = sum(isinstance(found, TableId) for found in wanted_tables(config, storage))
+    return f"{config.landing} holds {folders:,} table folders"
 
 
 def _warehouse(config: Config) -> str:
-    """Look whether files can be written, without writing: the round trip does that."""
+    """Look whether files can be written: in S3 by writing one, elsewhere without, as the round trip does that."""
+    from lakeward.lake.probe import probe_s3_warehouse, s3_warehouse
+
+    if in_s3 := s3_warehouse(config):
+        probe_s3_warehouse(config, in_s3)
+        return f"{in_s3} can be written, read, listed and tidied up"
     location = config.resolve(config.lake.warehouse)
     if "://" in location:
         return f"{location} is looked at by the round trip"
@@ -140,12 +153,28 @@ def _state(config: Config) -> str:
     return f"open, {registered:,} registered tables"
 
 
+def _tables(config: Config) -> str:
+    """Hold the settings of active tables against their files; loads are not read."""
+    from lakeward.api import Lakeward
+
+    with Lakeward(config) as lake:
+        active = [str(one.table) for one in lake.tables() if one.active]
+        findings = lake.check_tables(active, check_data=False) if active else []
+    if errors := [one for one in findings if one.is_error]:
+        first, others = errors[0], f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        msg = f"{first.table}: {first.setting}: {first.message}{others}"
+        raise ConfigurationError(msg, hint="lakeward tables check")
+    warned = f", {len(findings):,} warnings: lakeward tables check" if findings else ""
+    return f"the settings of {len(active):,} active tables fit their files{warned}"
+
+
 def _round_trip(config: Config) -> str:
     """Create a table in the lake, write and read it, and remove it again."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from lakeward.cli.process import keep_interrupts
+    from lakeward.lake.iceberg.faults import classify_spark_error
     from lakeward.lake.iceberg.session import open_session
     from lakeward.lake.iceberg.table import first_line
 
@@ -162,6 +191,8 @@ def _round_trip(config: Config) -> str:
             spark.sql(f"DROP TABLE IF EXISTS {namespace}.probe PURGE")
             spark.sql(f"DROP NAMESPACE IF EXISTS {namespace}")
     except (PySparkException, Py4JError) as error:
+        if known := classify_spark_error(error, "the lake"):
+            raise known from error
         msg = f"Spark failed: {first_line(str(error))}"
         raise ConfigurationError(msg, hint="lakeward doctor --debug shows the log of Spark") from error
     if found != [42]:

@@ -29,7 +29,7 @@ lake:
   warehouse: ./lake/data
 
 # Run history, settings made by command, leases. A cache: `lakeward state rebuild` fills it anew.
-state: sqlite:///lakeward.db
+state: sqlite:///lakeward.db            # or postgresql://user@host/database, dynamodb://table?region=...
 
 spark:
   master: "local[*]"

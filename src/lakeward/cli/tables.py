@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.options import command, group
-from lakeward.cli.output import add_row, count, emit, lines, note, table, warn
+from lakeward.cli.output import add_row, count, emit, lines, note, table
+from lakeward.cli.tables_check import check, no_check_data, warn_of
+from lakeward.cli.tables_import import import_tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from lakeward.api import Lakeward
     from lakeward.cli.invocation import Invocation
     from lakeward.controller.tables import KnownTable
+
+
+force = click.option("--force", is_flag=True, help="Activate whatever the files say.")
 
 
 @group("tables")
@@ -53,6 +58,8 @@ def show(invocation: Invocation, name: str) -> None:
 )  # fmt: skip
 @click.option("--unset", multiple=True, metavar="KEY", help="Go back to the default of a setting; repeatable.")
 @click.option("--activate/--deactivate", "active", default=None, help="Take part in runs, or no longer.")
+@force
+@no_check_data
 def set_table(
     invocation: Invocation,
     name: str,
@@ -61,8 +68,13 @@ def set_table(
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
     active: bool | None,
+    **choices: bool,
 ) -> None:
-    """Change the settings of a table that is not declared in the configuration file."""
+    """Change the settings of a table that is not declared in the configuration file.
+
+    Before a table is activated its settings are held against its files, as `lakeward tables check` does; one that does
+    not fit is refused and nothing is changed.
+    """
     from lakeward.cli.assignments import read_settings
 
     with invocation.lake() as lake:
@@ -70,18 +82,17 @@ def set_table(
         if not settings and active is None:
             msg = "nothing to set: give --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
             raise click.UsageError(msg)
-        known = lake.set_table(name, settings=settings, active=active)
-        _warn_of_missing_folder(lake, known)
-    if known.active and not known.settings.primary_key:
-        note(invocation, f"{name} has no primary key: it is insert-only")
+        known = lake.set_table(name, settings=settings, active=active, **_checking(choices))
     _emit_table(invocation, known)
 
 
 @command("activate")
 @click.argument("names", metavar="TABLE…", nargs=-1, required=True)
-def activate(invocation: Invocation, names: tuple[str, ...]) -> None:
-    """Let tables take part in runs."""
-    _switch(invocation, names, active=True)
+@force
+@no_check_data
+def activate(invocation: Invocation, names: tuple[str, ...], **choices: bool) -> None:
+    """Let tables take part in runs; one whose settings do not fit its files is refused, and those after it."""
+    _switch(invocation, names, active=True, **_checking(choices))
 
 
 @command("deactivate")
@@ -91,15 +102,15 @@ def deactivate(invocation: Invocation, names: tuple[str, ...]) -> None:
     _switch(invocation, names, active=False)
 
 
-for _command in (list_tables, show, set_table, activate, deactivate):
+for _command in (list_tables, show, set_table, check, activate, deactivate, import_tables):
     tables.add_command(_command)
 
 
-def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool) -> None:
+def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool, **checking: Any) -> None:
     with invocation.lake() as lake:
         # All names are looked up before any is switched.
         known = [lake.table(name) for name in names]
-        switched = [lake.set_table(str(one.table), active=active) for one in known]
+        switched = [lake.set_table(str(one.table), active=active, **checking) for one in known]
     emit(invocation, {"tables": [_summary(one) for one in switched]}, lambda console: _draw_list(console, switched))
 
 
@@ -110,12 +121,9 @@ def _own_settings(lake: Lakeward, name: str) -> dict[str, Any]:
     return registered.settings if registered else {}
 
 
-def _warn_of_missing_folder(lake: Lakeward, known: KnownTable) -> None:
-    folder = known.settings.path or f"{known.table.schema}/{known.table.name}"
-    if not lake.config.transactions and not lake.storage.exists(folder):
-        warn(
-            f"there is no folder {folder} with files in landing {lake.config.landing}; is {known.table} spelled right?"
-        )
+def _checking(choices: dict[str, bool]) -> dict[str, Any]:
+    """Say how a table is looked at before it is activated."""
+    return {"force": choices["force"], "check_data": not choices["no_check_data"], "on_finding": warn_of}
 
 
 def _emit_table(invocation: Invocation, known: KnownTable, *, with_defaults: bool = False) -> None:

@@ -2,35 +2,74 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ConfigurationError
-from lakeward.sources.dms.listing import discover_tables
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.model import TableId
+from lakeward.sources.dms.listing import SkippedFolder, holds_files, list_transactions, table_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from lakeward.config import Config
-    from lakeward.model import TableId
     from lakeward.sources.storage import Storage
     from lakeward.state.base import StateStore
 
 
-def discover(config: Config, storage: Storage, state: StateStore) -> list[TableId]:
-    """Register tables found in landing that are neither declared nor known; give the new ones."""
-    declared = config.declared()
-    found = (table for table in wanted_tables(config, storage) if table not in declared)
-    return [table for table in found if state.register(table, active=False)]
+@dataclass(frozen=True)
+class Discovery:
+    """What a look at landing found.
+
+    ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
+    folders lie where tables do and were left out, ``stray`` is a file that shows where landing keeps its files if
+    it holds no table at all.
+    """
+
+    new: tuple[TableId, ...] = ()
+    unlanded: tuple[TableId, ...] = ()
+    skipped: tuple[SkippedFolder, ...] = ()
+    stray: str | None = None
 
 
-def wanted_tables(config: Config, storage: Storage) -> Iterator[TableId]:
-    """Give the tables in landing that ``include`` and ``exclude`` let through."""
-    for table in discover_tables(storage):
-        name = str(table)
-        is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
-        if is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude):
-            yield table
+def discover(config: Config, storage: Storage, state: StateStore, *, read_transactions: bool = False) -> Discovery:
+    """Register tables found in landing that are neither declared nor known.
+
+    Folders of known tables are not looked into, so that looking again costs one listing per schema. Tables that only
+    transaction files name have no folder: those files are read from end to end if ``read_transactions`` says so.
+    """
+    known = {*config.declared(), *(one.table for one in state.registered())}
+    skipped: list[SkippedFolder] = []
+    new: list[TableId] = []
+    any_table = False
+    for found in wanted_tables(config, storage):
+        if isinstance(found, SkippedFolder):
+            skipped.append(found)
+            continue
+        is_new = found not in known and holds_files(storage, _folder(found))
+        any_table = any_table or is_new or found in known
+        if is_new and state.register(found, active=False):
+            new.append(found)
+    unlanded: list[TableId] = []
+    for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
+        (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
+    stray = None if any_table or unlanded else next((file.path for file in storage.walk("")), None)
+    return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
+
+
+def wanted_tables(config: Config, storage: Storage) -> Iterator[TableId | SkippedFolder]:
+    """Give the folders that ``include`` and ``exclude`` let through, without a look inside."""
+    for found in table_folders(storage, transactions=config.transactions):
+        if is_wanted(config, found.path.replace("/", ".", 1) if isinstance(found, SkippedFolder) else str(found)):
+            yield found
+
+
+def is_wanted(config: Config, name: str) -> bool:
+    """Tell whether ``include`` and ``exclude`` let a name through."""
+    is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
+    return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
 
 
 def require_landing(config: Config, storage: Storage) -> None:
@@ -39,3 +78,42 @@ def require_landing(config: Config, storage: Storage) -> None:
         msg = f"landing {config.landing} is missing or empty: no file to read"
         hint = "correct landing: in lakeward.yaml, or let the capture tool write there first; to try: lakeward demo"
         raise ConfigurationError(msg, hint=hint)
+
+
+def _folder(table: TableId) -> str:
+    return f"{table.schema}/{table.name}"
+
+
+def _register_unlanded(
+    config: Config, storage: Storage, state: StateStore, known: Collection[TableId]
+) -> Iterator[TableId | SkippedFolder]:
+    """Register the tables that only transaction files name, and give them."""
+    if not config.transactions:
+        msg = "there are no transaction files to read: transactions: is not set"
+        raise ConfigurationError(msg, hint="set transactions: to the folder of the CDC_TXN files in lakeward.yaml")
+    for table in sorted(_named_in_transactions(config, storage, config.transactions.strip("/")) - {*known}):
+        if not is_wanted(config, str(table)):
+            continue
+        try:
+            table.require_usable()
+        except ConfigurationError as error:
+            yield SkippedFolder(_folder(table), error.message)
+        else:
+            if state.register(table, active=False):
+                yield table
+
+
+def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
+    """Read every transaction file for the names in it; one that is still being written is read the next time."""
+    from lakeward.sources.dms import transactions as T
+
+    named: set[TableId] = set()
+    for file in list_transactions(storage, folder, config.defaults):
+        for batch in T.sort_file(storage, file, config.defaults.csv):
+            rows = batch.select([T.SCHEMA, T.TABLE, T.ENDING]).to_pylist()
+            named |= {TableId(row[T.SCHEMA], row[T.TABLE]) for row in rows if row[T.ENDING] is None}
+            ending = rows[-1][T.ENDING]
+            if ending and (problem := json.loads(ending)["problem"]):
+                msg = f"{file.path} cannot be used: {problem}"
+                raise DataError(msg, hint="repair or remove it, then: lakeward discover --read-transactions")
+    return named

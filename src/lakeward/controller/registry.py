@@ -36,7 +36,12 @@ def rebuild_registry(spark: SparkSession, config: Config, state: StateStore) -> 
 
 def _mirrors(spark: SparkSession) -> Iterator[TableId]:
     for namespace in spark.sql(f"SHOW NAMESPACES IN {CATALOG}").toLocalIterator():
-        schema = namespace[0].strip("`")
+        schema = _unquoted(namespace[0])
         if not schema.endswith(CHANGELOG_SUFFIX):
             for row in spark.sql(f"SHOW TABLES IN {CATALOG}.{quote_name(schema)}").toLocalIterator():
                 yield TableId(schema, row["tableName"])
+
+
+def _unquoted(name: str) -> str:
+    """Give a namespace's own name: Spark quotes those that need it, and only those."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -63,6 +63,11 @@ class Truth:
         for row in self.rows():
             row[name] = None
 
+    def clear_column(self, name: str) -> None:
+        """Set a column to null in every row; rows that were given out before stay as they were."""
+        self.by_key = {key: {**row, name: None} for key, row in self.by_key.items()}
+        self.keyless = [{**row, name: None} for row in self.keyless]
+
 
 @dataclass(frozen=True)
 class ModelChange:

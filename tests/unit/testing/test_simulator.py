@@ -88,6 +88,9 @@ def test_every_option_writes_files_that_fold_to_the_source(name, value):
         ({"change_keys": True}, "before_image"),
         ({"add_columns": True, "format": "csv"}, "header"),
         ({"unchanged": "<same>"}, "Parquet has no marker"),
+        ({"drop_columns": True, "format": "csv"}, "header"),
+        ({"drop_columns": True, "change_keys": True, "before_image": "all", "duplicate": 0.1}, "change_keys"),
+        ({"bad_rows": 0.1, "op_in_changes": False}, "op_in_changes"),
         ({"delay": 1.5}, "between 0 and 1"),
         ({"tables": 0}, "at least 1"),
     ],
@@ -208,6 +211,32 @@ def test_an_added_column_shows_once_a_file_has_it():
     assert widths == sorted(widths)
     assert widths[0] == len(table.columns)
     assert widths[-1] == len(table.all_columns)
+
+
+def test_a_dropped_column_leaves_the_files_and_stays_in_the_mirror_until_a_reload():
+    simulation = Simulation(SimulatorOptions(seed=3, drop_columns=True, tables=1, changes=300))
+    table, files = simulation.tables[0], all_files(simulation)
+    dropped = {column.name for column in table.columns} - {column.name for column in files[-1].columns}
+    assert dropped and not dropped & {*table.key}
+    rows = simulation.truth[table.id]
+    assert all(dropped <= row.keys() for row in rows)
+    assert any(row[name] is not None for row in rows for name in dropped)
+    reloaded = Simulation(SimulatorOptions(seed=3, drop_columns=True, tables=1, changes=300, reloads=9, batches=2))
+    table, last = reloaded.tables[0], [file for file in all_files(reloaded) if file.load][-1]
+    gone = {column.name for column in table.columns} - {column.name for column in last.columns}
+    assert gone and all(row[name] is None for row in last.load for name in gone)
+    assert_fold_is_truth(reloaded)
+
+
+def test_bad_rows_are_written_with_an_unknown_operation_and_mean_nothing():
+    simulation = Simulation(SimulatorOptions(seed=3, bad_rows=0.3, format="csv", header=True, tables=1))
+    assert simulation.configuration()["defaults"]["on_bad_row"] == "quarantine"
+    file = next(file for file in all_files(simulation) if any(change.is_bad for change in file.changes))
+    lines = Landing(file.path, file, file.written).content().decode().splitlines()
+    bad = sum(change.is_bad for change in file.changes)
+    assert sum(line.startswith("X,") for line in lines) == bad
+    assert len(list(file.model_changes(simulation.tables[0]))) == len(file.changes) - bad
+    assert_fold_is_truth(simulation)
 
 
 def test_landing_writes_content_and_simulated_time(tmp_path):

@@ -25,6 +25,8 @@ def configuration_of(tables: Iterable[TableSpec], options: SimulatorOptions) -> 
         csv["unchanged"] = options.unchanged
     # Small random tables lose most of their rows in one batch now and then.
     defaults: dict[str, Any] = {"max_delete_share": 1.0, "csv": csv}
+    if options.bad_rows:
+        defaults["on_bad_row"] = "quarantine"
     if options.timestamp_column:
         defaults["timestamp_column"] = options.timestamp_column
     top: dict[str, Any] = {"landing": f"./{LANDING}", "defaults": defaults}
@@ -41,7 +43,7 @@ def _table_settings(table: TableSpec, options: SimulatorOptions) -> dict[str, An
         settings["null_means_unchanged"] = list(table.null_unchanged)
     if schema_is_declared(options):
         settings["schema"] = format_ddl(table.all_columns)
-        if options.add_columns:
+        if options.add_columns or options.drop_columns:
             settings["schema_mode"] = "evolve"
     if _needs_named_columns(options):
         settings["csv"] = {

@@ -99,7 +99,7 @@ class _ChangeWriter:
 
     def fields(self, change: ChangeRow) -> list[str]:
         """Give a record's fields: operation, timestamp, columns, sequence, before images."""
-        fields = [str(change.operation)] if self._options.op_in_changes else []
+        fields = [change.letter] if self._options.op_in_changes else []
         if self._is_transaction:
             fields += [quote(change.table.id.name, self._options), quote(change.table.id.schema, self._options)]
         if self._options.timestamp_column:

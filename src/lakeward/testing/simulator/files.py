@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 OPERATION_COLUMN = "Op"
 SEQUENCE_COLUMN = "AR_H_CHANGE_SEQ"
 BEFORE_PREFIX = "BI_"
+# No operation of any capture: a row that has it cannot be taken.
+BAD_OPERATION = "X"
 
 
 class ChangeRow(NamedTuple):
     """One change as the source made it.
 
     ``image`` is the row after the change, of a delete the row before it. ``hidden`` columns did not change and may
-    be left out where the file's format has a sign for that; a delete hides all but its key.
+    be left out where the file's format has a sign for that; a delete hides all but its key. A bad row is written with
+    an unknown operation and means nothing.
     """
 
     table: TableSpec
@@ -37,6 +40,12 @@ class ChangeRow(NamedTuple):
     hidden: frozenset[str]
     commit: datetime
     sequence: str
+    is_bad: bool = False
+
+    @property
+    def letter(self) -> str:
+        """The operation as files write it."""
+        return BAD_OPERATION if self.is_bad else str(self.operation)
 
     @property
     def key(self) -> Key:
@@ -95,7 +104,7 @@ class SourceFile:
         """Give what the file's rows of one table mean, each at its place in the total order."""
         absent = {column.name for column in table.all_columns} - {column.name for column in self.columns_of(table)}
         for number, change in enumerate(self.changes):
-            if change.table is not table:
+            if change.table is not table or change.is_bad:
                 continue
             place = Place(self._order_value(change), self.time, self.path, number)
             unchanged = self.unspoken(change) | absent

@@ -16,7 +16,7 @@ DateSequence = Literal["YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY
 DateDelimiter = Literal["SLASH", "DASH", "UNDERSCORE", "NONE"]
 
 _COUNTS = ("tables", "batches", "stages", "load_parts", "row_group_rows")
-_SHARES = ("duplicate", "delay", "reorder", "split", "empty_files")
+_SHARES = ("duplicate", "delay", "reorder", "split", "empty_files", "bad_rows")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class SimulatorOptions:
 
     ``rows`` counts per table, ``changes`` over all tables. ``batches`` is how often the capture flushes its files,
     ``stages`` how often files land. ``overlap`` changes are both in the first load and in change files. The
-    misbehaviours ``duplicate``, ``delay``, ``reorder`` and ``split`` are shares of the files they happen to.
+    misbehaviours ``duplicate``, ``delay``, ``reorder`` and ``split`` are shares of the files they happen to;
+    ``bad_rows`` is the share of changes that are followed by a row that no reader can take.
     """
 
     seed: int = 0
@@ -69,6 +70,7 @@ class SimulatorOptions:
     odd_operations: bool = False
     change_keys: bool = False
     add_columns: bool = False
+    drop_columns: bool = False
     overlap: int = 0
     reloads: int = 0
     reload_fewer_parts: bool = False
@@ -79,6 +81,7 @@ class SimulatorOptions:
     split: float = 0.0
     empty_files: float = 0.0
     late_load: bool = False
+    bad_rows: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no capture can write."""
@@ -105,7 +108,7 @@ class SimulatorOptions:
 _NOTHING: dict[str, Any] = {
     "header": False, "date_folders": None, "timestamp_column": None, "change_sequence": False, "add_columns": False,
     "op_in_changes": True, "change_keys": False, "before_image": "none", "unchanged": None,
-    "null_means_unchanged": False,
+    "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0,
 }  # fmt: skip
 # Values worth trying for each option of a small simulation.
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -124,7 +127,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "odd_operations": (False, True), "change_keys": (False, True), "add_columns": (False, True),
     "overlap": (0, 5), "reloads": (0, 1, 2), "reload_fewer_parts": (False, True), "duplicate": (0.0, 0.4),
     "delay": (0.0, 0.4), "reorder": (0.0, 1.0), "split": (0.0, 0.4), "empty_files": (0.0, 0.3),
-    "late_load": (False, True),
+    "late_load": (False, True), "drop_columns": (False, True), "bad_rows": (0.0, 0.0, 0.2),
 }  # fmt: skip
 
 
@@ -135,14 +138,20 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
     unmarked = not options.op_in_changes
     plain_transactions = "transaction files (transactions) are plain CSV in one folder without added columns"
     needs_operation = "it needs op_in_changes"
+    replayed = options.overlap or options.reloads or options.duplicate
+    taken_along = "a key change that comes twice has nowhere to take the values of a dropped column from (change_keys)"
     rules = [
         ("header", options.transactions and options.header, plain_transactions),
         ("date_folders", options.transactions and options.date_folders is not None, plain_transactions),
         ("timestamp_column", options.transactions and options.timestamp_column is not None, plain_transactions),
         ("change_sequence", options.transactions and options.change_sequence, plain_transactions),
         ("add_columns", options.transactions and options.add_columns, plain_transactions),
+        ("drop_columns", options.transactions and options.drop_columns, plain_transactions),
         ("op_in_changes", options.transactions and unmarked, plain_transactions),
         ("add_columns", options.add_columns and not named_columns, "CSV without header cannot show a new column"),
+        ("drop_columns", options.drop_columns and not named_columns, "CSV without header cannot show a dropped column"),
+        ("drop_columns", options.drop_columns and options.change_keys and replayed, taken_along),
+        ("bad_rows", options.bad_rows and unmarked, needs_operation),
         ("before_image", options.before_image != "none" and unmarked, needs_operation),
         ("change_keys", options.change_keys and unmarked, needs_operation),
         ("change_keys", options.change_keys and options.before_image == "none", "it needs a before_image"),

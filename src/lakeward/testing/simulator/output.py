@@ -15,6 +15,7 @@ from lakeward.testing.simulator.simulation import render, write_file
 from lakeward.testing.simulator.stream import Capture
 
 if TYPE_CHECKING:
+    from lakeward.datatypes import Column
     from lakeward.model import TableId
     from lakeward.testing.simulator.options import SimulatorOptions
     from lakeward.testing.simulator.source import SourceTable
@@ -47,14 +48,14 @@ def write_simulation(directory: str | Path, options: SimulatorOptions) -> Simula
     _require_usable(root, options)
     capture = Capture(options)
     files = changes = 0
-    widths: dict[TableId, int] = {}
+    seen: dict[TableId, set[Column]] = {}
     for file in capture.files():
         write_file(root / LANDING, file.path, render(file), file.written)
         files, changes = files + 1, changes + len(file.changes)
         if file.table is not None:
-            widths[file.table.id] = max(widths.get(file.table.id, 0), len(file.columns))
+            seen.setdefault(file.table.id, set()).update(file.columns)
     specs = [table.spec for table in capture.tables]
-    _write_truth(root / TRUTH, capture.tables, options, widths)
+    _write_truth(root / TRUTH, capture.tables, options, seen)
     text = yaml.safe_dump(configuration_of(specs, options), sort_keys=False, allow_unicode=True)
     (root / CONFIGURATION).write_text(text, encoding="utf-8")
     rows = {table.spec.id: len(table.truth.rows()) for table in capture.tables}
@@ -62,13 +63,14 @@ def write_simulation(directory: str | Path, options: SimulatorOptions) -> Simula
 
 
 def _write_truth(
-    folder: Path, tables: list[SourceTable], options: SimulatorOptions, widths: dict[TableId, int]
+    folder: Path, tables: list[SourceTable], options: SimulatorOptions, seen: dict[TableId, set[Column]]
 ) -> None:
     """Write every table's rows with the columns its mirror has: undeclared ones show once a file has them."""
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
-        declared = schema_is_declared(options) or table.spec.id not in widths
-        columns = table.spec.all_columns if declared else table.spec.all_columns[: widths[table.spec.id]]
+        all_columns = table.spec.all_columns
+        declared = schema_is_declared(options) or table.spec.id not in seen
+        columns = all_columns if declared else [column for column in all_columns if column in seen[table.spec.id]]
         (folder / f"{table.spec.id}.parquet").write_bytes(render_rows(columns, table.truth.rows()))
 
 

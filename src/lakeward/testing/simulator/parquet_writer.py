@@ -78,7 +78,7 @@ def _change_arrays(file: SourceFile) -> Arrays:
     options, changes = file.options, file.changes
     arrays: Arrays = []
     if options.op_in_changes:
-        arrays.append((OPERATION_COLUMN, _texts([str(change.operation) for change in changes])))
+        arrays.append((OPERATION_COLUMN, _texts([change.letter for change in changes])))
     if options.timestamp_column:
         arrays.append((options.timestamp_column, _texts([commit_text(change.commit) for change in changes])))
     images = _images(file)

@@ -131,8 +131,8 @@ class Simulation:
         """Give the mirror's columns: the declared ones, else those that landed files have."""
         if schema_is_declared(self.options):
             return table.all_columns
-        count = max(len(file.columns_of(table)) for file in landed)
-        return table.all_columns[:count]
+        seen = {column for file in landed for column in file.columns_of(table)}
+        return tuple(column for column in table.all_columns if column in seen)
 
 
 def render(file: SourceFile) -> bytes:

@@ -71,17 +71,34 @@ class SourceTable:
         self._deleted: list[Key] = []
         self._next_key = 0
         self._hot: Key | None = None
+        self._added = 0
+        self._dropped: list[str] = []
 
     @property
     def pending_columns(self) -> bool:
         """Whether columns are still to be added."""
-        return len(self.columns) < len(self.spec.all_columns)
+        return self._added < len(self.spec.added)
 
     def add_column(self) -> None:
         """Add the next column, null in every row."""
-        column = self.spec.all_columns[len(self.columns)]
+        column = self.spec.added[self._added]
+        self._added += 1
         self.columns = (*self.columns, column)
         self.truth.add_column(column.name)
+
+    def drop_column(self) -> None:
+        """Drop a column that no setting names; the mirror keeps it with the values it had."""
+        named = {*self.spec.key, *self.spec.null_unchanged}
+        droppable = [column for column in self.columns if column.name not in named]
+        if len(droppable) > 1:
+            gone = self._random.choice(droppable)
+            self._dropped.append(gone.name)
+            self.columns = tuple(column for column in self.columns if column is not gone)
+
+    def forget_dropped(self) -> None:
+        """Lose the values of dropped columns, as a reload does: its files do not have them."""
+        for name in self._dropped:
+            self.truth.clear_column(name)
 
     def fill(self, rows: int) -> None:
         """Put the first rows in."""

@@ -49,11 +49,14 @@ class Capture:
         per_batch, rest = divmod(self.options.changes - overlap, self.options.batches)
         reloads = self._event_batches(self.options.reloads)
         additions = self._event_batches(len(self.tables) * 2 if self.options.add_columns else 0)
+        drops = self._event_batches(len(self.tables) * 2 if self.options.drop_columns else 0)
         for batch in range(self.options.batches):
             count = per_batch + (batch < rest)
             self._run(count // 2, self.tables)
             for _ in range(additions.count(batch)):
                 yield from self._add_column()
+            for _ in range(drops.count(batch)):
+                yield from self._drop_column()
             for _ in range(reloads.count(batch)):
                 yield from self._reload()
             self._run(count - count // 2, self.tables)
@@ -71,6 +74,9 @@ class Capture:
                 table = self._random.choice(tables)
                 row = ChangeRow(table.spec, *table.change(), commit, self._clock.change_sequence())
                 self._buffers.setdefault(self._buffer_of(table), []).append(row)
+                if self.options.bad_rows and self._random.random() < self.options.bad_rows:
+                    bad = row._replace(sequence=self._clock.change_sequence(), is_bad=True)
+                    self._buffers[self._buffer_of(table)].append(bad)
             changes -= size
 
     def _buffer_of(self, table: SourceTable) -> TableId:
@@ -109,6 +115,7 @@ class Capture:
             # Without a key a row that comes twice stays twice.
             yield from self._flush(table)
         table.generation += 1
+        table.forget_dropped()
         yield from self._load(table)
 
     def _add_column(self) -> Iterator[SourceFile]:
@@ -117,6 +124,11 @@ class Capture:
             table = self._random.choice(candidates)
             yield from self._flush(table)
             table.add_column()
+
+    def _drop_column(self) -> Iterator[SourceFile]:
+        table = self._random.choice(self.tables)
+        yield from self._flush(table)
+        table.drop_column()
 
     def _flush_all(self) -> Iterator[SourceFile]:
         if self.options.transactions:

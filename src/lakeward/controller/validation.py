@@ -1,0 +1,233 @@
+"""Whether a table's settings fit its files: looked at before a table is activated, by `tables check` and `doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from lakeward.controller.samples import take_sample
+from lakeward.errors import ConfigurationError, LakewardError, SchemaError
+from lakeward.model import FileClass
+from lakeward.pipeline.key_check import check_keys, check_keys_with_spark, describe_keys
+from lakeward.pipeline.schema import known_columns, with_file_columns
+from lakeward.pipeline.settings_check import nearest, settings_problems
+from lakeward.sources.base import FileSummary, ReadSpec
+from lakeward.sources.dms.listing import table_folder
+from lakeward.sources.dms.peek import peek
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config
+    from lakeward.controller.samples import Sample
+    from lakeward.controller.tables import KnownTable
+    from lakeward.datatypes import Column
+    from lakeward.model import LandingFile
+    from lakeward.sources.dms.peek import Peek
+    from lakeward.sources.storage import Storage
+
+# A load up to this size is read in this process, a larger one by Spark.
+LOCAL_BYTES = 64 << 20
+_OPTIONS = {
+    "primary_key": "--primary-key COLUMN",
+    "partition_by": "--partition-by FIELD",
+    "schema": "--set schema='id int, name string, …'",
+}
+
+
+class Severity(StrEnum):
+    """An error would stop the table or lose rows; a warning is for a person to judge."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that does not fit. ``setting`` is the setting to change, or ``files`` where it is the files' fault."""
+
+    table: str
+    severity: Severity
+    setting: str
+    message: str
+    hint: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the table must not be activated as it is."""
+        return self.severity is Severity.ERROR
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data for JSON."""
+        return asdict(self)
+
+
+class SettingsCheck:
+    """Holds one table's settings against its files.
+
+    ``spark`` starts Spark where a load is large; without it such a load's keys are not checked, and that is said.
+    """
+
+    def __init__(
+        self,
+        known: KnownTable,
+        config: Config,
+        storage: Storage,
+        *,
+        check_data: bool = True,
+        spark: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        self._known = known
+        self._table, self._settings = known.table, known.settings
+        self._config = config
+        self._storage = storage
+        self._check_data = check_data
+        self._spark = spark
+
+    def findings(self) -> list[Finding]:
+        """Give everything that does not fit, errors first."""
+        found: list[Finding] = []
+        try:
+            # What was found before something stops the look stays found.
+            found.extend(self._looked_at())
+        except SchemaError as error:
+            found.append(self._error("schema", error.message))
+        except LakewardError as error:
+            found.append(self._error("files", error.message))
+        return sorted(found, key=lambda one: one.severity)
+
+    def _looked_at(self) -> Iterator[Finding]:
+        if not self._settings.primary_key:
+            message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
+            yield self._warning("primary_key", message)
+        sample = take_sample(self._storage, self._known)
+        if not sample.looked_at:
+            yield from self._without_files()
+        columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
+        if not columns:
+            first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
+            columns = next((one.columns for one in first if one.columns and one.tells_types), ())
+            if not columns:
+                yield from self._without_columns(first)
+                return
+        peeks = [peek(self._storage, file, self._spec(columns)) for file in sample.looked_at]
+        stops = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        yield from stops
+        columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
+        problems = list(settings_problems(columns, self._settings))
+        yield from (self._error(one.setting, one.message) for one in problems)
+        yield from self._about_renames(columns)
+        yield from self._about_changes(peeks, columns)
+        if self._check_data and not problems and not stops:
+            yield from self._about_keys(sample, columns)
+
+    def _spec(self, columns: Sequence[Column]) -> ReadSpec:
+        return ReadSpec(self._table, tuple(columns), self._settings)
+
+    def _without_files(self) -> Iterator[Finding]:
+        if not self._config.transactions:
+            folder, landing = table_folder(self._table, self._settings), self._config.landing
+            message = f"there is no load or change file in folder {folder} of landing {landing}: nothing can be checked"
+            yield self._warning("path", message)
+
+    def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
+        problems = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        yield from problems
+        if peeks and not problems:
+            message = "there is no schema: CSV files do not tell types, and they are never guessed"
+            yield self._error("schema", message)
+
+    def _about_renames(self, columns: Sequence[Column]) -> Iterator[Finding]:
+        names = [column.name for column in columns]
+        for old, new in self._settings.renames.items():
+            if new not in names:
+                message = f"renames gives {old!r} the name {new!r}, which no file or schema has; {nearest(new, names)}"
+                yield self._warning("renames", message)
+
+    def _about_changes(self, peeks: Sequence[Peek], columns: Sequence[Column]) -> Iterator[Finding]:
+        """Look for the capture's own columns in change files."""
+        settings, explicit = self._settings, self._settings.model_fields_set
+        changes = [one for one in peeks if one.has_layout and one.file_class is not FileClass.LOAD]
+        for one in changes:
+            if settings.timestamp_column and not (one.has_timestamp or one.has_sequence):
+                message = f"{one.path} has no column {settings.timestamp_column!r}, by which changes are to be ordered"
+                names = [column.name for column in one.columns or columns]
+                yield self._error("timestamp_column", f"{message}; {nearest(settings.timestamp_column, names)}")
+            if not one.has_operation:
+                message = f"{one.path} has no column {settings.operation_column!r}: every row counts as an insert"
+                yield self._warning("operation_column", message)
+            if "sequence_column" in explicit and not one.has_sequence:
+                yield self._warning("sequence_column", f"{one.path} has no column {settings.sequence_column!r}")
+            if explicit & {"before_image_prefix", "before_image_suffix"} and not one.has_before_images:
+                pattern = f"{settings.before_image_prefix}…{settings.before_image_suffix}"
+                yield self._warning("before_image_prefix", f"{one.path} has no before-image column named {pattern}")
+
+    def _about_keys(self, sample: Sample, columns: Sequence[Column]) -> Iterator[Finding]:
+        """Read the load for its keys."""
+        if not self._settings.primary_key or not sample.loads:
+            return
+        spec = self._spec(columns)
+        if sample.load_bytes <= LOCAL_BYTES:
+            report = check_keys(self._storage, sample.loads, spec)
+        elif self._spark is not None:
+            report = check_keys_with_spark(self._spark(), self._storage, sample.loads, spec)
+        else:
+            yield self._warning("primary_key", f"the load has {sample.load_bytes:,} bytes: its keys were not checked")
+            return
+        yield from (self._error("files", problem) for problem in report.problems)
+        if report.unread:
+            message = f"{len(report.unread)} load parts have other columns and were not read: {report.unread[0]} …"
+            yield self._warning("primary_key", message)
+        if report.bad:
+            message = f"{report.bad:,} of {report.rows:,} rows of the load do not fit the schema"
+            yield self._warning("on_bad_row", message)
+        if report.repeated:
+            message = f"{report.repeated:,} keys come more than once in the load, where only the last row would stay"
+            yield self._error("primary_key", f"{message}: {describe_keys(report.examples)}")
+        for name, nulls in report.nulls.items():
+            if nulls:
+                message = f"{nulls:,} rows of the load have NULL in key column {name}; it counts as a value like others"
+                yield self._warning("primary_key", message)
+
+    def _error(self, setting: str, message: str) -> Finding:
+        return Finding(str(self._table), Severity.ERROR, setting, message, self._remedy(setting))
+
+    def _warning(self, setting: str, message: str) -> Finding:
+        return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting))
+
+    def _remedy(self, setting: str) -> str:
+        if setting == "files":
+            return f"repair or remove the files, then: lakeward tables check {quote(str(self._table))}"
+        if self._known.declared:
+            return f"correct tables: {self._table}: {setting}: in lakeward.yaml"
+        return f"lakeward tables set {quote(str(self._table))} {_OPTIONS.get(setting, f'--set {setting}=VALUE')}"
+
+
+def require_fitting(
+    table: KnownTable, findings: Sequence[Finding], *, force: bool, on_finding: Callable[[Finding], None] | None
+) -> None:
+    """Refuse to activate a table with errors, unless forced; warnings are only told.
+
+    Raises:
+        ConfigurationError: some finding is an error.
+    """
+    errors = [one for one in findings if one.is_error]
+    if errors and not force:
+        shown = "".join(f"\n  {one.setting}: {one.message}" for one in errors)
+        msg = f"{table.table} was not activated: its settings do not fit its files:{shown}"
+        raise ConfigurationError(msg, hint=f"{errors[0].hint}; or --force")
+    if on_finding is not None:
+        for one in findings:
+            on_finding(one)
+
+
+def _summary(found: Peek, file: LandingFile) -> FileSummary:
+    """Give what a look at a file found as the reader would sum it up."""
+    columns = None if found.columns is None else tuple((column.name, column.type) for column in found.columns)
+    return FileSummary(
+        found.path, found.file_class, file.time, file.identity, "", mismatch=found.mismatch, columns=columns
+    )
