@@ -6,6 +6,15 @@ from typing import Any
 
 import pytest
 
+# Fixtures for every folder: the one Spark application, and servers that tests share.
+pytest_plugins = (
+    "tests.spark.fixtures",
+    "tests.servers.dynamodb",
+    "tests.servers.moto",
+    "tests.servers.postgres",
+    "tests.servers.s3",
+)
+
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
 _KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG"}
 _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
@@ -13,8 +22,10 @@ _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHO
 
 def pytest_configure() -> None:
     for name in [*os.environ]:
-        if name in _FOREIGN_SPARK or (name.startswith("LAKEWARD_") and name not in _KEPT):
+        if name in _FOREIGN_SPARK or (name.startswith(("LAKEWARD_", "AWS_")) and name not in _KEPT):
             del os.environ[name]
+    # Tests bring their keys; without them nobody shall wait for a cloud machine's.
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 
 @pytest.hookimpl(wrapper=True)

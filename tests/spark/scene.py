@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,14 @@ class Scene:
         if mtime is not None:
             os.utime(path, (mtime, mtime))
         return path
+
+    def landed(self, folder: str) -> set[str]:
+        """Paths of the CSV files directly in a folder of landing."""
+        return {path.relative_to(self.landing).as_posix() for path in (self.landing / folder).glob("*.csv")}
+
+    def remove_folder(self, folder: str) -> None:
+        """Take a folder out of landing with all that it holds."""
+        shutil.rmtree(self.landing / folder)
 
     def try_run(self, *tables: str, **options: Any) -> RunReport:
         """Run and give whatever came out."""

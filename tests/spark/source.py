@@ -103,8 +103,7 @@ def _check_ledger(scene: Scene, table: TableId, files: list[Any]) -> None:
     consumed = {
         row[3]: row[2] for row in files if json.loads(row[6])["disposition"] in ("consumed", "empty", "superseded")
     }
-    folder = scene.landing / str(table).replace(".", "/")
-    landed = {path.relative_to(scene.landing).as_posix() for path in folder.glob("*.csv")}
+    landed = scene.landed(str(table).replace(".", "/"))
     assert landed <= set(consumed), "a file was lost"
     entries = scene.lakeward.state.lookup(table, sorted(last_op))
     assert {path: entry.op for path, entry in entries.items()} == last_op

@@ -19,7 +19,7 @@ from lakeward.lake.iceberg.session import session_for
 from lakeward.pipeline.report import Outcome
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
-from tests.spark.conftest import SPARK_SETTINGS
+from tests.spark.fixtures import SPARK_SETTINGS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,6 +88,17 @@ def test_many_changes_with_every_misbehaviour(tmp_path: Path, spark: SparkSessio
     follow(tmp_path, spark, options)
 
 
+@pytest.mark.parametrize("shape", [{"format": "csv", "header": True}, {"format": "parquet"}])
+def test_bad_rows_and_dropped_columns_leave_the_rest_exact(
+    tmp_path: Path, spark: SparkSession, shape: dict[str, object]
+) -> None:
+    options = SimulatorOptions(
+        seed=5, tables=1, rows=20, changes=120, batches=6, stages=3, bad_rows=0.2, drop_columns=True,
+        add_columns=True, delay=0.3, reorder=1.0, odd_operations=True, reloads=1, **shape,
+    )  # fmt: skip
+    follow(tmp_path, spark, options)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(200))
 def test_soak_random_options(tmp_path: Path, spark: SparkSession, seed: int) -> None:

@@ -13,13 +13,15 @@ from urllib.request import url2pathname
 
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileIdentity
+from lakeward.s3 import S3Settings, is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from hashlib import blake2b
 
-SUPPORTED = "a local path or file:///…"
-_CHUNK = 1 << 20
+SUPPORTED = "a local path, file:///… or s3://bucket/prefix"
+CHUNK_BYTES = 1 << 20
 _HASH_BYTES = 16
 
 
@@ -66,12 +68,16 @@ class Storage(Protocol):
         ...
 
 
-def open_storage(landing_uri: str) -> Storage:
-    """Open the landing root named by a local path or URI.
+def open_storage(landing_uri: str, s3: S3Settings | None = None) -> Storage:
+    """Open the landing root named by a local path or URI; ``s3`` tells how S3 is reached.
 
     Raises:
-        ConfigurationError: the URI's scheme is not supported.
+        ConfigurationError: the URI's scheme is not supported, or a key of S3 is not set.
     """
+    if is_s3(landing_uri):
+        from lakeward.sources.s3 import S3Storage
+
+        return S3Storage(landing_uri, s3 or S3Settings())
     if "://" not in landing_uri:
         return LocalStorage(landing_uri)
     parts = urlsplit(landing_uri)
@@ -169,8 +175,13 @@ class LocalStorage:
 
 def content_hash(local_path: str) -> str:
     """Hash a file's bytes without holding them."""
-    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
+    digest = new_digest()
     with Path(local_path).open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def new_digest() -> blake2b:
+    """Begin the hash that tells a file's content."""
+    return hashlib.blake2b(digest_size=_HASH_BYTES)

@@ -104,3 +104,25 @@ def test_a_missing_file_names_the_command_that_makes_one(tmp_path: Path) -> None
 
 def test_an_empty_configuration_is_all_defaults() -> None:
     assert parse_config({}, base=Path("/x")).landing == "./landing"
+
+
+def test_metrics_notifications_and_history(tmp_path: Path) -> None:
+    config = read(tmp_path, "metrics: {file: l.prom}\nnotify: {webhook: 'env:X', on: recovery}\nhistory_days: 7")
+    assert (config.metrics.file, config.metrics.port, config.history_days) == ("l.prom", None, 7)
+    assert config.notify is not None and config.notify.on == ("recovery",)
+    assert parse_config({}, base=tmp_path).notify is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metrics: {prot: 1}", "did you mean 'port'"),
+        ("notify: {webhok: x}", "did you mean 'webhook'"),
+        ("notify: {on: failure}", "names nobody to tell"),
+        ("history_days: 0", "greater than or equal to 1"),
+    ],
+)
+def test_wrong_monitoring_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read(tmp_path, text)
+    assert said in str(raised.value)

@@ -10,8 +10,8 @@ from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_conf, catalog_kind, sqlite_file
 
 
-def configured(base: Path, **lake: Any) -> Config:
-    return parse_config({"lake": lake}, base=base)
+def configured(base: Path, s3: dict[str, Any] | None = None, **lake: Any) -> Config:
+    return parse_config({"lake": lake, **({"s3": s3} if s3 is not None else {})}, base=base)
 
 
 def properties(config: Config) -> dict[str, str]:
@@ -52,7 +52,7 @@ def test_a_path_that_the_sqlite_driver_would_misread_is_refused(tmp_path):
     [
         ("hadoop:///files", "{base}/files"),
         ("hadoop://", "{base}/lake/data"),
-        ("hadoop://s3a://bucket/lake", "s3a://bucket/lake"),
+        ("hadoop://hdfs://host/lake", "hdfs://host/lake"),
     ],
 )
 def test_a_hadoop_catalog_is_its_warehouse(tmp_path, catalog, warehouse):
@@ -107,6 +107,69 @@ def test_an_unknown_catalog_is_refused_with_the_known_ones_and_without_its_passw
 def test_properties_of_the_configuration_win(tmp_path):
     found = properties(configured(tmp_path, properties={"jdbc.schema-version": "V0", "header.x": "y"}))
     assert (found["jdbc.schema-version"], found["header.x"]) == ("V0", "y")
+
+
+def test_a_property_may_be_read_from_the_environment(tmp_path, monkeypatch):
+    config = configured(tmp_path, catalog="rest+https://host", properties={"credential": "env:CATALOG_CREDENTIAL"})
+    with pytest.raises(
+        ConfigurationError, match=r"lake\.properties credential .*'CATALOG_CREDENTIAL', which is not set"
+    ):
+        catalog_conf(config)
+    monkeypatch.setenv("CATALOG_CREDENTIAL", "id:confidential")
+    assert properties(config)["credential"] == "id:confidential"
+
+
+KEYS = {"access_key": "env:KEY", "secret_key": "env:SECRET", "session_token": "env:TOKEN"}
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    for name in ("KEY", "SECRET", "TOKEN"):
+        monkeypatch.setenv(name, f"the {name.lower()}")
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_warehouse_on_s3_is_reached_by_icebergs_own_client(tmp_path):
+    config = configured(tmp_path, {"endpoint": "http://store:9000", **KEYS}, warehouse="s3://bucket/lake")
+    found = properties(config)
+    assert found["warehouse"] == "s3://bucket/lake"
+    assert found["io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
+    assert (found["s3.endpoint"], found["s3.path-style-access"]) == ("http://store:9000", "true")
+    assert found["client.region"] == "us-east-1"
+    own = [found[f"s3.{name}"] for name in ("access-key-id", "secret-access-key", "session-token")]
+    assert own == ["the key", "the secret", "the token"]
+    assert not (tmp_path / "lake" / "data").exists()
+
+
+@pytest.mark.parametrize("warehouse", ["s3://bucket/why?/lake", "s3://bucket/no#1"])
+def test_a_warehouse_whose_path_iceberg_would_cut_off_is_refused(tmp_path, warehouse):
+    with pytest.raises(ConfigurationError, match="cuts the path"):
+        catalog_conf(configured(tmp_path, warehouse=warehouse))
+
+
+def test_on_aws_itself_keys_and_region_are_left_to_aws(tmp_path):
+    found = properties(configured(tmp_path, warehouse="s3://bucket/lake"))
+    assert found["s3.path-style-access"] == "false"
+    assert not {"s3.endpoint", "client.region", "s3.access-key-id", "s3.secret-access-key"} & found.keys()
+    found = properties(configured(tmp_path, {"region": "eu-west-1", "path_style": True}, warehouse="s3a://bucket"))
+    assert (found["client.region"], found["s3.path-style-access"]) == ("eu-west-1", "true")
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    "lake", [{"catalog": "hadoop://s3://bucket/lake"}, {"catalog": "hadoop://", "warehouse": "s3a://bucket/lake"}]
+)
+def test_a_hadoop_catalog_on_s3_is_reached_by_hadoop_with_settings_of_its_own(tmp_path, lake):
+    found = properties(configured(tmp_path, {"endpoint": "http://store:9000", **KEYS}, **lake))
+    assert found["warehouse"] == "s3a://bucket/lake"
+    assert found["hadoop.fs.s3a.endpoint"] == "http://store:9000"
+    assert found["hadoop.fs.s3a.secret.key"] == "the secret"
+    assert "io-impl" not in found
+
+
+def test_a_rest_catalog_speaks_of_s3_only_where_the_configuration_does(tmp_path):
+    assert "io-impl" not in properties(configured(tmp_path, catalog="rest+http://host", warehouse="prod"))
+    assert "io-impl" in properties(configured(tmp_path, {}, catalog="rest+http://host", warehouse="prod"))
 
 
 def test_a_folder_that_cannot_be_created_is_named(tmp_path):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg import ivy, jars
-from lakeward.lake.iceberg.catalog import CatalogKind
-from lakeward.lake.iceberg.jars import Jar, iceberg_runtime, required_jars, resolve_jars
+from lakeward.lake.iceberg.jars import Jar, iceberg_runtime, required_jars, resolve_jars, s3_jars
 
 CONTENT = b"the content of a jar"
+CONFIG = parse_config({}, base=Path())
 JAR = Jar("org.example:thing_2.13:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
@@ -23,20 +24,21 @@ class Resolver:
         self.content = content
         self.calls = 0
 
-    def __call__(self, coordinates: list[str], work: Path) -> list[Path]:
+    def __call__(self, coordinates: list[str], work: Path, *, exclude: tuple[str, ...]) -> list[Path]:
         self.calls += 1
         if self.content is None:
             return []
-        file = work / f"org.example_{JAR.file_name}"
+        other, file = work / f"org.example_a-{JAR.file_name}", work / f"org.example_{JAR.file_name}"
+        other.write_bytes(b"a jar whose name ends like the one asked for")
         file.write_bytes(self.content)
-        return [file]
+        return [other, file]
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("LAKEWARD_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("LAKEWARD_JARS", raising=False)
-    monkeypatch.setattr(jars, "required_jars", lambda kind: (JAR,))
+    monkeypatch.setattr(jars, "required_jars", lambda config: (JAR,))
     return tmp_path / "cache"
 
 
@@ -48,7 +50,7 @@ def resolver(cache, monkeypatch) -> Resolver:
 
 
 def test_a_jar_is_fetched_once(cache, resolver):
-    assert resolve_jars(CatalogKind.SQLITE) == resolve_jars(CatalogKind.SQLITE) == [cache / "jars" / JAR.file_name]
+    assert resolve_jars(CONFIG) == resolve_jars(CONFIG) == [cache / "jars" / JAR.file_name]
     assert (cache / "jars" / JAR.file_name).read_bytes() == CONTENT
     assert resolver.calls == 1
     assert not list(cache.glob("fetch-*"))
@@ -56,17 +58,17 @@ def test_a_jar_is_fetched_once(cache, resolver):
 
 @pytest.mark.parametrize("damaged", [CONTENT[:-1], CONTENT.upper(), b""])
 def test_a_damaged_jar_in_the_cache_is_fetched_again(cache, resolver, damaged):
-    (path,) = resolve_jars(CatalogKind.SQLITE)
+    (path,) = resolve_jars(CONFIG)
     path.write_bytes(damaged)
     os.utime(path, ns=(1, 1))
-    assert resolve_jars(CatalogKind.SQLITE)[0].read_bytes() == CONTENT
+    assert resolve_jars(CONFIG)[0].read_bytes() == CONTENT
     assert resolver.calls == 2
 
 
 def test_a_verified_jar_is_not_hashed_again(cache, resolver, monkeypatch):
-    resolve_jars(CatalogKind.SQLITE)
+    resolve_jars(CONFIG)
     monkeypatch.setattr(jars, "_defect", lambda jar, path: pytest.fail("hashed again"))
-    resolve_jars(CatalogKind.SQLITE)
+    resolve_jars(CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_verified_jar_is_not_hashed_again(cache, resolver, monkeypatch):
 def test_what_was_fetched_wrong_is_refused_and_not_kept(cache, resolver, content, problem):
     resolver.content = content
     with pytest.raises(ConfigurationError, match=problem) as refused:
-        resolve_jars(CatalogKind.SQLITE)
+        resolve_jars(CONFIG)
     assert JAR.coordinate in refused.value.message
     assert "LAKEWARD_JARS" in str(refused.value)
     assert not (cache / "jars" / JAR.file_name).exists()
@@ -87,7 +89,7 @@ def test_a_given_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch)
     given.mkdir()
     (given / JAR.file_name).write_bytes(CONTENT)
     monkeypatch.setenv("LAKEWARD_JARS", str(given))
-    assert resolve_jars(CatalogKind.SQLITE) == [given / JAR.file_name]
+    assert resolve_jars(CONFIG) == [given / JAR.file_name]
     assert resolver.calls == 0
 
 
@@ -99,7 +101,7 @@ def test_a_given_folder_without_the_jar_is_refused_with_file_and_coordinate(
         (tmp_path / JAR.file_name).write_bytes(content)
     monkeypatch.setenv("LAKEWARD_JARS", str(tmp_path))
     with pytest.raises(ConfigurationError, match=problem) as refused:
-        resolve_jars(CatalogKind.SQLITE)
+        resolve_jars(CONFIG)
     assert JAR.file_name in refused.value.message
     assert JAR.coordinate in refused.value.message
     assert resolver.calls == 0
@@ -109,7 +111,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path, cache, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("LAKEWARD_CACHE", str(tmp_path / "file"))
     with pytest.raises(ConfigurationError, match="cannot write") as refused:
-        resolve_jars(CatalogKind.SQLITE)
+        resolve_jars(CONFIG)
     assert "LAKEWARD_CACHE" in str(refused.value)
 
 
@@ -129,9 +131,48 @@ def test_the_installed_pyspark_chooses_the_runtime():
         iceberg_runtime("4.2.0")
 
 
+def jar_names(**settings) -> list[str]:
+    return [jar.file_name.split("-")[0] for jar in required_jars(parse_config(settings, base=Path()))]
+
+
 def test_only_the_sqlite_catalog_needs_the_sqlite_driver():
-    names = [[jar.file_name.split("-")[0] for jar in required_jars(kind)] for kind in CatalogKind]
-    assert names == [["iceberg", "sqlite"], ["iceberg"], ["iceberg"], ["iceberg"]]
+    assert jar_names() == ["iceberg", "sqlite"]
+    assert jar_names(lake={"catalog": "hadoop://"}) == jar_names(lake={"catalog": "rest+http://host"}) == ["iceberg"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lake": {"warehouse": "s3://bucket/lake"}},
+        {"lake": {"catalog": "hadoop://s3a://bucket/lake"}},
+        {"lake": {"catalog": "rest+http://host", "warehouse": "s3://bucket"}},
+        {"lake": {"catalog": "rest+http://host", "warehouse": "prod"}, "s3": {}},
+        {"lake": {"catalog": "glue://", "warehouse": "s3://bucket/lake"}},
+    ],
+)
+def test_only_a_lake_on_s3_needs_amazons_jars(settings):
+    assert {"s3", "glue", "sts", "hadoop"} <= set(jar_names(**settings))
+    assert jar_names(landing="s3://bucket/landing") == ["iceberg", "sqlite"]
+
+
+def test_pins_of_the_s3_jars_are_whole_and_hadoops_follows_spark():
+    pinned = s3_jars("4.1.4")
+    assert len({jar.file_name for jar in pinned}) == len(pinned)
+    assert all(len(jar.sha256) == 64 and jar.size > 0 and jar.coordinate.count(":") == 2 for jar in pinned)
+    assert {jar.coordinate for jar in pinned} - {jar.coordinate for jar in s3_jars("3.5.6")} == {
+        "org.apache.hadoop:hadoop-aws:3.4.2"
+    }
+
+
+def test_the_set_up_fetches_what_every_kind_of_lake_needs(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(jars, "_resolve", lambda wanted: asked.extend(wanted) or [Path("/jars/a.jar")])
+    jars.main()
+    assert capsys.readouterr().out == "/jars/a.jar\n"
+    assert {jars.SQLITE_JDBC, *s3_jars("4.1")} <= set(asked)
+    monkeypatch.setattr(jars, "_resolve", lambda wanted: (_ for _ in ()).throw(ConfigurationError("no network")))
+    with pytest.raises(SystemExit, match="no network"):
+        jars.main()
 
 
 @pytest.mark.parametrize(
@@ -166,8 +207,9 @@ def test_the_resolver_runs_apart_from_the_users_own_spark_and_maven(tmp_path, mo
     monkeypatch.setattr(ivy, "require_java", lambda: 17)
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(ConfigurationError, match=r"cannot fetch a:b:1: .*offline"):
-        ivy.fetch(["a:b:1"], tmp_path)
+        ivy.fetch(["a:b:1"], tmp_path, exclude=("c:d", "e:*"))
     ((command, environment),) = calls
+    assert command[command.index("--exclude-packages") + 1] == "c:d,e:*"
     assert any(f"-Duser.home={tmp_path}" in argument for argument in command)
     assert f"spark.jars.ivy={tmp_path / 'ivy'}" in command
     assert environment["SPARK_HOME"].endswith("pyspark")

@@ -14,7 +14,7 @@ from lakeward.lake.iceberg.session import ICEBERG_EXTENSIONS, is_local, session_
 
 @pytest.fixture(autouse=True)
 def jars(monkeypatch):
-    monkeypatch.setattr(session, "resolve_jars", lambda kind: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    monkeypatch.setattr(session, "resolve_jars", lambda config: [Path("/jars/a.jar"), Path("/jars/b.jar")])
 
 
 def conf_of(base, master="local[2]", **conf):
@@ -101,3 +101,11 @@ def test_the_environment_is_put_back_after_the_start(tmp_path, monkeypatch):
         assert os.environ["SPARK_HOME"] != "/somebody/elses/spark"
     assert os.environ["SPARK_HOME"] == "/somebody/elses/spark"
     assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_under_spark_submit_master_memory_and_jars_are_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    conf = session_conf(parse_config({}, base=tmp_path))
+    assert not [key for key in conf if "jars" in key or "ClassPath" in key or key.startswith("spark.driver.host")]
+    assert "spark.driver.memory" not in conf
+    assert "IcebergSparkSessionExtensions" in conf["spark.sql.extensions"]

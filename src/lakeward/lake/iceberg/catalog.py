@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from lakeward.environment import from_environment
 from lakeward.errors import ConfigurationError
+from lakeward.s3 import DEFAULT_REGION, is_s3
 
 if TYPE_CHECKING:
     from lakeward.config import Config
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 # Fixed: an Iceberg JDBC catalog keeps its name in every row, so other engines must use the same one.
 CATALOG_NAME = "lake"
 CATALOG_KEY = f"spark.sql.catalog.{CATALOG_NAME}"
+
+S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+# Where that client stops reading an address.
+CUT_OFF_SIGNS = ("?", "#")
 
 # A writer that finds the catalog file locked waits this long before it gives up.
 SQLITE_BUSY_TIMEOUT_MS = 30_000
@@ -55,17 +61,39 @@ def catalog_kind(config: Config) -> CatalogKind:
     return kind
 
 
+def is_on_s3(config: Config) -> bool:
+    """Tell whether the lake's files are in S3, as far as the configuration says.
+
+    A REST catalog keeps them where it likes: an ``s3:`` block says that it does so in S3.
+    """
+    kind = catalog_kind(config)
+    if kind is CatalogKind.HADOOP and (location := hadoop_location(config)):
+        return is_s3(location)
+    return (
+        kind is CatalogKind.GLUE
+        or is_s3(config.lake.warehouse)
+        or (kind is CatalogKind.REST and "s3" in config.model_fields_set)
+    )
+
+
+def hadoop_location(config: Config) -> str:
+    """Give what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
+    return config.lake.catalog.removeprefix("hadoop://")
+
+
 def catalog_conf(config: Config) -> dict[str, str]:
     """Give the Spark settings of the catalog named ``lake``; the folders of a local one are created.
 
     Raises:
-        ConfigurationError: the catalog is of no known kind, or is not complete.
+        ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set.
     """
+    kind = catalog_kind(config)
     properties = {
-        **_PROPERTIES[catalog_kind(config)](config),
+        **(s3_properties(config, kind) if is_on_s3(config) else {}),
+        **_PROPERTIES[kind](config),
         # A cached table handle in a second session is stale: it knows neither new branches nor new snapshots.
         "cache-enabled": "false",
-        **config.lake.properties,
+        **{name: from_environment(value, f"lake.properties {name}") for name, value in config.lake.properties.items()},
     }
     own = {f"{CATALOG_KEY}.{name}": value for name, value in properties.items()}
     return {CATALOG_KEY: "org.apache.iceberg.spark.SparkCatalog", **own}
@@ -91,14 +119,14 @@ def _sqlite_properties(config: Config) -> dict[str, str]:
 
 
 def _hadoop_properties(config: Config) -> dict[str, str]:
-    location = config.lake.catalog.removeprefix("hadoop://")
-    if not location:
-        return {"type": "hadoop", "warehouse": _warehouse(config)}
-    if "://" in location:
-        return {"type": "hadoop", "warehouse": location}
-    folder = _local_path(config, location)
-    _create_folder(folder)
-    return {"type": "hadoop", "warehouse": str(folder)}
+    location = hadoop_location(config)
+    if location and "://" not in location:
+        folder = _local_path(config, location)
+        _create_folder(folder)
+        return {"type": "hadoop", "warehouse": str(folder)}
+    place = location or _warehouse(config)
+    # Hadoop knows S3 by the scheme s3a only.
+    return {"type": "hadoop", "warehouse": re.sub("^s3:", "s3a:", place)}
 
 
 def _rest_properties(config: Config) -> dict[str, str]:
@@ -107,6 +135,45 @@ def _rest_properties(config: Config) -> dict[str, str]:
     if "warehouse" in config.lake.model_fields_set:
         properties["warehouse"] = config.lake.warehouse
     return properties
+
+
+def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
+    """Give the catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
+    if kind is CatalogKind.HADOOP:
+        return _hadoop_s3_properties(config)
+    if any(sign in config.lake.warehouse for sign in CUT_OFF_SIGNS):
+        msg = (
+            f"lake.warehouse {config.lake.warehouse!r} holds a '?' or '#', where Iceberg cuts the path of its files off"
+        )
+        raise ConfigurationError(msg, hint="choose a prefix without them")
+    settings, keys = config.s3, config.s3.keys()
+    properties = {
+        "io-impl": S3_FILE_IO,
+        # The Java runtime's own client: Iceberg's first choice is none that the pinned jars have.
+        "http-client.type": "urlconnection",
+        "s3.path-style-access": str(settings.is_path_style).lower(),
+        "s3.endpoint": settings.endpoint,
+        # A store other than AWS has no region, and Amazon's client starts with none.
+        "client.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
+        "s3.access-key-id": keys.access if keys else None,
+        "s3.secret-access-key": keys.secret if keys else None,
+        "s3.session-token": keys.token if keys else None,
+    }
+    return {name: value for name, value in properties.items() if value is not None}
+
+
+def _hadoop_s3_properties(config: Config) -> dict[str, str]:
+    """Give Hadoop's settings as the catalog's own: the application's are shared by every lake in it."""
+    settings, keys = config.s3, config.s3.keys()
+    properties = {
+        "path.style.access": str(settings.is_path_style).lower(),
+        "endpoint": settings.endpoint,
+        "endpoint.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
+        "access.key": keys.access if keys else None,
+        "secret.key": keys.secret if keys else None,
+        "session.token": keys.token if keys else None,
+    }
+    return {f"hadoop.fs.s3a.{name}": value for name, value in properties.items() if value is not None}
 
 
 def _glue_properties(config: Config) -> dict[str, str]:
@@ -119,7 +186,6 @@ def _glue_properties(config: Config) -> dict[str, str]:
         raise _refused(config, f"has the unknown option {unknown[0]!r}")
     properties = {
         "catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "warehouse": config.lake.warehouse,
     }
     if account.strip("/"):

@@ -43,8 +43,10 @@ def work_folder(cache: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fetch(coordinates: Sequence[str], work: Path) -> list[Path]:
+def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("org.slf4j:*",)) -> list[Path]:
     """Resolve coordinates into a folder and list the jars found; their content is not checked here.
+
+    ``exclude`` names what the coordinates depend on and is not wanted, as ``group:artifact``.
 
     Raises:
         ConfigurationError: Java is missing, or the resolver failed.
@@ -52,7 +54,7 @@ def fetch(coordinates: Sequence[str], work: Path) -> list[Path]:
     require_java()
     try:
         outcome = subprocess.run(
-            _command(coordinates, work),
+            _command(coordinates, work, exclude),
             env=_environment(),
             cwd=work,
             stdin=subprocess.DEVNULL,
@@ -88,14 +90,14 @@ def unresolved(coordinates: Sequence[str], problem: str) -> ConfigurationError:
     )
 
 
-def _command(coordinates: Sequence[str], work: Path) -> list[str]:
+def _command(coordinates: Sequence[str], work: Path, exclude: Sequence[str]) -> list[str]:
     script = work / "nothing.py"
     script.touch()
     return [
         str(_spark_home() / "bin" / "spark-submit"),
         "--master", "local[1]",
         "--packages", ",".join(coordinates),
-        "--exclude-packages", "org.slf4j:slf4j-api",
+        "--exclude-packages", ",".join(exclude),
         "--conf", f"spark.jars.ivy={work / 'ivy'}",
         # A pom without its jar in the user's Maven cache makes the whole resolution fail: look into an empty one.
         "--conf", f'spark.driver.extraJavaOptions="-Duser.home={work / "home"}"',

@@ -13,15 +13,23 @@ import importlib.metadata
 import os
 import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg import ivy
-from lakeward.lake.iceberg.catalog import CatalogKind
+from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,11 @@ class Jar:
         """The jar's file name: artifact and version."""
         _, artifact, version = self.coordinate.split(":")
         return f"{artifact}-{version}.jar"
+
+    @property
+    def fetched_name(self) -> str:
+        """The name that the resolver gives it: many artifacts end like another (auth, http-auth)."""
+        return f"{self.coordinate.split(':')[0]}_{self.file_name}"
 
 
 # Which Iceberg runtime goes with the installed pyspark; its first two version numbers choose.
@@ -59,6 +72,21 @@ SQLITE_JDBC = Jar(
 )
 
 
+S3_CLIENT_CLASS = "software.amazon.awssdk.services.s3.S3Client"
+# Brought along by the jars for S3, and left out: Spark has them itself, or nobody uses them (600 MB).
+_UNWANTED = (
+    "software.amazon.awssdk:bundle",
+    "org.wildfly.openssl:wildfly-openssl",
+    "io.netty:*",
+    "org.slf4j:*",
+    "org.apache.httpcomponents:*",
+    "commons-codec:commons-codec",
+    "commons-logging:commons-logging",
+)
+# Goes with the Hadoop inside one Spark version; only a Hadoop catalog on S3 needs it.
+_HADOOP_AWS, _HADOOP_AWS_SPARK = "org.apache.hadoop:hadoop-aws", "4.1"
+
+
 def iceberg_runtime(spark_version: str) -> Jar:
     """Choose the Iceberg runtime built for a Spark version."""
     jar = ICEBERG_BY_SPARK.get(".".join(spark_version.split(".")[:2]))
@@ -69,19 +97,48 @@ def iceberg_runtime(spark_version: str) -> Jar:
     return jar
 
 
-def required_jars(kind: CatalogKind) -> tuple[Jar, ...]:
-    """List the jars that a catalog of this kind needs under the installed pyspark."""
-    runtime = iceberg_runtime(importlib.metadata.version("pyspark"))
-    return (runtime, SQLITE_JDBC) if kind is CatalogKind.SQLITE else (runtime,)
+def required_jars(config: Config) -> tuple[Jar, ...]:
+    """List the jars that the configured lake needs under the installed pyspark."""
+    version = importlib.metadata.version("pyspark")
+    catalog = (SQLITE_JDBC,) if catalog_kind(config) is CatalogKind.SQLITE else ()
+    return (iceberg_runtime(version), *catalog, *(s3_jars(version) if is_on_s3(config) else ()))
 
 
-def resolve_jars(kind: CatalogKind) -> list[Path]:
-    """Give the paths of all jars for a catalog of this kind, fetching what the cache lacks.
+def s3_jars(spark_version: str) -> tuple[Jar, ...]:
+    """List the jars for a lake on S3: Amazon's SDK, and Hadoop's own access where it fits the Spark version."""
+    has_hadoop = spark_version.startswith(_HADOOP_AWS_SPARK)
+    return tuple(jar for jar in _pinned_s3_jars() if has_hadoop or not jar.coordinate.startswith(_HADOOP_AWS))
+
+
+@cache
+def _pinned_s3_jars() -> tuple[Jar, ...]:
+    text = (files("lakeward.lake.iceberg") / "s3-jars.txt").read_text(encoding="utf-8")
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return tuple(Jar(coordinate, int(size), sha256) for coordinate, size, sha256 in rows)
+
+
+def require_s3_classes(spark: SparkSession) -> None:
+    """Refuse a running application that was started without the jars for S3: they cannot be added any more."""
+    try:
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+        loader.loadClass(S3_CLIENT_CLASS)
+    except Py4JJavaError as error:
+        msg = "the lake is on S3, and the running Spark application was started without the jars for it"
+        raise ConfigurationError(
+            msg, hint="let Lakeward start Spark, or start it with hadoop-aws and awssdk"
+        ) from error
+
+
+def resolve_jars(config: Config) -> list[Path]:
+    """Give the paths of all jars for the configured lake, fetching what the cache lacks.
 
     Raises:
         ConfigurationError: a jar is missing or damaged and cannot be fetched; names its coordinate and the remedy.
     """
-    jars = required_jars(kind)
+    return _resolve(required_jars(config))
+
+
+def _resolve(jars: Iterable[Jar]) -> list[Path]:
     if provided := os.environ.get("LAKEWARD_JARS"):
         return [_provided(jar, Path(provided).expanduser().resolve()) for jar in jars]
     folder = cache_folder() / "jars"
@@ -144,9 +201,9 @@ def _fetch(jars: Iterable[Jar], folder: Path) -> None:
     """Fetch jars into a folder of this process alone, check them, and move each into place in one step."""
     wanted = {jar.file_name: jar for jar in jars}
     with ivy.work_folder(folder.parent) as work:
-        fetched = ivy.fetch([jar.coordinate for jar in wanted.values()], work)
+        fetched = ivy.fetch([jar.coordinate for jar in wanted.values()], work, exclude=_UNWANTED)
         for name, jar in wanted.items():
-            file = next((file for file in fetched if file.name.endswith(name)), work / name)
+            file = next((file for file in fetched if file.name == jar.fetched_name), work / name)
             if (problem := _defect(jar, file)) is not None:
                 raise ivy.unresolved([jar.coordinate], f"what was fetched is {problem}")
             _publish(file, folder / name)
@@ -177,10 +234,15 @@ def _remember(marker: Path, token: str) -> None:
         draft.replace(marker)
 
 
-if __name__ == "__main__":
-    # Used by the set-up script, so that the first run of the command does not have to wait for the network.
+def main() -> None:
+    """Fetch what lakes of every kind need: for the set-up, so that no first run waits for the network."""
+    version = importlib.metadata.version("pyspark")
     try:
-        for resolved in resolve_jars(CatalogKind.SQLITE):
+        for resolved in _resolve((iceberg_runtime(version), SQLITE_JDBC, *s3_jars(version))):
             print(resolved)
     except ConfigurationError as refused:
         sys.exit(str(refused))
+
+
+if __name__ == "__main__":
+    main()

@@ -14,17 +14,18 @@ import tempfile
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.catalog import CATALOG_KEY, CATALOG_NAME, catalog_conf, catalog_kind
-from lakeward.lake.iceberg.jars import resolve_jars
+from lakeward.lake.iceberg.catalog import CATALOG_KEY, CATALOG_NAME, catalog_conf, is_on_s3
+from lakeward.lake.iceberg.jars import require_s3_classes, resolve_jars
 from lakeward.lake.iceberg.java import require_java
 
 if TYPE_CHECKING:
@@ -76,14 +77,23 @@ def build_session(config: Config, *, app_name: str = "lakeward") -> SparkSession
         _require_same_lake(active, config)
         return active
     conf = session_conf(config)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    builder = SparkSession.builder.appName(app_name)
+    if not is_submitted():
         require_java()
-    builder = SparkSession.builder.appName(app_name).master(config.spark.master)
+        builder = builder.master(config.spark.master)
     for key, value in conf.items():
         builder = builder.config(key, value)
     _quiet_query_errors()
     with _own_interpreter(config):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    if is_submitted():
+        _require_iceberg(session)
+    return session
+
+
+def is_submitted() -> bool:
+    """Tell whether ``spark-submit`` started this process: then master, memory and jars are what it was given."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def session_for(root: SparkSession, config: Config) -> SparkSession:
@@ -93,6 +103,8 @@ def session_for(root: SparkSession, config: Config) -> SparkSession:
     a lake of its own.
     """
     _require_extensions(root)
+    if is_on_s3(config):
+        require_s3_classes(root)
     session = root.newSession()
     wanted = {**_SQL_CONF, **catalog_conf(config), **_settable(session, config.spark.conf)}
     for key in _of_catalog(session.conf.getAll).keys() - wanted.keys():
@@ -118,6 +130,23 @@ def table_session(root: SparkSession) -> SparkSession:
     return session
 
 
+def is_alive(session: SparkSession) -> bool:
+    """Tell whether the session's application still runs: its JVM may be gone without anybody having stopped it."""
+    try:
+        java = session.sparkContext._jsc
+        return java is not None and not java.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def load_catalog(session: SparkSession) -> None:
+    """Let a session connect to its lake now instead of at its first use, with its own settings."""
+    # Spark takes the settings from the session that is active in the calling thread.
+    jvm: Any = session._jvm
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
+    session._jsparkSession.sessionState().catalogManager().catalog(CATALOG_NAME)
+
+
 def session_conf(config: Config) -> dict[str, str]:
     """Give every setting of a new application; what the user configured wins over all but the catalog's name."""
     user = config.spark.conf
@@ -127,7 +156,11 @@ def session_conf(config: Config) -> dict[str, str]:
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **(_local_conf(config.spark.master) if is_local(config.spark.master) else {}),
+        # Spark shows settings in its UI and event log: the catalog's keys and credentials among them must not be.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.-]?key|credential|authorization",
+        # Tables run at one time: a small one shall not wait until a large one's tasks are all done.
+        "spark.scheduler.mode": "FAIR",
+        **(_local_conf(config.spark.master) if is_local(config.spark.master) and not is_submitted() else {}),
         **_SQL_CONF,
         **catalog_conf(config),
         **user,
@@ -146,9 +179,9 @@ def is_local(master: str) -> bool:
 def _jar_conf(config: Config) -> dict[str, str]:
     """Add Lakeward's jars to the user's, unless those hold Iceberg already."""
     user = config.spark.conf
-    if any("iceberg-spark-runtime" in user.get(key, "") for key in _JAR_KEYS):
+    if is_submitted() or any("iceberg-spark-runtime" in user.get(key, "") for key in _JAR_KEYS):
         return {}
-    jars = [str(path) for path in resolve_jars(catalog_kind(config))]
+    jars = [str(path) for path in resolve_jars(config)]
     if is_local(config.spark.master):
         # On the class path they are used in place; as spark.jars, 60 MB would be copied at every start.
         return {_CLASS_PATH_KEY: os.pathsep.join([*jars, *filter(None, [user.get(_CLASS_PATH_KEY)])])}
@@ -211,6 +244,9 @@ def _own_interpreter(config: Config) -> Iterator[None]:
     """While Spark starts locally: its Python workers run this interpreter, and its jars are those of this pyspark."""
     chosen = config.spark.conf.get("spark.pyspark.python")
     changes: dict[str, str | None] = {}
+    if is_submitted():
+        yield
+        return
     if chosen or is_local(config.spark.master):
         changes["PYSPARK_PYTHON"] = changes["PYSPARK_DRIVER_PYTHON"] = chosen or sys.executable
     home = Path(pyspark.__file__).parent
@@ -263,6 +299,17 @@ def _require_extensions(session: SparkSession) -> None:
     if ICEBERG_EXTENSIONS not in (session.conf.get(_EXTENSIONS_KEY, "") or ""):
         msg = f"the running Spark application lacks {_EXTENSIONS_KEY}={ICEBERG_EXTENSIONS}"
         raise ConfigurationError(msg, hint="stop it and let Lakeward start Spark, or start it with Iceberg")
+
+
+def _require_iceberg(session: SparkSession) -> None:
+    """Refuse a submitted application without Iceberg now: Spark itself would only warn, and fail oddly later."""
+    java: Any = session._jvm
+    try:
+        java.java.lang.Thread.currentThread().getContextClassLoader().loadClass(ICEBERG_EXTENSIONS)
+    except Py4JError as error:
+        msg = "spark-submit was given no Iceberg: its class IcebergSparkSessionExtensions is not on the class path"
+        hint = "spark-submit --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 … (docs/deploy.md)"
+        raise ConfigurationError(msg, hint=hint) from error
 
 
 def _require_same_lake(active: SparkSession, config: Config) -> None:

@@ -32,6 +32,8 @@ _CONFLICTS = (
     "Cannot fast-forward",
     "is not an ancestor",
     "Cannot commit",
+    # Said by some REST catalogs, as a bad request, when two writers commit to branches of one table at one moment.
+    r"[Cc]an(?:not|'t) add snapshot with sequence number",
     # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one first, or
     # the same namespace, table or column.
     r"Cannot use branch \(does not exist\)",

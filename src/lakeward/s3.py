@@ -1,0 +1,213 @@
+"""S3 as landing and lake share it: the ``s3:`` settings, a client, and what its errors mean.
+
+Keys come from the environment alone: through the chain that AWS programs share (variables, profile, container or
+instance role), or by ``access_key: env:NAME`` where a store other than AWS has keys of its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from lakeward.environment import ENVIRONMENT_MARK, from_environment
+from lakeward.errors import ConfigurationError, RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMES = ("s3://", "s3a://")
+# Region that any server takes; Amazon's own redirects to the right one.
+DEFAULT_REGION = "us-east-1"
+_REMEDY = "check s3: in lakeward.yaml and the AWS_* variables, then: lakeward doctor --no-spark"
+_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 10, 60, 5
+
+# Codes and statuses by which S3 says that asking again may help; every 5xx does too.
+_PASSING = {
+    "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestTimeout", "RequestTimeoutException",
+    "ServiceUnavailable", "SlowDown", "ThrottledException", "Throttling", "ThrottlingException", "TooManyRequests",
+}  # fmt: skip
+_TOO_MANY_REQUESTS, _SERVER_FAULTS = 429, 500
+# An https:// endpoint that speaks http, or whose certificate is not trusted, does not get better by waiting.
+_BAD_TLS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+_NO_BUCKET = "NoSuchBucket"
+_NO_KEY = {"404", "NoSuchKey", "NotFound"}
+_BAD_KEYS = {
+    "AuthorizationHeaderMalformed", "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch",
+}  # fmt: skip
+
+
+class S3Settings(BaseModel):
+    """How S3 is reached, for landing and lake alike."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    endpoint: str | None = Field(None, description="address of a store other than AWS, https://host:port")
+    region: str | None = Field(None, description="region; default AWS_REGION, AWS_DEFAULT_REGION or the profile's")
+    path_style: Literal["auto"] | bool = Field(
+        "auto", description="bucket in the path instead of the host name; auto: where endpoint is set"
+    )
+    access_key: str | None = Field(None, description="env:NAME; default the chain of AWS programs")
+    secret_key: str | None = Field(None, description="env:NAME", repr=False)
+    session_token: str | None = Field(None, description="env:NAME, for temporary keys", repr=False)
+
+    @field_validator("access_key", "secret_key", "session_token")
+    @classmethod
+    def _only_from_environment(cls, value: str | None) -> str | None:
+        mark, _, name = (value or "").partition(":")
+        if value is None or (mark + ":" == ENVIRONMENT_MARK and name.isidentifier()):
+            return value
+        msg = "must be env:NAME, the name of an environment variable: keys do not belong into the file"
+        raise ValueError(msg)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _whole_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            msg = "must begin with http:// or https://"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _keys_come_in_pairs(self) -> Self:
+        if (self.access_key is None) != (self.secret_key is None):
+            msg = "access_key and secret_key are given together or not at all"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def is_path_style(self) -> bool:
+        """Whether the bucket stands in the path of addresses."""
+        return self.endpoint is not None if self.path_style == "auto" else self.path_style
+
+    def keys(self) -> S3Keys | None:
+        """Read the configured keys from the environment; None: the chain of AWS programs finds them."""
+        if self.access_key is None or self.secret_key is None:
+            return None
+        token = self.session_token
+        return S3Keys(
+            from_environment(self.access_key, "s3.access_key"),
+            from_environment(self.secret_key, "s3.secret_key"),
+            from_environment(token, "s3.session_token") if token is not None else None,
+        )
+
+
+@dataclass(frozen=True)
+class S3Keys:
+    """Keys as they are; never shown."""
+
+    access: str
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class S3Location:
+    """A bucket and a prefix in it, without slashes at its ends."""
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, uri: str, setting: str) -> S3Location:
+        """Read ``s3://bucket/prefix``; the prefix is taken as it stands: nothing in it is an escape."""
+        scheme, _, rest = uri.partition("://")
+        bucket, _, prefix = rest.partition("/")
+        if not bucket:
+            msg = f"{setting} {uri!r} names no bucket; expected {scheme}://bucket/prefix"
+            raise ConfigurationError(msg)
+        return cls(bucket, prefix.strip("/"))
+
+
+def is_s3(location: str) -> bool:
+    """Tell whether a location is in S3."""
+    return location.startswith(SCHEMES)
+
+
+def s3_client(settings: S3Settings, keys: S3Keys | None) -> Any:
+    """Give a boto3 client with patience for short faults.
+
+    Raises:
+        ConfigurationError: boto3 is missing, or the settings do not make a client.
+    """
+    try:
+        import boto3
+        from botocore.config import Config as ClientConfig
+    except ImportError as error:
+        msg = f"S3 needs boto3, which is not installed ({error.name})"
+        raise ConfigurationError(msg, hint="pip install 'lakeward[aws]'") from error
+    config = ClientConfig(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        s3={"addressing_style": _addressing(settings)},
+    )
+    with s3_errors("S3"):
+        session = boto3.Session(
+            aws_access_key_id=keys.access if keys else None,
+            aws_secret_access_key=keys.secret if keys else None,
+            aws_session_token=keys.token if keys else None,
+        )
+        region = settings.region or session.region_name or DEFAULT_REGION
+        return session.client("s3", region_name=region, endpoint_url=settings.endpoint, config=config)
+
+
+def _addressing(settings: S3Settings) -> str:
+    if settings.is_path_style:
+        return "path"
+    # Left to itself the client puts names into the path that cannot be part of a host name.
+    return "auto" if settings.path_style == "auto" else "virtual"
+
+
+@contextmanager
+def s3_errors(where: str) -> Iterator[None]:
+    """Turn errors of a client into those that say what to do about them; ``where`` is the address asked for.
+
+    Raises:
+        ConfigurationError: no keys, wrong keys, no permission, no such bucket, settings that make no request.
+        RetriableError: not reached, too slow, cut off, or asked to come again.
+        FileNotFoundError: there is no such object.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _of_answer(error, where) from error
+    except BotoCoreError as error:
+        raise _of_client(error, where) from error
+    except (HTTPError, ConnectionError, TimeoutError) as error:
+        # Cut off while an object's bytes were on their way.
+        raise _passing(where, str(error)) from error
+
+
+def _of_answer(error: Any, where: str) -> Exception:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    told = str(error.response.get("Error", {}).get("Message", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code in _PASSING or status >= _SERVER_FAULTS or status == _TOO_MANY_REQUESTS:
+        return _passing(where, f"{code} {told}".strip())
+    if code in _NO_KEY:
+        return FileNotFoundError(f"{where} does not exist")
+    if code == _NO_BUCKET:
+        msg = f"{where}: there is no bucket {urlsplit(where).netloc!r}"
+        return ConfigurationError(msg, hint="correct the bucket's name in lakeward.yaml, or create it")
+    reason = "the keys are refused" if code in _BAD_KEYS else "S3 refuses it"
+    return ConfigurationError(f"{where}: {reason}: {code} {told}".rstrip(), hint=_REMEDY)
+
+
+def _of_client(error: Any, where: str) -> Exception:
+    from botocore import exceptions as found
+
+    no_answer = (found.HTTPClientError, found.ConnectionError, found.IncompleteReadError, found.FlexibleChecksumError)
+    if isinstance(error, no_answer) and not any(sign in str(error) for sign in _BAD_TLS):
+        return _passing(where, str(error))
+    return ConfigurationError(f"{where}: {error}", hint=_REMEDY)
+
+
+def _passing(where: str, told: str) -> RetriableError:
+    return RetriableError(f"{where}: S3 does not answer as it should: {told}", hint="run again")
