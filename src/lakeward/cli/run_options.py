@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import click
 
@@ -15,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lakeward.api import Lakeward
-    from lakeward.controller.tables import KnownTable
     from lakeward.pipeline.context import RunOptions
 
 _TIME_DIGITS = 20
@@ -28,7 +24,8 @@ def run_options(function: Any) -> Any:
         [
             click.option(
                 "--file", "files", multiple=True, metavar="URI",
-                help="Take only this landing file: a path under landing, a local path or a file:// URI; repeatable.",
+                help="Take only this landing file: a path under landing, a local path, a file:// or s3:// URI; "
+                "repeatable.",
             ),
             click.option(
                 "--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."
@@ -53,55 +50,18 @@ def read_options(
     lake: Lakeward, names: Iterable[str], choices: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], RunOptions]:
     """Give the tables and the options of a run; files without tables choose the tables they belong to."""
+    from lakeward.controller.files import choose_files, landing_path
     from lakeward.pipeline.context import RunOptions
 
-    paths = frozenset(_landing_path(lake, uri) for uri in choices["files"])
-    tables = tuple(names)
-    if paths:
-        tables = _tables_of(lake, paths, tables)
+    tables, paths = choose_files(lake, names, choices["files"])
     options = RunOptions(
         allow_deletes=choices["allow_deletes"],
         files=paths,
         cut=choices["cut"],
         same_load=choices["same_load"],
-        accept_changed=frozenset(_landing_path(lake, path) for path in choices["accept_changed"]),
+        accept_changed=frozenset(landing_path(lake, path) for path in choices["accept_changed"]),
     )
     return tables, options
-
-
-def _landing_path(lake: Lakeward, uri: str) -> str:
-    """Give a file's path under landing; refuse one that is not there."""
-    from lakeward.errors import ConfigurationError
-
-    parts = urlsplit(uri)
-    local = Path(url2pathname(parts.path) if parts.scheme == "file" else uri)
-    root = Path(lake.storage.location(""))
-    candidates = [local] if local.is_absolute() else [root / local, Path.cwd() / local]
-    for candidate in candidates:
-        if candidate.is_relative_to(root) and candidate.is_file():
-            return candidate.relative_to(root).as_posix()
-    msg = f"{uri} is not a file under landing {lake.config.landing}"
-    raise ConfigurationError(msg, hint="give its path under landing, such as sales/product/LOAD00000001.parquet")
-
-
-def _tables_of(lake: Lakeward, paths: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the tables that files belong to; refuse a file that no chosen table would read."""
-    from lakeward.errors import ConfigurationError
-
-    known = [lake.table(name) for name in names] if names else [one for one in lake.tables() if one.active]
-    chosen: set[str] = set()
-    for path in paths:
-        owners = [str(one.table) for one in known if _reads(lake, one, path)]
-        if not owners:
-            msg = f"{path} belongs to no {'named' if names else 'active'} table"
-            raise ConfigurationError(msg, hint="lakeward discover, then lakeward tables list")
-        chosen.update(owners)
-    return tuple(sorted(chosen))
-
-
-def _reads(lake: Lakeward, known: KnownTable, path: str) -> bool:
-    folders = [known.settings.path or f"{known.table.schema}/{known.table.name}", lake.config.transactions]
-    return any(path.startswith(folder.strip("/") + "/") for folder in folders if folder)
 
 
 def _cut(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -54,11 +54,13 @@ HELP = {
     "odd_operations": "The source inserts what exists and deletes what does not.",
     "change_keys": "Updates change keys; needs --before-image.",
     "add_columns": "Tables get new columns on the way.",
+    "drop_columns": "Tables lose columns on the way; their mirrors keep them.",
     "overlap": "Changes that are both in the first load and in change files.",
     "reloads": "How often tables are loaded anew.",
     "duplicate": "Share of changes or files that are delivered twice.",
     "split": "Share of files that are split in two.",
     "empty_files": "Share of change files without a row.",
+    "bad_rows": "Share of changes followed by a row that cannot be taken; they are set aside.",
 }
 _TYPES: dict[type, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
 

@@ -20,7 +20,7 @@ _MISSING = ("iceberg.exceptions.NotFoundException", "java.io.FileNotFoundExcepti
 # Two processes that make the tables of a new catalog at one time.
 _BUSY_CATALOG = "Cannot check and eventually update SQL schema"
 # Workers that die, are taken away or cannot be reached; Spark has tried again itself before it says so.
-_PASSING = ("ExecutorLostFailure", "FetchFailed", "Lost task", "SparkContext was shut down", "No route to host")
+_PASSING = ("ExecutorLostFailure", "FetchFailed", "SparkContext was shut down", "No route to host")
 
 
 def as_lakeward_error(error: Exception, name: str) -> LakewardError:
