@@ -9,7 +9,7 @@ DEMO := .demo
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check test demo bench soak clean
+.PHONY: help setup setup-python lint check test demo package bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ demo: setup ## load a sample shop, change it, show before and after
 	@rm -rf $(DEMO)
 	@mkdir -p $(DEMO)
 	@$(BIN)/lakeward demo $(DEMO)
+
+package: setup-python ## wheel, entry script, dependencies and Lambda archives for AWS and clusters, in dist/
+	@$(BIN)/python scripts/package.py
 
 bench: setup ## measure against a plain MERGE
 	$(BIN)/python -m benchmarks

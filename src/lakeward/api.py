@@ -189,6 +189,7 @@ class Lakeward:
         wait: float = 0,
         parallel: int | None = None,
         stop: threading.Event | None = None,
+        observers: Iterable[Observer] = (),
     ) -> RunReport:
         """Bring mirrors up to date: all active tables, or those named.
 
@@ -198,13 +199,14 @@ class Lakeward:
             wait: seconds to wait for a table that another writer holds.
             parallel: tables that run at one time; default as configured.
             stop: set from another thread, it ends the run as Ctrl-C would, with KeyboardInterrupt.
+            observers: hear of this run, after those that hear of every one.
         """
         from lakeward.controller.observers import fan_out
         from lakeward.controller.runner import run_tables
 
         discovery.require_landing(self.config, self.storage)
         chosen = find_tables(self.config, self.state, tables)
-        observer = fan_out((*self._reporting.observers(), *self._observers))
+        observer = fan_out((*self._reporting.observers(), *self._observers, *observers))
         chosen_options = options or RunOptions()
         return run_tables(self._bench(), chosen, chosen_options, observer, wait=wait, parallel=parallel, stop=stop)
 

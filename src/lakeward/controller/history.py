@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -132,11 +133,13 @@ class HistoryUpkeep(Silent):
         self._state = state
         self._days = days
         self._pruned: float | None = None
+        self._lock = threading.Lock()
 
     def run_finished(self, report: RunReport) -> None:
         """Delete what is older than ``history_days``, unless that was done within a day."""
         now = time.monotonic()
-        if self._pruned is not None and now - self._pruned < _DAY_SECONDS:
-            return
-        self._pruned = now
+        with self._lock:
+            if self._pruned is not None and now - self._pruned < _DAY_SECONDS:
+                return
+            self._pruned = now
         self._state.prune_runs(before=datetime.now(UTC) - timedelta(days=self._days))

@@ -87,6 +87,7 @@ class Metrics(Silent):
         self._file = file
         self._status = status
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._values: dict[tuple[str, str], float] = {}
         self._oldest: dict[str, float | None] = {}
         self._server: Callable[[], None] | None = None
@@ -169,7 +170,9 @@ class Metrics(Silent):
     def write(self, path: Path) -> None:
         """Write all figures to a text file; whoever reads it sees the old content or the new."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_to_textfile(str(path), self.registry)
+        # Of two runs that end at one time, the later figures stay.
+        with self._writing:
+            write_to_textfile(str(path), self.registry)
 
     def close(self) -> None:
         """Stop answering."""

@@ -1,14 +1,16 @@
 """Tell someone when a table begins to fail and when it is well again: once each, not at every run.
 
 Whether a table failed before is told by the error that the registry keeps, read when a run starts. One message per
-run holds all tables, so that a fault that stops hundreds of them does not send hundreds. A message that cannot be
-delivered is a warning: it never fails the run.
+run holds all tables, so that a fault that stops hundreds of them does not send hundreds. A table that is run again
+before the others of its run are done is told of by the later run, so that the last message is the newest. A message
+that cannot be delivered is a warning: it never fails the run.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -161,21 +163,28 @@ class Notifier(Silent):
         self._state = state
         self._channels = tuple(channels)
         self._on = frozenset(on)
-        self._failing: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()
+        # By run, and in it by table that this run is to tell of: whether it was failing as far as anybody was told.
+        self._failing: dict[str, dict[str, bool]] = {}
 
     def run_started(self, run_id: str, tables: Sequence[str]) -> None:
         """Note which tables fail already."""
-        self._failing[run_id] = frozenset(str(one.table) for one in self._state.registered() if one.error)
+        failing = {str(one.table) for one in self._state.registered() if one.error}
+        with self._lock:
+            before = {table: table in failing for table in tables}
+            for earlier in self._failing.values():
+                before |= {table: earlier.pop(table) for table in before.keys() & earlier.keys()}
+            self._failing[run_id] = before
 
     def run_finished(self, report: RunReport) -> None:
         """Tell what has changed."""
-        failing = self._failing.pop(report.run_id, frozenset())
-        failed = [one for one in report.failed if one.table not in failing]
-        well = [
-            one for one in report.tables if one.table in failing and one.outcome not in (Outcome.FAILED, Outcome.LOCKED)
-        ]
+        with self._lock:
+            # Without the state store nobody knows: then a failure is told once too often.
+            before = self._failing.pop(report.run_id, dict.fromkeys((one.table for one in report.tables), False))
+        failed = [one for one in report.failed if before.get(one.table) is False]
+        passed = [one for one in report.tables if one.outcome not in (Outcome.FAILED, Outcome.LOCKED)]
         self._tell("failure", report.run_id, failed)
-        self._tell("recovery", report.run_id, well)
+        self._tell("recovery", report.run_id, [one for one in passed if before.get(one.table)])
 
     def _tell(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> None:
         if not tables or what not in self._on:

@@ -1,7 +1,8 @@
 """Who hears what a run does: the log, progress, metrics, notifications, the history's upkeep.
 
-Tables run in parallel: everything but ``run_started`` and ``run_finished`` is called from the threads that work on
-them, so an observer guards what it keeps.
+Tables run in parallel, and while watching so do runs: every event may come from another thread, several at one time,
+so an observer guards what it keeps. A table is in one run at a time, but its next run may begin and end before the
+others of its last run are done.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Reporting:
         self._config = config
         self._state = state
         self._status = status
+        self._making = threading.Lock()
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -41,9 +43,11 @@ class Reporting:
         Raises:
             ConfigurationError: notifications cannot be sent as configured.
         """
-        if self._config.metrics.file or "metrics" in self.__dict__:
-            return (*self._always, self.metrics)
-        return self._always
+        # Two runs that begin at one time must not get two sets.
+        with self._making:
+            if self._config.metrics.file or "metrics" in self.__dict__:
+                return (*self._always, self.metrics)
+            return self._always
 
     def close(self) -> None:
         """Let go of what metrics hold."""

@@ -26,6 +26,7 @@ class RunLog(Silent):
 
     def run_started(self, run_id: str, tables: Sequence[str]) -> None:
         """Log that a run begins."""
+        # A table is in one run at a time, and its events come after this: no two threads speak of one entry.
         self._run_of.update(dict.fromkeys(tables, run_id))
         named = event("run.started", run=run_id, tables=len(tables))
         logger.info("run %s: %s", run_id, counted(len(tables), "table"), extra=named)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from lakeward.pipeline.report import OpReport
 
 logger = logging.getLogger(__name__)
+# Sessions connect to their lake one after the other, also those of runs that overlap: the first on a new lake makes
+# the catalog's tables.
+_opening = threading.Lock()
 
 
 def run_tables(
@@ -82,7 +85,6 @@ class _Run:
         self._stop = stop
         self._turns: dict[str, Turn] = {}
         self._sessions = threading.local()
-        self._opening = threading.Lock()
         self._shelf = TransactionShelf(bench.storage)
         self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
 
@@ -175,8 +177,7 @@ class _Run:
         """Give this thread's session: tables that follow one another in a slot share it."""
         session: SparkSession | None = getattr(self._sessions, "session", None)
         if session is None:
-            # One after the other: the first on a new lake makes the catalog's tables.
-            with self._opening:
+            with _opening:
                 session = self._sessions.session = table_session(self._bench.spark)
                 load_catalog(session)
         return session

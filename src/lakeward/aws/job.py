@@ -1,0 +1,93 @@
+"""``lakeward-job``: one run, started by Glue, EMR or ``spark-submit``, with its configuration on S3 if need be.
+
+lakeward-job --config s3://bucket/lakeward.yaml [--table sales.product,sales.customer] [--file URI …] [--wait SECONDS]
+
+Prints the run's report as one line of JSON, the last one, as ``lakeward run --output json`` does, and exits like it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.pipeline.report import RunReport
+
+logger = logging.getLogger(__name__)
+
+# Glue hands its own parameters to the script; this one is always among them.
+_GLUE_SIGN = "--JOB_NAME"
+# A run that was started because another was already listing must not skip what that one still holds.
+_DEFAULT_WAIT = 900.0
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the job in a process of its own."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.getLogger("lakeward").setLevel(logging.INFO)
+    given = read_arguments(sys.argv[1:] if arguments is None else arguments)
+    code = _guarded(given)
+    # Glue takes any SystemExit for a failure, 0 included.
+    if code:
+        sys.exit(code)
+
+
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; under Glue, leave out the parameters that are Glue's own."""
+    parser = argparse.ArgumentParser(prog="lakeward-job", description="Bring mirrors up to date, as a job of Spark.")
+    parser.add_argument("--config", required=True, help="configuration file: a path or s3://bucket/key")
+    parser.add_argument(
+        "--table", action="append", default=[], metavar="NAMES",
+        help="tables, separated by commas; repeatable, though Glue gives each parameter once. Default: all active",
+    )  # fmt: skip
+    parser.add_argument(
+        "--file", action="append", default=[], metavar="URI", help="take only this landing file; repeatable"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=_DEFAULT_WAIT, metavar="SECONDS",
+        help="wait so long for a table that another run holds; default %(default)g",
+    )  # fmt: skip
+    given, rest = parser.parse_known_args(arguments)
+    if rest and _GLUE_SIGN not in rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    given.table = [name.strip() for names in given.table for name in names.split(",") if name.strip()]
+    return given
+
+
+def _guarded(given: argparse.Namespace) -> int:
+    """Run the job and print what came of it, last: spark-submit puts standard error into standard output, too."""
+    try:
+        report = run_job(given.config, given.table, given.file, wait=given.wait)
+    except LakewardError as error:
+        logger.error("%s", error)
+        told = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        _print({"error": told})
+        return error.exit_code
+    for failed in report.failed:
+        logger.error("%s", failed.message)
+    _print(report.to_dict())
+    return report.exit_code
+
+
+def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), *, wait: float = 0.0) -> RunReport:
+    """Run tables once, in the Spark application that is there or in one of its own."""
+    from lakeward.api import Lakeward
+    from lakeward.aws.remote_config import open_config
+    from lakeward.controller.files import choose_files
+    from lakeward.pipeline.context import RunOptions
+
+    with Lakeward(open_config(config)) as lake:
+        names, paths = choose_files(lake, tables, files)
+        return lake.run(names, options=RunOptions(files=paths), wait=wait)
+
+
+def _print(document: object) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()

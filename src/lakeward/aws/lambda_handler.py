@@ -1,0 +1,105 @@
+"""The Lambda function ``lakeward.aws.lambda_handler.handler``: an S3 event starts a job or wakes a watcher.
+
+Events come from S3 itself, or by way of SNS, SQS or EventBridge. Nothing of Spark, Arrow or pydantic is imported, so
+that the function's archive holds Lakeward's own source and no more; boto3 is part of Lambda's runtime.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from lakeward.aws.lambda_settings import LambdaSettings
+from lakeward.aws.targets import EmrServerlessJob, ForwardQueue, GlueJob, Request, Started
+from lakeward.controller.triggers.notices import path_under, read_notice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakeward.aws.targets import JobTarget
+    from lakeward.controller.triggers.notices import S3Object
+
+logger = logging.getLogger(__name__)
+logger.setLevel(logging.INFO)
+
+# Depth of schema/table/file.
+_LEVELS = 3
+
+
+def handler(event: Mapping[str, Any], _context: object = None) -> dict[str, Any]:
+    """Do what the environment says with an event; give what was done, for the function's log.
+
+    An error is raised, so that Lambda delivers the event again.
+    """
+    settings = LambdaSettings.read(os.environ)
+    notice = read_notice(event)
+    for problem in notice.problems:
+        # Delivered again, it would be no event of S3 either.
+        logger.warning("%s", problem)
+    wanted = [one for one in notice.created if _is_wanted(settings, one)]
+    ignored = len(notice.created) - len(wanted) + notice.others + len(notice.problems)
+    done: dict[str, Any] = {"objects": len(wanted), "ignored": ignored, "started": [], "waiting": [], "messages": 0}
+    if settings.target == "sqs":
+        done["messages"] = _forward(settings, wanted)
+    else:
+        target = _job_target(settings)
+        for request in _requests(settings, wanted):
+            started = target.start(request)
+            done["started" if started.is_new else "waiting"].append(started.run)
+            _tell(request, started)
+    return done
+
+
+def _is_wanted(settings: LambdaSettings, one: S3Object) -> bool:
+    path = path_under(settings.landing, one)
+    # A name that ends in a slash is a folder's marker, not a file.
+    is_wanted = bool(path) and not one.key.endswith("/")
+    if not is_wanted:
+        logger.info("s3://%s/%s is no file under %s", one.bucket, one.key, settings.landing)
+    return is_wanted
+
+
+def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[Request]:
+    """Give the runs that objects need: one of everything, or one per table folder."""
+    if not objects:
+        return []
+    if settings.scope == "all":
+        return [Request(settings.config)]
+    return [Request(settings.config, table) for table in dict.fromkeys(_table(settings, one) for one in objects)]
+
+
+def _table(settings: LambdaSettings, one: S3Object) -> str | None:
+    """Give the table of a file in ``schema/table/…``; None, which stands for all, where the path tells none."""
+    parts = (path_under(settings.landing, one) or "").split("/")
+    return f"{parts[0]}.{parts[1]}" if len(parts) >= _LEVELS else None
+
+
+def _forward(settings: LambdaSettings, objects: Sequence[S3Object]) -> int:
+    return ForwardQueue(_client("sqs"), settings.name).send(objects) if objects else 0
+
+
+def _job_target(settings: LambdaSettings) -> JobTarget:
+    if settings.target == "glue":
+        return GlueJob(_client("glue"), settings.name)
+    return EmrServerlessJob(
+        _client("emr-serverless"),
+        settings.name,
+        role=settings.emr_role,
+        entry=settings.emr_entry,
+        spark=settings.emr_spark,
+    )
+
+
+def _client(service: str) -> Any:
+    import boto3
+
+    return boto3.Session().client(service)
+
+
+def _tell(request: Request, started: Started) -> None:
+    what = request.table or "all tables"
+    if started.is_new:
+        logger.info("started run %s of %s", started.run, what)
+    else:
+        logger.info("run %s of %s waits already and will see the new files", started.run, what)

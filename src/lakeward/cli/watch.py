@@ -1,0 +1,117 @@
+"""``lakeward watch``: keep mirrors up to date as files land."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import count, emit_line, error_line, note
+from lakeward.cli.warnings import warn_of_publishing
+from lakeward.errors import ConfigurationError
+from lakeward.spans import parse_span
+
+if TYPE_CHECKING:
+    from lakeward.cli.invocation import Invocation
+    from lakeward.config import Config
+    from lakeward.pipeline.report import RunReport, TableReport
+    from lakeward.watch import WatchSettings
+
+
+def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read a span of time: 0.3, 90s, 10m, 2h."""
+    try:
+        return None if value is None else parse_span(value)
+    except ConfigurationError as error:
+        raise click.BadParameter(error.message) from None
+
+
+@command("watch")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option("--queue", metavar="URL", help="SQS queue with the landing bucket's events.  [default: watch.queue]")
+@click.option(
+    "--every", callback=_span, metavar="SPAN", help="Run at this interval, such as 10m, instead of watching the folder."
+)
+@click.option(
+    "--cron", metavar="EXPR", help="Run at the times of a cron expression, such as '0 * * * *', instead of watching."
+)
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
+@click.option(
+    "--settle", callback=_span, metavar="SPAN", help="Gather files until none came for so long.  [default: 0.3]"
+)
+@click.option(
+    "--rescan", callback=_span, metavar="SPAN",
+    help="Look at every table this often, in case a file was not told of; 0: never.  [default: 10m]",
+)  # fmt: skip
+@click.option(
+    "--prefix", multiple=True, metavar="PATH", help="Only files whose path under landing begins so; repeatable."
+)
+@click.option("--suffix", multiple=True, metavar="TEXT", help="Only files whose path ends so; repeatable.")
+@click.option(
+    "--metrics-port", type=click.IntRange(1, 65_535), metavar="PORT",
+    help="Answer Prometheus at /metrics on this port.  [default: metrics.port]",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Run what waits (with --queue end its messages, too) and leave.")
+def watch(
+    invocation: Invocation, names: tuple[str, ...], *, once: bool, metrics_port: int | None, **choices: Any
+) -> int:
+    """Keep mirrors up to date as files land: all active tables, or those named.
+
+    Keeps one Spark application warm. First runs everything that waits, then the tables whose files land: told of by
+    the operating system for a local landing folder, by a queue for S3, or found on a schedule. A failing table does
+    not end it; Ctrl-C and SIGTERM do, cleanly, with exit code 130.
+
+    --output json writes one line per run, a RunReport each.
+    """
+    from lakeward.cli.lake import CommandLake
+    from lakeward.cli.progress import NoProgress
+
+    with CommandLake.open(invocation.config, progress=NoProgress()) as lake:
+        warn_of_publishing(lake.tables())
+        settings = _settings(lake.config, choices)
+        if port := metrics_port or lake.config.metrics.port:
+            lake.metrics.serve(port, lake.config.metrics.address)
+        watcher = lake.watch(names, settings=settings, observers=[_Lines(invocation)])
+        if once:
+            report = watcher.once()
+            return report.exit_code if report else 0
+        note(invocation, f"watching {lake.config.landing}; Ctrl-C ends it")
+        watcher.run()
+    return 0
+
+
+def _settings(config: Config, choices: dict[str, Any]) -> WatchSettings:
+    """Lay the options that were given over the configured settings."""
+    given = {name: value for name, value in choices.items() if value is not None and value != ()}
+    return config.watch.model_validate({**config.watch.model_dump(), **given})
+
+
+class _Lines:
+    """Writes what every run did: a line per table that had something to do, or a JSON document per run."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+
+    def run_finished(self, report: RunReport) -> None:
+        """Write one run."""
+        if self._invocation.is_json:
+            emit_line(self._invocation, json.dumps(report.to_dict(), ensure_ascii=False, default=str))
+            return
+        for one in report.tables:
+            if one.outcome != "idle":
+                emit_line(self._invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {_told(one)}")
+            if one.outcome == "failed":
+                error_line(one.message or f"{one.table} failed", one.hint)
+        sys.stderr.flush()
+
+
+def _told(one: TableReport) -> str:
+    files = count(sum(op.files for op in one.ops), "file")
+    text = f"{one.table}  {one.outcome}  {count(len(one.ops), 'op')}  {files}  {count(one.rows_in, 'row')}"
+    aside = f"  {count(one.rows_quarantined, 'row')} set aside" if one.rows_quarantined else ""
+    reason = f"  {one.message}" if one.message and one.outcome != "failed" else ""
+    return f"{text}{aside}  {one.seconds:.1f} s{reason}"

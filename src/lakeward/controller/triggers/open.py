@@ -1,0 +1,83 @@
+"""From settings to a watcher: which triggers and timers fit the landing folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from lakeward.controller.tables import find_tables
+from lakeward.controller.triggers.clock import SystemClock
+from lakeward.controller.triggers.filters import PathFilter
+from lakeward.controller.triggers.folder import FolderWatcher
+from lakeward.controller.triggers.inbox import Inbox
+from lakeward.controller.triggers.lake import Lake
+from lakeward.controller.triggers.queue import QueuePoller
+from lakeward.controller.triggers.sqs import Queue
+from lakeward.controller.triggers.timers import Cron, Every
+from lakeward.controller.triggers.watcher import Watcher
+from lakeward.errors import ConfigurationError
+from lakeward.s3 import is_s3
+from lakeward.sources.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakeward.controller.triggers.timers import Timer
+    from lakeward.controller.triggers.watcher import RunObserver, Trigger
+    from lakeward.sources.storage import Storage
+    from lakeward.state.base import StateStore
+    from lakeward.watch import WatchSettings
+
+
+class WatchedLake(Lake, Protocol):
+    """A lake that knows where its landing files and its registry are."""
+
+    storage: Storage
+    state: StateStore
+
+
+def open_watcher(
+    lake: WatchedLake, names: Iterable[str], settings: WatchSettings, observers: Sequence[RunObserver] = ()
+) -> Watcher:
+    """Make the watcher that settings describe; nothing is started yet.
+
+    Raises:
+        ConfigurationError: a table is unknown or inactive, or nothing would ever wake a run.
+    """
+    chosen = tuple(names)
+    find_tables(lake.config, lake.state, chosen)
+    clock = SystemClock()
+    timers = _timers(settings, clock)
+    inbox = Inbox(settings.settle, clock)
+    triggers = _triggers(lake, settings, inbox)
+    return Watcher(lake, inbox, names=chosen, triggers=triggers, timers=timers, observers=observers)
+
+
+def _timers(settings: WatchSettings, clock: SystemClock) -> list[Timer]:
+    timers: list[Timer] = []
+    if settings.every is not None:
+        timers.append(Every(settings.every, clock, reason=f"every {settings.every:g} s"))
+    if settings.cron is not None:
+        timers.append(Cron(settings.cron, clock, timezone=settings.timezone))
+    if settings.rescan:
+        timers.append(Every(settings.rescan, clock, reason="full look"))
+    return timers
+
+
+def _triggers(lake: WatchedLake, settings: WatchSettings, inbox: Inbox) -> list[Trigger]:
+    """Choose what tells of new files: the queue, else the folder; a schedule needs neither."""
+    landing = lake.config.resolve(lake.config.landing)
+    accepts = PathFilter(settings.prefix, settings.suffix)
+    if settings.queue is not None:
+        if not is_s3(landing):
+            msg = f"the queue {settings.queue} tells of objects in S3, but landing is {lake.config.landing}"
+            raise ConfigurationError(
+                msg, hint="leave out --queue (and watch.queue): a local folder is watched by itself"
+            )
+        return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts)]
+    if settings.every is not None or settings.cron is not None:
+        return []
+    if isinstance(lake.storage, LocalStorage):
+        return [FolderWatcher(lake.storage.root, inbox.put, accepts)]
+    msg = f"landing {lake.config.landing} cannot be watched by itself: something must tell of new objects"
+    hint = "lakeward watch --queue URL (docs/deploy.md sets it up), or on a schedule: lakeward watch --every 10m"
+    raise ConfigurationError(msg, hint=hint)
