@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeward.config.watching import WatchSettings
     from lakeward.controller.history import RunDetail, RunSummary
     from lakeward.controller.metrics import Metrics
     from lakeward.controller.observers import Observer
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
     from lakeward.pipeline.report import RunReport, TablePlan
-    from lakeward.watch import WatchSettings
 
 
 class Lakeward:

@@ -112,7 +112,7 @@ class Landing:
     """A landing folder in S3 whose events S3 itself sends to a queue."""
 
     def __init__(self, endpoint: str, settings: dict[str, Any]) -> None:
-        from lakeward.s3 import S3Settings
+        from lakeward.config.s3 import S3Settings
 
         self.name = f"land-{uuid.uuid4().hex[:8]}"
         self.sqs = moto_client("sqs", endpoint)

@@ -8,8 +8,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lakeward.config.watching import WatchSettings
 from lakeward.pipeline.report import Outcome
-from lakeward.watch import WatchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

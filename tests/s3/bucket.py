@@ -10,7 +10,7 @@ from lakeward.sources.s3 import S3Storage
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lakeward.s3 import S3Settings
+    from lakeward.config.s3 import S3Settings
     from tests.servers.s3 import S3Server
 
 # S3 takes no smaller part but the last.

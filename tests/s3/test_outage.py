@@ -1,4 +1,4 @@
-"""The S3 server is killed during a run, at several steps: nothing is lost, nothing twice, and the run says what it was."""
+"""The S3 server is killed during a run, at several steps: nothing is lost or doubled, and the run says what it was."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.config.s3 import S3Settings
 from lakeward.pipeline.report import Outcome
-from lakeward.s3 import S3Settings
 from tests.s3.bucket import Bucket
 from tests.s3.conftest import settings_of
 from tests.s3.scene import S3Scene, rest_lake

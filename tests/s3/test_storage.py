@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward import s3
+from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.s3 import S3Settings
 from lakeward.sources.s3 import S3Storage
 from lakeward.sources.storage import open_storage
 from tests.s3.bucket import PART_BYTES

@@ -198,16 +198,17 @@ def test_op_logged_by_another_writer_after_the_capture(scene: Scene, monkeypatch
     source = keyed_source(scene)
     scene.run()
     change(source, 1)
-    capture = run_module.capture
+    bases_of, captured = run_module.bases_of, []
     with Writer(scene, state=OTHER_STATE) as other:
 
-        def capture_then_let_other_log(context: Any) -> Bases:
-            bases = capture(context)
-            if not other.steps and context.state is scene.lakeward.state:
+        def capture_then_let_other_log(changelog: Any, mirror: Any) -> Bases:
+            bases = bases_of(changelog, mirror)
+            captured.append(bases)
+            if len(captured) == 1:
                 other.start(stop_at="log.publish")
             return bases
 
-        monkeypatch.setattr(run_module, "capture", capture_then_let_other_log)
+        monkeypatch.setattr(run_module, "bases_of", capture_then_let_other_log)
         scene.run()
         assert other.finish().outcome in (Outcome.DONE, Outcome.IDLE)
     assert scene.rows() == source.rows()

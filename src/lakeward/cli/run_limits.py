@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.errors import ConfigurationError
-from lakeward.spans import parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +30,8 @@ def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
 
 
 def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    from lakeward.config.spans import parse_span
+
     if value is None:
         return None
     try:

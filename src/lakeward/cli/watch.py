@@ -12,14 +12,14 @@ import click
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit_line, error_line, note
 from lakeward.cli.warnings import warn_of_publishing
+from lakeward.config.spans import parse_span
 from lakeward.errors import ConfigurationError
-from lakeward.spans import parse_span
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
     from lakeward.config import Config
+    from lakeward.config.watching import WatchSettings
     from lakeward.pipeline.report import RunReport, TableReport
-    from lakeward.watch import WatchSettings
 
 
 def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:

@@ -22,8 +22,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from lakeward.config.environment import from_environment
 from lakeward.controller.observers import Silent
-from lakeward.environment import from_environment
 from lakeward.errors import ConfigurationError
 from lakeward.logs import event
 from lakeward.model import TableId
@@ -32,7 +32,7 @@ from lakeward.pipeline.report import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakeward.monitoring import NotifyEvent, NotifySettings
+    from lakeward.config.monitoring import NotifyEvent, NotifySettings
     from lakeward.pipeline.report import RunReport, TableReport
     from lakeward.state.base import StateStore
 

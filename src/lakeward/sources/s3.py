@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import RetriableError
 from lakeward.model import FileIdentity
-from lakeward.s3 import S3Keys, S3Location, S3Settings, s3_client, s3_errors
+from lakeward.s3 import S3Location, s3_client, s3_errors
 from lakeward.sources.storage import CHUNK_BYTES, StoredFile, is_hidden, new_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+
+    from lakeward.config.s3 import S3Keys, S3Settings
 
 # Entries to ask for where the first visible one tells all.
 _FEW = 20

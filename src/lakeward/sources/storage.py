@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileIdentity
-from lakeward.s3 import S3Settings, is_s3
+from lakeward.s3 import is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

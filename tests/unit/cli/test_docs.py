@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from lakeward.cli import docs
 from lakeward.cli.checks import Check
+from lakeward.cli.config_reference import config_reference
 from lakeward.cli.demo import TableCheck
 from lakeward.controller.history import RunSummary
 from lakeward.controller.status import StatusTotals, TableStatus
@@ -34,18 +35,23 @@ def names_of(value_type: type) -> list[str]:
     return [field.name for field in fields(value_type)]
 
 
-def test_the_cli_reference_is_up_to_date():
-    result = CliRunner().invoke(docs.generate, ["--check", str(DOCS / "cli.md")])
+def test_the_references_are_up_to_date():
+    result = CliRunner().invoke(docs.generate, ["--check", str(DOCS)])
     assert result.exit_code == 0, result.stderr
 
 
 def test_a_stale_reference_is_told_and_written_anew(tmp_path):
     file = tmp_path / "cli.md"
     file.write_text("old")
-    assert CliRunner().invoke(docs.generate, ["--check", str(file)]).exit_code == 1
+    assert CliRunner().invoke(docs.generate, ["--check", str(tmp_path)]).exit_code == 1
     assert file.read_text() == "old"
-    assert CliRunner().invoke(docs.generate, [str(file)]).exit_code == 0
-    assert CliRunner().invoke(docs.generate, ["--check", str(file)]).exit_code == 0
+    assert CliRunner().invoke(docs.generate, [str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(docs.generate, ["--check", str(tmp_path)]).exit_code == 0
+
+
+def test_every_setting_says_what_it_means():
+    assert "None" not in config_reference()
+    assert "| `null` | `NULL` | unquoted text that means NULL" in config_reference()
 
 
 @pytest.mark.parametrize(

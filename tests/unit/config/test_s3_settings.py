@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from lakeward.config import Config, parse_config
+from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError
-from lakeward.s3 import S3Location, S3Settings, s3_client
+from lakeward.s3 import S3Location, s3_client
 
 
 def configured(**s3) -> Config:

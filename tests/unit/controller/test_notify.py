@@ -11,9 +11,9 @@ import pytest
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 from tests.unit.controller.reports import DONE, FAILED, NOW, record
 
+from lakeward.config.monitoring import NotifySettings
 from lakeward.controller.notify import Notice, Notifier, Webhook, open_channels
 from lakeward.errors import ConfigurationError
-from lakeward.monitoring import NotifySettings
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
 from lakeward.state.memory import MemoryStateStore
 

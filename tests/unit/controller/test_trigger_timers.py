@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.controller.trigger_helpers import FakeClock
 
+from lakeward.config.spans import parse_span
 from lakeward.controller.triggers.timers import Cron, Every
 from lakeward.errors import ConfigurationError
-from lakeward.spans import parse_span
 
 
 def at(text: str) -> float:

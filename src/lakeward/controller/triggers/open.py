@@ -21,11 +21,11 @@ from lakeward.sources.storage import LocalStorage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lakeward.config.watching import WatchSettings
     from lakeward.controller.triggers.timers import Timer
     from lakeward.controller.triggers.watcher import RunObserver, Trigger
     from lakeward.sources.storage import Storage
     from lakeward.state.base import StateStore
-    from lakeward.watch import WatchSettings
 
 
 class WatchedLake(Lake, Protocol):

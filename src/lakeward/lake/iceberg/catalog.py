@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from lakeward.environment import from_environment
+from lakeward.config.environment import from_environment
 from lakeward.errors import ConfigurationError
 from lakeward.s3 import DEFAULT_REGION, is_s3
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from lakeward.config.base import Settings
+from lakeward.config.spans import parse_span
 from lakeward.errors import ConfigurationError
-from lakeward.spans import parse_span
 
 
 def _span(value: Any) -> Any:
@@ -22,10 +23,8 @@ Span = Annotated[float, BeforeValidator(_span)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
-class WatchSettings(BaseModel):
+class WatchSettings(Settings):
     """What ``lakeward watch`` goes by; its options override each of these."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     queue: str | None = Field(None, description="URL of the SQS queue that gets the landing bucket's events")
     every: Annotated[float | None, BeforeValidator(_span)] = Field(None, gt=0, description="run at this interval: 10m")

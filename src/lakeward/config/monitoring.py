@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from lakeward.environment import ENVIRONMENT_MARK
+from lakeward.config.base import Settings
+from lakeward.config.environment import ENVIRONMENT_MARK
 
 NotifyEvent = Literal["failure", "recovery"]
 EventList = Annotated[
@@ -14,21 +15,19 @@ EventList = Annotated[
 ]
 
 
-class MetricsSettings(BaseModel):
+class MetricsSettings(Settings):
     """Where Prometheus finds figures."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str | None = Field(None, description="text file written after each run, for node_exporter; ends in .prom")
     port: int | None = Field(None, ge=1, le=65_535, description="port on which watch answers /metrics")
     address: str = Field("0.0.0.0", description="address that this port is opened on")
 
 
-class NotifySettings(BaseModel):
+class NotifySettings(Settings):
     """Who is told when a table begins to fail, and when it is well again."""
 
     # A webhook's address is often its password.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     webhook: str | None = Field(None, repr=False, description="URL that JSON is posted to, or env:NAME")
     sns: str | None = Field(None, description="ARN of an SNS topic")

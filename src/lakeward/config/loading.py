@@ -1,0 +1,116 @@
+"""Reading ``lakeward.yaml``: the file comes first, the environment overrides it.
+
+``LAKEWARD_LANDING``, ``LAKEWARD_STATE``, ``LAKEWARD_LAKE__WAREHOUSE`` … stand for the keys of their names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
+
+from lakeward.config.explaining import explain
+from lakeward.config.whole import Config
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_FILE = "lakeward.yaml"
+ENVIRONMENT_PREFIX = "LAKEWARD_"
+# Read by other parts of Lakeward, not configuration keys.
+_OTHER_VARIABLES = {"LAKEWARD_JARS", "LAKEWARD_CACHE", "LAKEWARD_CONFIG"}
+
+
+def load_config(path: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
+    """Read the configuration file and what the environment overrides.
+
+    Raises:
+        ConfigurationError: no file, no YAML, an unknown key or a value that does not fit.
+    """
+    environment = os.environ if environment is None else environment
+    file = Path(path or environment.get("LAKEWARD_CONFIG") or DEFAULT_FILE)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        msg = f"no configuration file at {file}"
+        raise ConfigurationError(msg, hint="lakeward init   (or --config FILE)") from None
+    except OSError as error:
+        msg = f"cannot read {file}: {error.strerror}"
+        raise ConfigurationError(msg) from error
+    return read_config(text, base=file.resolve().parent, environment=environment, source=str(file))
+
+
+def read_config(text: str, *, base: Path, environment: Mapping[str, str], source: str) -> Config:
+    """Read a configuration file's text, wherever it came from; ``base`` is what its relative paths count from."""
+    try:
+        data = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        msg = f"{source} is not valid YAML: {error}"
+        raise ConfigurationError(msg) from error
+    if not isinstance(data, dict):
+        msg = f"{source} must hold a mapping at its top, found {type(data).__name__}"
+        raise ConfigurationError(msg)
+    return parse_config(data, base=base, environment=environment, source=source)
+
+
+def parse_config(
+    data: Mapping[str, Any], *, base: Path, environment: Mapping[str, str] | None = None, source: str = "configuration"
+) -> Config:
+    """Validate a mapping that has the shape of ``lakeward.yaml``."""
+    merged = _with_defaults(_with_environment(_with_text_keys(data), environment or {}))
+    try:
+        config = Config.model_validate({**merged, "base": base})
+        config.declared()
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, source)) from None
+    return config
+
+
+def _with_text_keys(data: Any) -> Any:
+    """Read the keys ``null:`` and ``on:`` as their text: YAML takes them for values."""
+    if not isinstance(data, dict):
+        return data
+    names = {"None": "null", "True": "on"}
+    return {
+        names[str(key)] if key is None or key is True else key: _with_text_keys(value) for key, value in data.items()
+    }
+
+
+def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Lay ``LAKEWARD_A__B=value`` over ``a: {b: …}``."""
+    merged = {key: dict(value) if isinstance(value, dict) else value for key, value in data.items()}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        if path[0] not in Config.model_fields or path[0] in ("base", "tables"):
+            continue
+        target = merged
+        for key in path[:-1]:
+            target = target.setdefault(key, {})
+        target[path[-1]] = yaml.safe_load(value) if path[0] != "state" else value
+    return merged
+
+
+def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """Lay each table's own settings over ``defaults``, so that a table's settings are complete."""
+    defaults, tables = data.get("defaults") or {}, data.get("tables") or {}
+    if not (isinstance(defaults, dict) and isinstance(tables, dict)):
+        return data
+    complete = {name: merge_settings(defaults, body) for name, body in tables.items()}
+    return {**data, "defaults": defaults, "tables": complete}
+
+
+def merge_settings(defaults: Mapping[str, Any], own: Any) -> Any:
+    """Lay one table's settings over the defaults; ``csv`` is laid key by key."""
+    if own is not None and not isinstance(own, dict):
+        return own
+    own = dict(own or {})
+    merged = {**defaults, **own}
+    if isinstance(defaults.get("csv"), dict) and isinstance(own.get("csv"), dict):
+        merged["csv"] = {**defaults["csv"], **own["csv"]}
+    return merged

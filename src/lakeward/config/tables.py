@@ -1,0 +1,108 @@
+"""The settings of tables: ``defaults:`` and each one's own under ``tables:``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator
+
+from lakeward.config.base import NameList, Settings
+from lakeward.datatypes import Column, parse_ddl
+
+BadRowPolicy = Literal["fail", "quarantine"]
+
+
+class CsvSettings(Settings):
+    """How a table's CSV files are written."""
+
+    header: bool = Field(False, description="first record of every file names the columns")
+    delimiter: str = Field(",", min_length=1, max_length=1, description="field delimiter")
+    quote: str = Field('"', min_length=1, max_length=1, description="quote character, doubled inside quotes")
+    null: str | None = Field("NULL", description="unquoted text that means NULL; '' for the empty field")
+    unchanged: str | None = Field(None, description="text that means: this column is not spoken of")
+    binary: Literal["hex", "base64", "utf8"] = Field("hex", description="how binary values are written")
+    columns: NameList | None = Field(None, description="exact columns of headerless change files, in order")
+    load_columns: NameList | None = Field(None, description="exact columns of headerless load files, in order")
+
+
+class PublishSettings(Settings):
+    """Plain files refreshed after each run."""
+
+    to: str = Field(description="folder of the files")
+    format: Literal["parquet", "csv", "json", "orc"] = Field("parquet", description="format of the files")
+
+
+class TableDefaults(Settings):
+    """Settings that hold for every table unless the table says otherwise."""
+
+    on_bad_row: BadRowPolicy = Field("fail", description="a row that does not fit: stop the batch, or set it aside")
+    max_delete_share: float = Field(0.5, ge=0, le=1, description="a batch may delete at most this share of the mirror")
+    format_version: Literal[2, 3] = Field(2, description="Iceberg format version of new mirrors")
+    timestamp_column: str | None = Field(None, description="commit time column that DMS adds")
+    sequence_column: str = Field("AR_H_CHANGE_SEQ", description="change sequence column, used when present")
+    operation_column: str = Field("Op", description="name of the operation column where files name columns")
+    before_image_prefix: str = Field("BI_", description="prefix of before-image columns")
+    before_image_suffix: str = Field("", description="suffix of before-image columns")
+    absent_columns: Literal["unchanged", "null"] = Field(
+        "unchanged", description="what a column missing from a file means for its rows"
+    )
+    name_timezone: str = Field("UTC", description="time zone of the times in change file names")
+    load_settle: float = Field(0, ge=0, description="seconds without new load parts before a load is taken")
+    on_missing_folder: Literal["stop", "truncate"] = Field(
+        "stop", description="what a vanished table folder means: an error, or an empty table"
+    )
+    max_files: int = Field(1000, ge=1, description="change files per batch")
+    max_bytes: int = Field(1 << 30, ge=1, description="bytes of change files per batch")
+    priority: int = Field(0, description="tables with a higher number run first")
+    time_limit: float | None = Field(
+        None, gt=0, description="seconds after which a run begins no further op of the table; an op may take as long"
+    )
+    rewrite_share: float = Field(0.6, gt=0, description="share of touched rows from which the mirror is rewritten")
+    broadcast_keys: int = Field(1_000_000, ge=0, description="touched keys up to which they are sent to every task")
+    csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
+
+
+class TableSettings(TableDefaults):
+    """One table's settings. An empty body is allowed: no key, insert-only."""
+
+    path: str | None = Field(None, description="folder under landing; default <schema>/<table>")
+    primary_key: NameList = Field((), description="key columns; without them the table is insert-only")
+    partition_by: NameList = Field((), description="partition of the mirror: dept, days(ts), bucket(16, id) …")
+    table_schema: str | None = Field(None, alias="schema", description="columns and types as DDL")
+    schema_mode: Literal["strict", "evolve"] | None = Field(
+        None, description="strict: any difference stops the table; default strict where schema is declared"
+    )
+    renames: dict[str, str] = Field({}, description="column renames as the source made them, old: new")
+    null_means_unchanged: NameList = Field((), description="columns whose NULL in an update means: not spoken of")
+    before_image_columns: NameList | None = Field(
+        None, description="columns with before images in headerless CSV, in order; default key or all, by count"
+    )
+    cdc_start: str | None = Field(None, description="day the capture began")
+    publish: PublishSettings | None = Field(None, description="plain files refreshed after each run; not yet acted on")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @field_validator("cdc_start", mode="before")
+    @classmethod
+    def _date_as_text(cls, value: Any) -> Any:
+        """YAML reads 2020-11-13 as a date."""
+        return value if value is None or isinstance(value, str) else value.isoformat()
+
+    @field_validator("table_schema")
+    @classmethod
+    def _schema_must_parse(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_ddl(value)
+        return value
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """Declared columns, None when the files tell."""
+        return parse_ddl(self.table_schema) if self.table_schema is not None else None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether any difference between files and declared schema stops the table."""
+        if self.schema_mode is not None:
+            return self.schema_mode == "strict"
+        return self.table_schema is not None
