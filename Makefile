@@ -27,7 +27,7 @@ lint: setup-python
 	$(BIN)/lint-imports --no-cache
 
 check: lint ## lint, types, layers and the tests that need no JVM: under a minute
-	$(BIN)/pytest tests/unit $(PYTEST)
+	$(BIN)/pytest tests/unit --numprocesses 2 --dist loadfile $(PYTEST)
 
 test: setup lint ## check, and all tests with the coverage floor
 	$(BIN)/pytest --cov --cov-report=term $(PYTEST)

@@ -1,4 +1,4 @@
-"""The contract on every adapter that needs no JVM."""
+"""The contract on every adapter that needs no server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from lakeward.testing.state_contract import SharedStoreContract, StateStoreContr
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tests.servers.postgres import PostgresServer
 
 
 class TestMemory(StateStoreContract):
@@ -34,19 +32,3 @@ class TestSqlite(SharedStoreContract):
                 file.unlink()
 
         return delete
-
-
-class TestPostgres(SharedStoreContract):
-    @pytest.fixture
-    def wipe(self, postgres: PostgresServer) -> Callable[[], None]:
-        def drop() -> None:
-            postgres.run("DROP SCHEMA IF EXISTS contract CASCADE")
-            postgres.run("CREATE SCHEMA contract")
-
-        return drop
-
-    @pytest.fixture
-    def address(self, postgres: PostgresServer, wipe: Callable[[], None]) -> str:
-        # A schema is made in a hundredth of the time that a database takes.
-        wipe()
-        return f"{postgres.uri('postgres')}?options=-csearch_path%3Dcontract"

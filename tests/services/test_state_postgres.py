@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from sqlalchemy import inspect
-from tests.servers.postgres import PASSWORD, QUOTED_PASSWORD, postgres_server
 
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.state import postgres as adapter
@@ -21,6 +20,7 @@ from lakeward.state.postgres import PostgresDatabase
 from lakeward.state.sql import SqlStateStore
 from lakeward.state.tables import metadata
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
+from tests.servers.postgres import PASSWORD, QUOTED_PASSWORD, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

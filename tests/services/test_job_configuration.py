@@ -4,12 +4,12 @@ import json
 import uuid
 
 import pytest
-from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 from lakeward.aws import job
 from lakeward.aws.remote_config import open_config
 from lakeward.errors import ConfigurationError
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
+from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 CONFIG = "landing: s3://lake/landing\nstate: sqlite:///job.db\n"
 

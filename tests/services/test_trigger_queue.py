@@ -7,12 +7,12 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 from lakeward.controller.triggers.filters import PathFilter
 from lakeward.controller.triggers.queue import QueuePoller
 from lakeward.controller.triggers.sqs import Queue
 from lakeward.errors import ConfigurationError, RetriableError
+from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 ACCOUNT = "123456789012"
 

@@ -9,11 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 from botocore.stub import Stubber
-from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 from lakeward.aws.lambda_handler import handler
 from lakeward.aws.targets import EmrServerlessJob, Request, Started
 from lakeward.errors import ConfigurationError, RetriableError
+from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 CONFIG = "s3://conf/lakeward.yaml"
 ARN = f"arn:aws:emr-serverless:{REGION}:123456789012:/applications/app/jobruns/waiting"
