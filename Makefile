@@ -9,7 +9,7 @@ DEMO := .demo
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check test demo package bench soak clean
+.PHONY: help setup setup-python lint check test demo package bench spark35 soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,9 +43,12 @@ package: setup-python ## wheel, entry script, dependencies and Lambda archives f
 bench: setup ## measure against a plain MERGE
 	$(BIN)/python -m benchmarks
 
+spark35: setup ## tests of the core on Spark 3.5, as Glue and EMR have it
+	@scripts/spark35.sh
+
 soak: setup ## the tests that run for minutes
 	$(BIN)/pytest -m soak $(PYTEST)
 
 clean: ## remove what the targets made; the jar cache in the home folder stays
-	rm -rf .venv .cache $(DEMO) dist .hypothesis .import_linter_cache
+	rm -rf .venv .venv35 .cache $(DEMO) dist .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -22,11 +22,10 @@ TABLES, FILES = 300, 20
 
 
 def _land(folder: Path, table: int) -> dict[int, str]:
-    """Write a load and changes of one table; give its rows."""
+    """Write the changes of one table; give its rows."""
     folder.mkdir(parents=True)
-    (folder / "LOAD00000001.csv").write_text(f"0,load of {table}\n")
-    rows = {0: f"load of {table}"}
-    for number in range(1, FILES):
+    rows = {}
+    for number in range(FILES):
         changed, text = number // 2, f"{table}-{number}"
         (folder / f"20240101-0000{number:02}000.csv").write_text(f"I,{number},new\nU,{changed},{text}\n")
         rows[number] = "new"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
-from lakeward.lake.iceberg.attempt import ATTEMPT_STAMP, Attempt
+from lakeward.lake.iceberg.attempt import BASE_STAMP, Attempt
 from lakeward.lake.iceberg.define import APPLIED_STAMP, empty_snapshot
 from lakeward.pipeline.effect import load_branch
 from lakeward.pipeline.folding import ONE_TASK
@@ -145,12 +145,11 @@ def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
     head = mirror.head(branch)
     if head is None or head.summary.get(LOAD_STAMP) != str(op):
         return
-    attempt = head.summary[ATTEMPT_STAMP]
-    before = next(one for one in mirror.lineage(head.id) if one.summary.get(ATTEMPT_STAMP) != attempt)
-    if before.id == empty_snapshot(mirror):
+    before = int(head.summary[BASE_STAMP])
+    if before == empty_snapshot(mirror):
         mirror.drop_branch(branch)
     else:
-        mirror.reset_branch(branch, before.id)
+        mirror.reset_branch(branch, before)
 
 
 def _become_load(context: TableContext, record: OpRecord, base: int) -> Snapshot:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.iceberg.spark_versions import STAMPS_STATEMENTS
 from lakeward.lake.iceberg.table import translated
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from lakeward.lake.iceberg.table import IcebergTable
 
 ATTEMPT_STAMP = "lakeward.attempt"
-# Iceberg copies session settings with this prefix into the summary of every commit, DELETE statements included.
+# The snapshot that the attempt started from, for taking it back.
+BASE_STAMP = "lakeward.attempt-base"
+# Iceberg copies session settings with this prefix into the summaries of DELETE statements, which take no options.
 _SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
 BRANCH_PREFIX = "lw-"
 
@@ -82,7 +85,7 @@ class Attempt:
     def _stamped_writer(self, rows: DataFrame, stamps: Mapping[str, str]) -> DataFrameWriterV2:
         """Give a writer to the branch whose commit carries the stamps."""
         writer = rows.writeTo(self.table.branch_identifier(self.branch))
-        for name, value in stamps.items():
+        for name, value in self._stamps(stamps).items():
             writer = writer.option(f"snapshot-property.{name}", value)
         return writer
 
@@ -102,16 +105,16 @@ class Attempt:
                 self._spark.sql(f"DELETE FROM {target} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})")
         finally:
             self._spark.catalog.dropTempView(view)
-        self._advanced()
+        self._advanced(is_stamped=STAMPS_STATEMENTS)
 
     def stamp(self, stamps: Mapping[str, str]) -> None:
         """Commit nothing but stamps."""
-        self.table.commit_empty(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+        self.table.commit_empty(self.branch, self._stamps(stamps))
         self._advanced()
 
     def clear(self, stamps: Mapping[str, str]) -> None:
         """Remove every row of the branch."""
-        self.table.delete_all(self.branch, {**stamps, ATTEMPT_STAMP: self.id})
+        self.table.delete_all(self.branch, self._stamps(stamps))
         self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:
@@ -132,10 +135,13 @@ class Attempt:
             raise self._disturbed()
         return head
 
-    def _advanced(self) -> Snapshot:
+    def _stamps(self, stamps: Mapping[str, str]) -> dict[str, str]:
+        return {**stamps, ATTEMPT_STAMP: self.id, BASE_STAMP: str(self.base)}
+
+    def _advanced(self, *, is_stamped: bool = True) -> Snapshot:
         """Give the commit just made after proving that it is this attempt's and stands on the one before."""
         head = self.table.head(self.branch)
-        if head is None or head.parent != self._head or head.summary.get(ATTEMPT_STAMP) != self.id:
+        if head is None or head.parent != self._head or (is_stamped and head.summary.get(ATTEMPT_STAMP) != self.id):
             raise self._disturbed()
         self._head = head.id
         return head

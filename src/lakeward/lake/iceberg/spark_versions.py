@@ -1,0 +1,36 @@
+"""What Spark 3.5 (Glue, EMR) does in another way than Spark 4: the only place that asks which one it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from lakeward.lake.iceberg.application import LOG_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IS_SPARK_3 = pyspark.__version__.startswith("3.")
+# Iceberg for Spark 3.5 does not stamp the commits of DELETE statements: only their place in the ancestry is checked.
+STAMPS_STATEMENTS = not IS_SPARK_3
+
+
+def all_settings(session: SparkSession) -> dict[str, str]:
+    """Give every setting of a session."""
+    if not IS_SPARK_3:
+        return dict(session.conf.getAll)
+    jvm: Any = session._jvm
+    return dict(jvm.scala.collection.JavaConverters.mapAsJavaMap(session._jsparkSession.conf().getAll()))
+
+
+def quiet_query_errors() -> None:
+    """Keep pyspark 4 from printing each failed query as a page of JSON: the exception says it all."""
+    if IS_SPARK_3 or LOG_VARIABLE in os.environ:
+        return
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
