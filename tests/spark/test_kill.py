@@ -67,7 +67,7 @@ class Killing:
             command, start_new_session=True, capture_output=True, text=True, timeout=240, check=False
         )  # fmt: skip
         assert done.returncode == -signal.SIGKILL, f"{step} was not reached: {done.stdout}{done.stderr}"
-        assert self.leases() == 1, "the dead process must have left its lease"
+        assert self.leases() >= 1, "the dead process must have left its lease"
 
     def leases(self) -> int:
         state = sqlite3.connect(self.folder / "state.db")
