@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE, PEER = "bench.orders", "bench.peer"
-WARM_UP = 15
+WARM_UP = 8
 _NAMES = SCHEMA.names
 
 
