@@ -121,9 +121,7 @@ class Lakeward:
             tables: names as ``schema.table``.
             check_data: read the loads for keys that come twice; Spark starts where one is large.
         """
-        known = self.tables()
-        chosen = [require_table(known, TableId.parse(name)) for name in tables] or known
-        return [one for table in chosen for one in self._findings(table, check_data=check_data)]
+        return [one for table in self._named(tables) for one in self._findings(table, check_data=check_data)]
 
     def set_table(
         self,
@@ -174,6 +172,11 @@ class Lakeward:
 
         items = scan_items(dynamodb, region=region, endpoint=endpoint)
         return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
+
+    def _named(self, tables: Iterable[str]) -> list[KnownTable]:
+        """Give the named tables, all known ones when none is named."""
+        known = self.tables()
+        return [require_table(known, TableId.parse(name)) for name in tables] or known
 
     def _findings(self, table: KnownTable, *, check_data: bool) -> list[Finding]:
         from lakeward.controller.validation import SettingsCheck
@@ -246,9 +249,7 @@ class Lakeward:
         """Say how tables stand: all known ones, or those named."""
         from lakeward.controller.status import table_statuses
 
-        names = [TableId.parse(name) for name in tables]
-        known = self.tables()
-        chosen = [require_table(known, name) for name in names] if names else known
+        chosen = self._named(tables)
         return table_statuses(self._bench(), chosen) if chosen else []
 
     def runs(self, table: str | None = None, *, limit: int = 20) -> list[RunSummary]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from lakeward.config import Config, TableDefaults, TableSettings
+from lakeward.config.base import inner_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
 _HEADER = """\
@@ -32,11 +33,11 @@ def config_reference() -> str:
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
     """Give a model's keys as a section, then those of the models within it."""
-    rows = [_row(_key(name, field), field) for name, field in _own(model) if not _inner(field)]
+    rows = [_row(_key(name, field), field) for name, field in _own(model) if not inner_model(field)]
     title = f"## `{path}`" if path else "## Top level"
     yield "\n".join([title, "", *_about(model), "| key | default | meaning |", "|---|---|---|", *rows, ""])
     for name, field in _own(model):
-        if inner := _inner(field):
+        if inner := inner_model(field):
             yield from _sections(_within(path, _key(name, field), inner), inner)
 
 
@@ -83,8 +84,3 @@ def _choices(annotation: Any) -> str:
     literals = [one for one in (annotation, *get_args(annotation)) if get_origin(one) is Literal]
     words = [str(word) for one in literals for word in get_args(one)]
     return f" ({', '.join(f'`{word}`' for word in words)})" if words else ""
-
-
-def _inner(field: FieldInfo) -> type[BaseModel] | None:
-    candidates = (field.annotation, *get_args(field.annotation))
-    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.errors import ConfigurationError
+from lakeward.cli.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +29,9 @@ def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     return size
 
 
-def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    from lakeward.config.spans import parse_span
-
-    if value is None:
-        return None
-    try:
-        seconds = parse_span(value)
-    except ConfigurationError as error:
-        raise click.BadParameter(error.message) from None
-    if not seconds:
+def _limit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    seconds = span(ctx, parameter, value)
+    if seconds == 0:
         msg = "a limit of no time leaves none to work in"
         raise click.BadParameter(msg)
     return seconds
@@ -61,7 +54,7 @@ def run_limits(function: Any) -> Any:
                 help="Take in files up to this size, over all tables, such as 500MB.",
             ),
             click.option(
-                "--time-limit", callback=_span, metavar="SPAN",
+                "--time-limit", callback=_limit, metavar="SPAN",
                 help="Begin no further op of a table after this time, such as 10m; cancel an op that takes as long.",
             ),
         ]

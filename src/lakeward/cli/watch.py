@@ -11,9 +11,8 @@ import click
 
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit_line, error_line, note
+from lakeward.cli.spans import span
 from lakeward.cli.warnings import warn_of_publishing
-from lakeward.config.spans import parse_span
-from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -22,29 +21,21 @@ if TYPE_CHECKING:
     from lakeward.pipeline.report import RunReport, TableReport
 
 
-def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """Read a span of time: 0.3, 90s, 10m, 2h."""
-    try:
-        return None if value is None else parse_span(value)
-    except ConfigurationError as error:
-        raise click.BadParameter(error.message) from None
-
-
 @command("watch")
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option("--queue", metavar="URL", help="SQS queue with the landing bucket's events.  [default: watch.queue]")
 @click.option(
-    "--every", callback=_span, metavar="SPAN", help="Run at this interval, such as 10m, instead of watching the folder."
+    "--every", callback=span, metavar="SPAN", help="Run at this interval, such as 10m, instead of watching the folder."
 )
 @click.option(
     "--cron", metavar="EXPR", help="Run at the times of a cron expression, such as '0 * * * *', instead of watching."
 )
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
 @click.option(
-    "--settle", callback=_span, metavar="SPAN", help="Gather files until none came for so long.  [default: 0.3]"
+    "--settle", callback=span, metavar="SPAN", help="Gather files until none came for so long.  [default: 0.3]"
 )
 @click.option(
-    "--rescan", callback=_span, metavar="SPAN",
+    "--rescan", callback=span, metavar="SPAN",
     help="Look at every table this often, in case a file was not told of; 0: never.  [default: 10m]",
 )  # fmt: skip
 @click.option(

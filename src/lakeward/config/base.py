@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 NameList = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -13,3 +16,9 @@ class Settings(BaseModel):
     """Frozen, and strict about the keys it knows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def inner_model(field: FieldInfo) -> type[BaseModel] | None:
+    """Give the settings that a field holds, if it holds any: ``NotifySettings | None`` does, and a dict of them."""
+    candidates = (field.annotation, *get_args(field.annotation))
+    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)

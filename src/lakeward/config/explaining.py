@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
-from lakeward.config.tables import TableSettings
+from lakeward.config.base import inner_model
 from lakeward.config.whole import Config
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 
 def explain_settings(error: ValidationError, source: str) -> str:
@@ -42,14 +40,6 @@ def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
     """Follow an error's path to the model whose key is wrong; numbers and table names lead no deeper."""
     model: type[BaseModel] = Config
     for part in location:
-        if part == "tables" and model is Config:
-            model = TableSettings
-        elif (field := model.model_fields.get(str(part))) and (inner := _model_of(field.annotation)):
-            model = inner
+        field = model.model_fields.get(str(part))
+        model = (inner_model(field) if field else None) or model
     return model
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """Give the model among a field's types: ``NotifySettings | None`` is one."""
-    candidates = (annotation, *get_args(annotation))
-    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)

@@ -132,7 +132,8 @@ class _Run:
         limit = self._options.time_limit or known.settings.time_limit
         turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
         try:
-            self._bench.state.register(known.table, active=known.active)
+            if not known.registered:
+                self._bench.state.register(known.table, active=known.active)
             seconds = self._bench.config.lease_seconds
             with HeldLease(self._bench.state, known.table, self._owner, seconds=seconds, wait=self._wait) as lease:
                 return self._leased(known, lease, turn, ops)

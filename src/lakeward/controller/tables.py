@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table with its complete settings. ``declared``: its settings stand in the configuration file."""
+    """A table with its complete settings.
+
+    ``declared``: its settings stand in the configuration file. ``registered``: the state store knows it.
+    """
 
     table: TableId
     settings: TableSettings
     active: bool
     declared: bool
     error: str | None = None
+    registered: bool = False
 
 
 def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
@@ -41,11 +45,19 @@ def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
             active=registered[table].active if table in registered else True,
             declared=True,
             error=registered[table].error if table in registered else None,
+            registered=table in registered,
         )
         for table, settings in declared.items()
     ]
     tables += [
-        KnownTable(table, settings_for(config, table, one.settings), one.active, declared=False, error=one.error)
+        KnownTable(
+            table,
+            settings_for(config, table, one.settings),
+            one.active,
+            declared=False,
+            error=one.error,
+            registered=True,
+        )
         for table, one in registered.items()
         if table not in declared
     ]

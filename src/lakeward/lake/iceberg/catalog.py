@@ -177,7 +177,7 @@ def _hadoop_s3_properties(config: Config) -> dict[str, str]:
 
 
 def _glue_properties(config: Config) -> dict[str, str]:
-    if not config.lake.warehouse.startswith(("s3://", "s3a://")):
+    if not is_s3(config.lake.warehouse):
         msg = f"lake.warehouse is {config.lake.warehouse!r}; a Glue catalog needs an s3:// location"
         raise ConfigurationError(msg, hint="set lake.warehouse to s3://bucket/prefix")
     account, _, query = config.lake.catalog.removeprefix("glue://").partition("?")
