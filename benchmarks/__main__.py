@@ -54,7 +54,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[3_000_000, 12_000_000])
-    parser.add_argument("--batches", type=int, default=5, help="measured batches of each size, after warming up")
+    parser.add_argument("--batches", type=int, default=7, help="measured batches of each size, after warming up")
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--tables", type=int, default=200)
     parser.add_argument("--landings", type=int, default=40)
@@ -75,7 +75,7 @@ def _growth(measured: list[Measured]) -> dict[str, float]:
 
 
 def _print(results: dict[str, Any]) -> None:
-    console = Console(file=sys.stdout)
+    console = Console(file=sys.stdout, width=120)
     table = Table(title="CPU-seconds per batch, median, whole process tree")
     for name in ("rows", "changes", "MERGE", "delete+append", "whole op", "MERGE / d+a", "whole / MERGE", "jobs"):
         table.add_column(name, justify="right")

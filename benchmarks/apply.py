@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE, PEER = "bench.orders", "bench.peer"
-WARM_UP = 8
+WARM_UP = 12
 _NAMES = SCHEMA.names
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,9 @@ class OpKind(StrEnum):
     TRUNCATE = "truncate"
     RETRY = "retry"
     VOID = "void"
+    UNDO = "undo"
+    REPAIR = "repair"
+    ERASE = "erase"
 
 
 class Disposition(StrEnum):
@@ -95,6 +98,7 @@ class Disposition(StrEnum):
     EMPTY = "empty"
     SUPERSEDED = "superseded"
     REDELIVERED = "redelivered"
+    FENCED = "fenced"
 
 
 @dataclass(frozen=True)
@@ -161,25 +165,36 @@ class Generation:
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
-    marks a generation begun by a truncate: files that come back after it are read anew.
+    marks a generation begun by a truncate: files that come back after it are read anew. ``since`` is the moment that
+    it began at where the cut does not tell, in the same 20 digits.
     """
 
     number: int
     cut: str = ""
     order_by: OrderBy | None = None
     emptied: bool = False
+    since: str = ""
+
+    @property
+    def began(self) -> str:
+        """The moment from which the generation is the table, as 20 digits; empty: from the beginning."""
+        return self.since or self.cut
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a table is, derived from the changelog's control rows alone.
 
-    ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one.
+    ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one and
+    ``newest_commit`` its latest commit time, in microseconds since 1970. ``undone`` are the ranges of op numbers, both
+    ends included, that were taken back and no longer stand.
     """
 
     op: int = 0
     generations: tuple[Generation, ...] = ()
     last_place: Place | None = None
+    newest_commit: int | None = None
+    undone: tuple[tuple[int, int], ...] = ()
 
     @property
     def generation(self) -> Generation | None:
@@ -190,8 +205,13 @@ class Progress:
     def from_dict(cls, data: Mapping[str, Any]) -> Progress:
         """Read what :func:`dataclasses.asdict` gave, possibly by way of JSON."""
         generations = tuple(
-            Generation(one["number"], one["cut"], OrderBy(one["order_by"]) if one["order_by"] else None, one["emptied"])
+            Generation(**{**one, "order_by": OrderBy(one["order_by"]) if one["order_by"] else None})
             for one in data["generations"]
         )
         place = Place(**data["last_place"]) if data["last_place"] else None
-        return cls(data["op"], generations, place)
+        undone = tuple((first, last) for first, last in data["undone"])
+        return cls(data["op"], generations, place, data["newest_commit"], undone)
+
+    def after_undoing(self, op: int, *, back_to: int) -> Progress:
+        """Give the progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""
+        return replace(self, op=op, undone=(*self.undone, (back_to + 1, op - 1)))

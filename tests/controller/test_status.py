@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.lake.iceberg.define import changelog_of
 from lakeward.logs import JsonFormatter
-from lakeward.model import TableId
+from lakeward.model import Progress, TableId
 from lakeward.pipeline.open_rows import open_rows
 from lakeward.state.leases import HeldLease, current_owner
 from tests.spark.crash import crash_at
@@ -35,7 +35,7 @@ def status(scene: Scene, table: str = TABLE) -> TableStatus:
 def counted(scene: Scene) -> int:
     """Bad rows that wait, found by looking for them in the changelog."""
     changelog = changelog_of(scene.lakeward.spark, TableId.parse(TABLE))
-    return open_rows(changelog.read(changelog.require_head().id)).count()
+    return open_rows(changelog.read(changelog.require_head().id), Progress()).count()
 
 
 def jobs(spark: SparkSession) -> int:

@@ -86,11 +86,12 @@ def check_books(scene: Scene, table: str = TABLE) -> None:
     columns = "_lw_kind, _lw_op, _lw_generation, _lw_file, _lw_row, _lw_step, _lw_detail"
     log = spark.sql(f"SELECT {columns} FROM {changelog.identifier}").collect()
     records = [json.loads(row[6]) for row in log if row[0] == "control" and row[3] is None]
-    ops = sorted(record["op"] for record in records)
+    records.sort(key=lambda record: record["op"])
+    ops = [record["op"] for record in records]
     assert ops == list(range(1, len(ops) + 1)), "an op number is missing or was used twice"
     assert mirror.stamp(APPLIED_STAMP) == str(ops[-1])
-    voided = {record["voids"] for record in records}
-    standing = [row for row in log if row[1] not in voided]
+    undone = records[-1]["progress"]["undone"]
+    standing = [row for row in log if not any(first <= row[1] <= last for first, last in undone)]
     # A bad row that was put back is logged as a change too, at its own place.
     places = Counter((row[0], *row[2:6]) for row in standing if row[0] in ("change", "bad"))
     assert {place: times for place, times in places.items() if times > 1} == {}, "a row was logged twice"

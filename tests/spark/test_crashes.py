@@ -68,12 +68,17 @@ def require_all(crashes: Crashes, kind: str) -> None:
     assert sorted(crashes.crossed) == sorted(CROSSED[kind])
 
 
+# Steps that tests/snapshots crashes at, and its test_steps.py requires it to.
+ELSEWHERE = ("publish.", "undo.", "erase.", "maintain.", "repair.", "scd2.")
+
+
 def test_every_step_of_the_package_is_crashed_at() -> None:
     package = Path(lakeward.__file__).parent
     named = {
         step for file in package.rglob("*.py") for step in re.findall(r'reached\(\s*"([^"]+)"', file.read_text("utf-8"))
     }
-    assert named == {step for steps in CROSSED.values() for step in steps}
+    own = {step for step in named if not step.startswith(ELSEWHERE)}
+    assert own == {step for steps in CROSSED.values() for step in steps}
 
 
 def test_batch_of_updates_deletes_and_inserts(scene: Scene, crashes: Crashes) -> None:

@@ -58,6 +58,7 @@ class Config(Settings):
     history_days: int = Field(90, ge=1, description="days after which a run leaves the history")
     metrics: MetricsSettings = Field(MetricsSettings(), description="where Prometheus finds figures")
     notify: NotifySettings | None = Field(None, description="who is told when tables fail and recover")
+    timezone: str = Field("UTC", description="time zone of days and times that commands are given without one")
     include: NameList = Field(("*",), description="patterns of tables that discovery looks at")
     exclude: NameList = Field((), description="patterns of tables that discovery leaves out")
     defaults: TableDefaults = Field(TableDefaults(), description="settings of every table that does not say otherwise")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.attempt import BASE_STAMP, Attempt
-from lakeward.lake.iceberg.define import APPLIED_STAMP, empty_snapshot
+from lakeward.lake.iceberg.define import LOAD_STAMP, empty_snapshot
 from lakeward.pipeline.effect import load_branch
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.planner import Strategy
+from lakeward.pipeline.stamps import applied_stamps
 from lakeward.transforms.columns import columns
 from lakeward.transforms.fold import is_delete
 from lakeward.transforms.keys import lacking_keys
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.records import OpRecord
 
-LOAD_STAMP = "lakeward.load-op"
 _SHUFFLING = (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE)
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 _SHUFFLE_TASKS = "spark.sql.shuffle.partitions"
@@ -46,14 +46,14 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
         _begin_empty_load(context, record.generation)
     if effect.plan.strategy is Strategy.LOAD:
         return _become_load(context, record, base)
-    stamps = {APPLIED_STAMP: str(record.op)}
+    stamps = applied_stamps(record)
     with Attempt(context.mirror, op=record.op, base=base) as attempt:
         context.reached("apply.branch")
         if effect.plan.strategy is Strategy.CLEAR:
             attempt.clear(stamps)
         elif effect.plan.strategy is Strategy.REPLACE:
             load = context.mirror.require_head(load_branch(record.generation))
-            attempt.overwrite(context.mirror.read(load.id), stamps)
+            attempt.overwrite(context.mirror.read(load.id), stamps, expected=load.rows)
         elif effect.folded is not None:
             _write_folded(context, attempt, effect, effect.folded, stamps, names)
         else:
@@ -77,9 +77,7 @@ def _write_folded(
     touched = folded.rows.select(*columns(keys))
     writes = folded.rows.filter(~is_delete()).select(*columns(names))
     if effect.plan.strategy is Strategy.REWRITE:
-        others = lacking_keys(context.mirror.read(attempt.base), touched, keys=keys).select(*columns(names))
-        attempt.overwrite(others.unionByName(writes), stamps)
-        _require_still_whole(context, folded)
+        _rewrite(context, attempt, folded, stamps, names)
         return
     if effect.plan.strategy is not Strategy.APPEND:
         with context.spark_settings(_delete_settings(effect, folded)):
@@ -90,6 +88,19 @@ def _write_folded(
     else:
         _require_still_whole(context, folded)
         attempt.stamp(stamps)
+
+
+def _rewrite(
+    context: TableContext, attempt: Attempt, folded: Folded, stamps: dict[str, str], names: Sequence[str]
+) -> None:
+    """Write the mirror anew: its rows of other keys, and the folded ones."""
+    keys = context.settings.primary_key
+    touched = folded.rows.select(*columns(keys))
+    before = context.mirror.read(attempt.base)
+    others = lacking_keys(before, touched, keys=keys).select(*columns(names))
+    writes = folded.rows.filter(~is_delete()).select(*columns(names))
+    attempt.overwrite(others.unionByName(writes), stamps, expected=others.count() + folded.writes)
+    _require_still_whole(context, folded)
 
 
 def _delete_settings(effect: Effect, folded: Folded) -> dict[str, str]:
@@ -117,7 +128,7 @@ def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame, count
     if is_load_written(context, record):
         return
     head = mirror.head(branch)
-    stamps = {LOAD_STAMP: str(record.op), APPLIED_STAMP: str(record.op)}
+    stamps = {**applied_stamps(record), LOAD_STAMP: str(record.op)}
     with Attempt(mirror, op=record.op, base=head.id if head else empty_snapshot(mirror)) as attempt:
         context.reached("load.branch")
         if head is not None and keys:

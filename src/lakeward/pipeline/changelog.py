@@ -12,6 +12,7 @@ from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
+from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,8 @@ def log_op(
         snapshot = attempt.publish(before=context.permission.require).id
         context.reached("log.publish")
     context.reached("log.drop")
-    if record.voids is not None:
-        # The cache holds the voided op's files; only the changelog knows what was there before.
+    if record.back_to is not None:
+        # The cache holds files of ops that no longer stand; only the changelog knows what was there before.
         context.state.forget_ledger(context.table)
     else:
         entries = [one.ledger_entry(record.op, record.generation) for one in files]
@@ -81,7 +82,8 @@ def changes_of(log: DataFrame, op: int) -> DataFrame:
     return log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) == op)).drop(S.OP, S.GENERATION)
 
 
-def changes_before(log: DataFrame, op: int, generation: int) -> DataFrame:
-    """Give a generation's changes that earlier ops logged."""
-    own = (column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == generation) & (column(S.OP) < op)
-    return log.filter(own).drop(S.OP, S.GENERATION)
+def changes_before(log: DataFrame, record: OpRecord) -> DataFrame:
+    """Give the changes of an op's generation that earlier ops logged and that still stand."""
+    own = (column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == record.generation)
+    earlier = (column(S.OP) < record.op) & is_standing(record.progress.undone)
+    return log.filter(own & earlier).drop(S.OP, S.GENERATION)

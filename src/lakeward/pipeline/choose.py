@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import ChangedFileError, VanishedError
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind
 from lakeward.pipeline.records import FileRecord
-from lakeward.pipeline.reload import decide_reload
+from lakeward.pipeline.reload import decide_reload, time_digits
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms.listing import list_folder, list_transactions
 
@@ -263,7 +263,8 @@ def _is_missed(context: TableContext, progress: Progress) -> bool:
 
 def _vanished(context: TableContext, progress: Progress) -> Work:
     if context.settings.on_missing_folder == "truncate":
-        following = Generation(len(progress.generations) + 1, emptied=True)
+        now = time_digits(time.time_ns() // 1000)
+        following = Generation(len(progress.generations) + 1, emptied=True, since=now)
         return Work(OpKind.TRUNCATE, following, starts=True)
     msg = (
         f"{context.table}: the folder {context.folder} is gone from landing, though files of it were consumed; "

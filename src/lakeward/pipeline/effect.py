@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lakeward.lake.iceberg.attempt import ROWS_STAMP
 from lakeward.lake.iceberg.define import (
     APPLIED_STAMP,
     BAD_ROWS_STAMP,
@@ -49,6 +50,7 @@ class Bases:
 
     ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
     ``properties`` (layout and settings) the mirror's. ``bad_rows`` wait for a decision.
+    ``expected_rows`` is what the last op left in the mirror, where that is known.
     """
 
     changelog: Snapshot | None
@@ -58,6 +60,7 @@ class Bases:
     columns: tuple[Column, ...] = ()
     properties: Mapping[str, str | None] = field(default_factory=dict)
     bad_rows: int = 0
+    expected_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,14 @@ def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> B
         applied=int(mirror.stamp_at(APPLIED_STAMP, head.id) or 0) if mirror and head else 0,
         columns=mirror.columns() if mirror and head else (),
         properties={name: mirror.property(name) for name in _PROPERTIES} if mirror and head else {},
+        expected_rows=_expected_rows(mirror, head) if mirror and head else None,
         bad_rows=int(changelog.stamp_at(BAD_ROWS_STAMP, log_head.id) or 0) if changelog and log_head else 0,
     )
+
+
+def _expected_rows(mirror: TableMetadata, head: Snapshot) -> int | None:
+    text = mirror.stamp_at(ROWS_STAMP, head.id)
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
@@ -174,7 +183,7 @@ def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
     if given.bases.changelog is None:
         return None
     log = context.changelog.read(given.bases.changelog.id)
-    earlier = changes_before(log, given.record.op, given.record.generation)
+    earlier = changes_before(log, given.record)
     return _with_columns(context, earlier, given)
 
 

@@ -47,7 +47,8 @@ class FoldInput:
     """What folding starts from.
 
     ``base`` gives full images: the mirror where the op only goes forward, the load branch where it reaches back.
-    ``history`` gives the generation's earlier changes, where the op reaches back.
+    ``history`` gives the generation's earlier changes, where the op reaches back; without ``past_moves``
+    none of them is a move whose new row leaves columns unspoken.
     """
 
     workspace: Workspace
@@ -59,6 +60,12 @@ class FoldInput:
     moves: bool = False
     base: DataFrame | None = None
     history: DataFrame | None = None
+    past_moves: bool = True
+
+    @property
+    def may_move(self) -> bool:
+        """Whether some change may take columns from the row of another key."""
+        return self.moves or (self.history is not None and self.past_moves)
 
 
 def fold_changes(source: FoldInput) -> Folded:
@@ -66,12 +73,12 @@ def fold_changes(source: FoldInput) -> Folded:
     changes = source.changes
     touched = changes.select(*columns(source.keys)).distinct()
     if source.history is not None:
-        touched = _closed_over_links(touched, source.history, source)
+        touched = _closed_over_links(touched, source.history, source) if source.may_move else touched
         changes = changes.unionByName(having_keys(source.history, touched, keys=source.keys))
     if source.base is not None:
         rows = having_keys(source.base, touched, keys=source.keys)
         changes = changes.unionByName(as_base(rows, source.names))
-    if source.moves or source.history is not None:
+    if source.may_move:
         changes = _with_moves_finished(changes, source)
     if source.rows <= ONE_TASK:
         changes = changes.coalesce(1)

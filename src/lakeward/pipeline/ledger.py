@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from lakeward import schemas as S
 from lakeward.errors import BugError
 from lakeward.lake.iceberg.define import LOGGED_STAMP
 from lakeward.model import Progress
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.transforms.columns import column
+from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ def rebuild(context: TableContext, snapshot_id: int) -> Progress:
     log = context.changelog.read(snapshot_id)
     last = _last_op(context, snapshot_id)
     progress = op_record(log, last).progress if last else Progress()
-    context.state.replace_ledger(context.table, snapshot_id, progress, _entries(log))
+    context.state.replace_ledger(context.table, snapshot_id, progress, _entries(log, progress))
     return progress
 
 
@@ -69,20 +68,11 @@ def _last_op(context: TableContext, snapshot_id: int) -> int:
     return next((int(stamp) for stamp in stamps if stamp is not None), 0)
 
 
-def voided_ops(log: DataFrame) -> set[int]:
-    """Give the numbers of ops that were taken back; these are rare."""
-    text = F.get_json_object(column(S.DETAIL), "$.voids")
-    rows = log.filter((column(S.KIND) == S.KIND_CONTROL) & text.isNotNull()).select(text).collect()
-    return {int(row[0]) for row in rows}
-
-
-def _entries(log: DataFrame) -> Iterator[LedgerEntry]:
+def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
     """Stream ledger entries in op order; nothing that grows with the number of files is held."""
-    voided = voided_ops(log)
-    files = log.filter(column(S.KIND) == S.KIND_FILE).select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP)
-    for row in files.toLocalIterator():
-        if row[0] not in voided:
-            yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])
+    files = log.filter((column(S.KIND) == S.KIND_FILE) & is_standing(progress.undone))
+    for row in files.select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP).toLocalIterator():
+        yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])
 
 
 def bad_row_details(detail: str) -> tuple[str, str | None, str | None]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
-from lakeward.pipeline.ledger import voided_ops
 from lakeward.transforms.columns import column
+from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+    from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.prepare import Prepared
     from lakeward.pipeline.records import Resolution
 
 
-def open_rows(log: DataFrame) -> DataFrame:
-    """Keep bad rows of ops that stand and that no resolution names."""
-    bad = log.filter(column(S.KIND) == S.KIND_BAD)
-    if voided := voided_ops(log):
-        bad = bad.filter(~column(S.OP).isin(*voided))
+def open_rows(log: DataFrame, progress: Progress) -> DataFrame:
+    """Keep bad rows of ops that stand, at the progress given, and that no standing resolution names."""
+    standing = is_standing(progress.undone)
+    bad = log.filter((column(S.KIND) == S.KIND_BAD) & standing)
     decided = f"{S.PREFIX}decided"
-    resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull())
+    resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull() & standing)
     last = resolved.groupBy(S.FILE, S.ROW).agg(F.max(S.OP).alias(decided))
     # A reload reads files again: what was decided on a row before says nothing of the same row read after.
     is_open = column(decided).isNull() | (column(decided) < column(S.OP))
@@ -45,12 +45,10 @@ def is_named(ids: Collection[str]) -> SparkColumn:
 def open_after(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
     """Count the bad rows that wait once an op is logged; only ops that take some away have to look for them."""
     added = sum(one.summary.bad for one in prepared.files)
-    base, voided = prepared.bases.changelog, prepared.record.voids
-    if base is None or (voided is None and not resolutions):
+    base, record = prepared.bases.changelog, prepared.record
+    if base is None or (record.back_to is None and not resolutions):
         return prepared.bases.bad_rows + added
-    rows = open_rows(context.changelog.read(base.id))
-    if voided is not None:
-        rows = rows.filter(column(S.OP) != voided)
+    rows = open_rows(context.changelog.read(base.id), record.progress)
     if resolutions:
         rows = rows.filter(~is_named({f"{one.file}:{one.row}" for one in resolutions}))
     return rows.count() + added

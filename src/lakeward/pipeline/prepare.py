@@ -148,11 +148,14 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
     firsts = [one.first for one in changes if one.first is not None]
     lasts = [one.last for one in changes if one.last is not None]
     newest = max([*lasts, *([reached_before] if reached_before else [])], default=None)
+    commits = [one.newest_commit for one in changes] + ([progress.newest_commit] if not work.starts else [])
+    newest_commit = max((one for one in commits if one is not None), default=None)
+    reached = (newest, newest_commit) if is_current else (progress.last_place, progress.newest_commit)
     return OpRecord(
         op=progress.op + 1,
         kind=work.kind,
         generation=generation.number,
-        progress=Progress(progress.op + 1, generations, newest if is_current else progress.last_place),
+        progress=Progress(progress.op + 1, generations, *reached, progress.undone),
         starts=work.starts,
         late=bool(firsts and reached_before and _reaches_back(context, generation, min(firsts), reached_before)),
         partial=any(one.partial for one in changes),

@@ -11,12 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
-from lakeward.model import OpKind, Place, Progress
+from lakeward.model import OpKind, Place
 from lakeward.pipeline.effect import OpInput, capture, work_out
-from lakeward.pipeline.ledger import bad_row_details, progress_of
+from lakeward.pipeline.ledger import bad_row_details, current_progress, progress_of
 from lakeward.pipeline.open_rows import is_named, open_rows
 from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord, Resolution
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.datatypes import Column
+    from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.report import OpReport
@@ -76,8 +78,8 @@ def bad_rows(context: TableContext, ids: Collection[str] = (), *, limit: int | N
     """Give the bad rows that are neither put back nor dropped, in file and row order."""
     if not context.changelog.exists():
         return
-    log = context.changelog.read(context.changelog.require_head().id)
-    rows = open_rows(log)
+    head = context.changelog.require_head().id
+    rows = open_rows(context.changelog.read(head), current_progress(context, head))
     if ids:
         rows = rows.filter(is_named(ids))
     rows = rows.orderBy(S.OP, S.FILE_TIME, S.FILE, S.ROW)
@@ -163,7 +165,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         op=progress.op + 1,
         kind=OpKind.RETRY,
         generation=rows[0].generation,
-        progress=Progress(progress.op + 1, progress.generations, _reached(progress, rows[0].generation, changes)),
+        progress=_reached(progress, rows[0].generation, changes),
         late=True,
         partial=partial,
         moves=moves and partial,
@@ -178,14 +180,18 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
 
 
-def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Place | None:
-    """Give the greatest place once repaired rows are logged: a file that comes before them is late from then on."""
+def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Progress:
+    """Give the progress once repaired rows are logged: a file that comes before them is late from then on."""
+    following = replace(progress, op=progress.op + 1)
     if changes is None or progress.generation is None or generation != progress.generation.number:
-        return progress.last_place
+        return following
     fields = (changes.column(name).to_pylist() for name in (S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP))
     # A load row has no sequence: it lies before every change.
     places = [Place(*values) for values in zip(*fields, strict=True) if values[0] is not None]
-    return max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
+    last = max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
+    commits = [pc.max(changes.column(S.COMMIT_TIME)).cast(pa.int64()).as_py(), progress.newest_commit]
+    newest = max((one for one in commits if one is not None), default=None)
+    return replace(following, last_place=last, newest_commit=newest)
 
 
 def _standing(context: TableContext) -> tuple[Progress, Bases]:

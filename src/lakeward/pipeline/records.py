@@ -24,7 +24,8 @@ class OpRecord:
     """An op as its control row tells it, with the progress that holds once it is logged.
 
     ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
-    ``partial`` and ``moves`` say what its changes need when folded. ``voids`` names the op that it takes back.
+    ``partial`` and ``moves`` say what its changes need when folded. ``back_to`` is the op whose
+    state holds again, where this one takes back every op after it.
     """
 
     op: int
@@ -35,7 +36,7 @@ class OpRecord:
     late: bool = False
     partial: bool = False
     moves: bool = False
-    voids: int | None = None
+    back_to: int | None = None
 
     def to_json(self) -> str:
         """Write as JSON for the control row's detail column."""

@@ -6,7 +6,6 @@ they are gone or changed, the op is taken back and the files are new to the next
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
@@ -104,8 +103,8 @@ def _prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prep
         op=record.op + 1,
         kind=OpKind.VOID,
         generation=record.generation,
-        progress=replace(before, op=record.op + 1),
-        voids=record.op,
+        progress=before.after_undoing(record.op + 1, back_to=record.op - 1),
+        back_to=record.op - 1,
     )
     plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is taken back")
     return Prepared(void, bases, context.mirror.columns(), (), (), (), None, 0, Effect(plan))

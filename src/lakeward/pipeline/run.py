@@ -11,6 +11,7 @@ from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.logs import bind, event
+from lakeward.model import OpKind
 from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
@@ -20,6 +21,7 @@ from lakeward.pipeline.open_rows import open_after
 from lakeward.pipeline.prepare import Prepared, prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
+from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.settings import keep_settings, require_same_layout
 from lakeward.pipeline.workspace import Workspace
 
@@ -102,6 +104,7 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepar
     if unfinished is not None:
         return prepare_unfinished(context, workspace, unfinished, bases)
     if bases.mirror is not None:
+        require_expected_rows(context, bases)
         require_same_layout(context, bases.properties)
     progress = progress_of(context, bases)
     context.reached("choose.progress")
@@ -133,8 +136,8 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
             resolutions=resolutions,
         )
         report = replace(report, changelog_snapshot=logged)
-    if prepared.record.voids is not None:
-        take_back_load(context, generation=prepared.record.generation, op=prepared.record.voids)
+    if prepared.record.kind is OpKind.VOID:
+        take_back_load(context, generation=prepared.record.generation, op=prepared.record.op - 1)
     # What did not exist when the op was worked out was empty then, whatever another writer has put there since.
     mirror = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
     names = [column.name for column in prepared.columns]

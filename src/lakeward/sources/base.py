@@ -41,7 +41,8 @@ class FileSummary:
     (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must
     evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
     the file's identity differed from the listing's before or after reading: it leaves the op.
-    ``first`` and ``last`` are the smallest and greatest place of a change in the file.
+    ``first`` and ``last`` are the smallest and greatest place of a change in the file, ``newest_commit`` the latest
+    commit time in microseconds since 1970.
     """
 
     path: str
@@ -62,6 +63,7 @@ class FileSummary:
     order_by: OrderBy | None = None
     first: Place | None = None
     last: Place | None = None
+    newest_commit: int | None = None
     columns: tuple[tuple[str, str], ...] | None = None
 
     def to_json(self) -> str:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 ATTEMPT_STAMP = "lakeward.attempt"
 # The snapshot that the attempt started from, for taking it back.
 BASE_STAMP = "lakeward.attempt-base"
+# The rows that the table must have after the commit: counted while writing, held against its metadata later.
+ROWS_STAMP = "lakeward.rows"
 # Iceberg copies session settings with this prefix into the summaries of DELETE statements, which take no options.
 _SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
 BRANCH_PREFIX = "lw-"
@@ -46,11 +48,13 @@ class Attempt:
         self.branch = f"{BRANCH_PREFIX}{op}-{self.id}"
         self._spark = table.spark
         self._head = base
+        self._rows = 0
         self._is_published = False
 
     def __enter__(self) -> Attempt:
         self._spark.conf.set(_SESSION_STAMP + ATTEMPT_STAMP, self.id)
         self.table.create_branch(self.branch, self.base)
+        self._rows = self.table.require_head(self.branch).rows
         return self
 
     def __exit__(
@@ -68,19 +72,26 @@ class Attempt:
                 after losing what it kept, came out differently because its input changed.
         """
         with translated(self.table.identifier):
-            self._stamped_writer(rows, stamps).append()
+            self._stamped_writer(rows, {**stamps, ROWS_STAMP: str(self._rows + expected)}).append()
+        self._require_written(expected)
+
+    def overwrite(self, rows: DataFrame, stamps: Mapping[str, str], *, expected: int) -> None:
+        """Replace all rows of the branch.
+
+        Raises:
+            DataError: another number of rows than ``expected`` was written.
+        """
+        with translated(self.table.identifier):
+            self._stamped_writer(rows, {**stamps, ROWS_STAMP: str(expected)}).overwrite(F.lit(True))
+        self._require_written(expected)
+
+    def _require_written(self, expected: int) -> None:
         written = int(self._advanced().summary.get("added-records", 0))
         if written != expected:
             msg = (
                 f"{self.table.identifier}: {written:,} rows were written, expected {expected:,}; nothing was published"
             )
             raise DataError(msg, hint="an input file changed while it was read: run again once it is complete")
-
-    def overwrite(self, rows: DataFrame, stamps: Mapping[str, str]) -> None:
-        """Replace all rows of the branch."""
-        with translated(self.table.identifier):
-            self._stamped_writer(rows, stamps).overwrite(F.lit(True))
-        self._advanced()
 
     def _stamped_writer(self, rows: DataFrame, stamps: Mapping[str, str]) -> DataFrameWriterV2:
         """Give a writer to the branch whose commit carries the stamps."""
@@ -109,12 +120,12 @@ class Attempt:
 
     def stamp(self, stamps: Mapping[str, str]) -> None:
         """Commit nothing but stamps."""
-        self.table.commit_empty(self.branch, self._stamps(stamps))
+        self.table.commit_empty(self.branch, self._stamps({**stamps, ROWS_STAMP: str(self._rows)}))
         self._advanced()
 
     def clear(self, stamps: Mapping[str, str]) -> None:
         """Remove every row of the branch."""
-        self.table.delete_all(self.branch, self._stamps(stamps))
+        self.table.delete_all(self.branch, self._stamps({**stamps, ROWS_STAMP: "0"}))
         self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:
@@ -143,7 +154,7 @@ class Attempt:
         head = self.table.head(self.branch)
         if head is None or head.parent != self._head or (is_stamped and head.summary.get(ATTEMPT_STAMP) != self.id):
             raise self._disturbed()
-        self._head = head.id
+        self._head, self._rows = head.id, head.rows
         return head
 
     def _disturbed(self) -> ConflictError:

@@ -24,6 +24,13 @@ APPLIED_STAMP = "lakeward.applied-op"
 LOGGED_STAMP = "lakeward.op"
 # Bad rows that wait for a decision once the op that stamps it is logged.
 BAD_ROWS_STAMP = "lakeward.bad-rows"
+# The generation that the mirror shows, and the latest commit time in it, in microseconds since 1970.
+GENERATION_STAMP = "lakeward.generation"
+COMMIT_STAMP = "lakeward.newest-commit"
+# The op whose load rows a load branch received last.
+LOAD_STAMP = "lakeward.load-op"
+# The newest op that corrected rows of the mirror itself: what is older than it may be wrong.
+REPAIRED_STAMP = "lakeward.repaired-op"
 SETTINGS_PROPERTY = "lakeward.settings"
 LAYOUT_PROPERTY = "lakeward.layout"
 EMPTY_TAG = "lakeward-empty"
@@ -174,5 +181,4 @@ def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:
         table.commit_empty(MAIN, stamps)
     if EMPTY_TAG not in table.branches():
         first = table.require_head().id
-        with translated(table.identifier):
-            table.load().manageSnapshots().createTag(EMPTY_TAG, first).commit()
+        table.create_tag(EMPTY_TAG, first)

@@ -21,11 +21,12 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table snapshot as far as Lakeward reads it."""
+    """A table snapshot as far as Lakeward reads it; ``committed_ms`` is when it was made."""
 
     id: int
     parent: int | None
     summary: Mapping[str, str]
+    committed_ms: int = 0
 
     @property
     def rows(self) -> int:
@@ -51,11 +52,26 @@ class TableMetadata:
         value: str | None = self.java.properties().get(name)
         return value
 
+    def properties(self, prefix: str) -> dict[str, str]:
+        """The table's properties whose names start with a prefix."""
+        return {name: value for name, value in self._whole()["properties"].items() if name.startswith(prefix)}
+
     def references(self) -> list[str]:
         """Names of all branches and tags."""
         # The end of a Java iterator reaches Python as an exception, which takes ten milliseconds to be understood.
         names: str = self._text.join("\n", self.java.refs().keySet())
         return sorted(names.split("\n")) if names else []
+
+    def tags(self) -> dict[str, int]:
+        """Tags and the snapshots they stand at."""
+        return {name: one["snapshot-id"] for name, one in self._whole()["refs"].items() if one["type"] == "tag"}
+
+    def snapshots(self) -> dict[int, Snapshot]:
+        """Every snapshot that the table keeps, on all branches."""
+        return {one["snapshot-id"]: _snapshot(one) for one in self._whole().get("snapshots", ())}
+
+    def _whole(self) -> Any:
+        return json.loads(self._parsers.TableMetadataParser.toJson(self.java.operations().current()))
 
     def snapshot_count(self) -> int:
         """How many snapshots the table keeps, on all branches."""
@@ -79,5 +95,8 @@ class TableMetadata:
         return next((one.summary[name] for one in self.lineage(snapshot_id) if name in one.summary), None)
 
     def _snapshot(self, found: Any) -> Snapshot:
-        data = json.loads(self._parsers.SnapshotParser.toJson(found))
-        return Snapshot(data["snapshot-id"], data.get("parent-snapshot-id"), data["summary"])
+        return _snapshot(json.loads(self._parsers.SnapshotParser.toJson(found)))
+
+
+def _snapshot(data: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(data["snapshot-id"], data.get("parent-snapshot-id"), data["summary"], data["timestamp-ms"])

@@ -101,12 +101,12 @@ class IcebergTable:
         """One of the table's properties."""
         return self.metadata().property(name)
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties in one commit."""
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Set properties in one commit; None removes one."""
         with translated(self.identifier):
             update = self.load().updateProperties()
             for name, value in properties.items():
-                update.set(name, value)
+                update.remove(name) if value is None else update.set(name, value)
             update.commit()
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
@@ -193,6 +193,18 @@ class IcebergTable:
         """Set a branch back to one of its ancestors."""
         with translated(self.identifier):
             self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
+
+    def create_tag(self, tag: str, snapshot_id: int) -> None:
+        """Give a snapshot a name that keeps it."""
+        with translated(self.identifier):
+            self.load().manageSnapshots().createTag(tag, snapshot_id).commit()
+
+    def drop_tag(self, tag: str) -> None:
+        """Remove a tag; nothing happens where there is none."""
+        with translated(self.identifier):
+            table = self.load()
+            if table.refs().containsKey(tag):
+                table.manageSnapshots().removeTag(tag).commit()
 
     def branches(self) -> list[str]:
         """Names of all branches and tags."""

@@ -35,6 +35,7 @@ class Tally:
     order_by: OrderBy | None = None
     first: Place | None = None
     last: Place | None = None
+    newest_commit: int | None = None
     columns: tuple[tuple[str, str], ...] | None = None
 
     def count_operations(self, inserts: Mask, updates: Mask, deletes: Mask) -> None:
@@ -52,6 +53,9 @@ class Tally:
         low, high = (self._place(changes, sequences, extremes[end], end) for end in ("min", "max"))
         self.first = low if self.first is None else min(self.first, low)
         self.last = high if self.last is None else max(self.last, high)
+        newest = pc.max(changes.column(schemas.COMMIT_TIME)).cast(pa.int64()).as_py()
+        if newest is not None:
+            self.newest_commit = newest if self.newest_commit is None else max(self.newest_commit, newest)
 
     def _place(self, changes: pa.RecordBatch, sequences: pa.Array, sequence: str, end: str) -> Place:
         """Give the first or last place among the records of one sequence."""
@@ -82,5 +86,6 @@ class Tally:
             order_by=self.order_by,
             first=self.first,
             last=self.last,
+            newest_commit=self.newest_commit,
             columns=self.columns,
         )

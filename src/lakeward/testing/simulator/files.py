@@ -100,11 +100,14 @@ class SourceFile:
         nulls = {name for name in signs if name in change.hidden or change.image.get(name) is None}
         return frozenset(nulls | change.hidden) if self.marks_unchanged else frozenset(nulls)
 
-    def model_changes(self, table: TableSpec) -> Iterator[ModelChange]:
-        """Give what the file's rows of one table mean, each at its place in the total order."""
+    def model_changes(self, table: TableSpec, *, until: datetime | None = None) -> Iterator[ModelChange]:
+        """Give what the file's rows of one table mean, each at its place in the total order.
+
+        ``until`` leaves out what was committed after it.
+        """
         absent = {column.name for column in table.all_columns} - {column.name for column in self.columns_of(table)}
         for number, change in enumerate(self.changes):
-            if change.table is not table or change.is_bad:
+            if change.table is not table or change.is_bad or (until is not None and change.commit > until):
                 continue
             place = Place(self._order_value(change), self.time, self.path, number)
             unchanged = self.unspoken(change) | absent

@@ -114,13 +114,29 @@ class Simulation:
         landed = [file for files in self._staged[: number + 1] for file in files]
         return {table.id: self._expected(table, files) for table in self.tables if (files := _of(table, landed))}
 
-    def _expected(self, table: TableSpec, landed: list[SourceFile]) -> list[Row]:
-        generation = max((file.generation for file in landed if file.file_class is FileClass.LOAD), default=1)
+    def truth_as_of(self, stage: Stage | int, moment: datetime) -> dict[TableId, list[Row]]:
+        """Give what each table was at the end of a moment, by all that has landed with this and earlier stages."""
+        number = stage if isinstance(stage, int) else stage.number
+        landed = [file for files in self._staged[: number + 1] for file in files]
+        return {
+            table.id: self._expected(table, files, moment) for table in self.tables if (files := _of(table, landed))
+        }
+
+    def commits(self, stage: Stage | int) -> list[datetime]:
+        """Give the commit times of all changes that have landed with this and earlier stages, in order."""
+        number = stage if isinstance(stage, int) else stage.number
+        landed = (file for files in self._staged[: number + 1] for file in files)
+        return sorted({change.commit for file in landed for change in file.changes})
+
+    def _expected(self, table: TableSpec, landed: list[SourceFile], moment: datetime | None = None) -> list[Row]:
+        cuts = _cuts(landed)
+        begun = [one for one, cut in cuts.items() if moment is None or cut <= name_time(moment)]
+        generation = max(begun, default=1)
         parts = [file for file in landed if file.file_class is FileClass.LOAD and file.generation == generation]
         # Changes named before a reload belong to the generation it replaced.
-        cut = name_time(min(file.written for file in parts)) if generation > 1 else ""
+        cut = cuts.get(generation, "")
         later = [file for file in landed if file.file_class is not FileClass.LOAD and file.time >= cut]
-        changes = [change for file in later for change in file.model_changes(table)]
+        changes = [change for file in later for change in file.model_changes(table, until=moment)]
         load = [row for part in parts for row in part.load]
         names = [column.name for column in table.all_columns]
         rows = list(fold(changes, names, table.key, load).values()) if table.key else fold_keyless(changes, names, load)
@@ -133,6 +149,14 @@ class Simulation:
             return table.all_columns
         seen = {column for file in landed for column in file.columns_of(table)}
         return tuple(column for column in table.all_columns if column in seen)
+
+
+def _cuts(landed: list[SourceFile]) -> dict[int, str]:
+    """Give the name time that each loaded generation begins with; the first has no beginning."""
+    loads = [file for file in landed if file.file_class is FileClass.LOAD]
+    numbers = {file.generation for file in loads}
+    firsts = {one: min(file.written for file in loads if file.generation == one) for one in numbers}
+    return {one: name_time(first) if one > 1 else "" for one, first in firsts.items()}
 
 
 def render(file: SourceFile) -> bytes:

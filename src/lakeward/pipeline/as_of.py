@@ -1,0 +1,277 @@
+"""A table as it was at the end of a moment: the nearest checkpoint, and the changes between it and the moment.
+
+Nothing that was computed before is trusted but the checkpoints that the lake itself holds, so questions may come in
+any order. Keys with a change that arrived after others that follow it are folded anew from the load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.model import Generation, OrderBy
+from lakeward.pipeline.checkpoints import best_checkpoint, load_at
+from lakeward.pipeline.effect import capture
+from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless
+from lakeward.pipeline.ledger import op_record, progress_of
+from lakeward.pipeline.moments import MomentKind, parse_moment
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.fold import is_delete, is_partial
+from lakeward.transforms.keys import lacking_keys
+from lakeward.transforms.moves import is_unfinished
+from lakeward.transforms.order import place
+from lakeward.transforms.standing import is_standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.lake.iceberg.metadata import Snapshot
+    from lakeward.model import Progress
+    from lakeward.pipeline.checkpoints import Checkpoint
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.folding import Folded
+    from lakeward.pipeline.moments import Moment
+    from lakeward.pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """What a question stands on, pinned: the changelog, the progress that holds at the moment, its generation."""
+
+    context: TableContext
+    bases: Bases
+    moment: Moment
+    progress: Progress
+    generation: Generation
+    load: Snapshot | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return tuple(one.name for one in self.bases.columns)
+
+    def changes(self) -> DataFrame:
+        """Give the changes that count at the moment, with their op numbers.
+
+        A file named after a reload may hold changes that were committed before it: they count for the generation
+        before too, whether they were logged in that one, in the next, or in both.
+        """
+        log = self.context.changelog.read(self._changelog.id)
+        counted = log.filter((column(S.KIND) == S.KIND_CHANGE) & self._is_counted() & is_standing(self.progress.undone))
+        number, newest = self.generation.number, self.progress.generations[-1].number
+        if self.moment.kind is MomentKind.OP or number == newest:
+            return counted.filter(column(S.GENERATION) == number).drop(S.GENERATION)
+        return _logged_first(counted.filter(column(S.GENERATION) >= number)).drop(S.GENERATION)
+
+    def load_rows(self) -> DataFrame | None:
+        """Read the load that the generation began with."""
+        return self.context.mirror.read(self.load.id) if self.load else None
+
+    @property
+    def _changelog(self) -> Snapshot:
+        if self.bases.changelog is None:
+            raise _never_run(self.context)
+        return self.bases.changelog
+
+    def _is_counted(self) -> Column:
+        if self.moment.kind is MomentKind.OP:
+            return column(S.OP) <= F.lit(self.moment.op)
+        if self.moment.kind is MomentKind.SEQUENCE:
+            return column(S.SEQUENCE).isNull() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
+        return column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros)))
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """The answer: all rows, and how they were reached.
+
+    ``folded`` are the rows of every key that may differ from the snapshot ``start``, which is the checkpoint's or the
+    load's; None where nothing differs or the table has no key.
+    """
+
+    at: Standpoint
+    rows: DataFrame
+    checkpoint: Checkpoint | None
+    start: int | None
+    folded: Folded | None = None
+
+    @property
+    def op(self) -> int:
+        """The newest op that was taken into account."""
+        return self.at.progress.op
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The changes between a checkpoint and the moment, looked at once."""
+
+    count: int
+    is_late: bool
+    partial: bool
+    moves: bool
+
+
+def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> AsOf:
+    """Compute a table's rows as of a moment; frames stay valid as long as the workspace.
+
+    Raises:
+        ConfigurationError: the table cannot be asked for this moment.
+        DataError: what the answer needs is no longer kept.
+    """
+    at = standpoint(context, moment)
+    context.adapt_plans(wanted=True)
+    if not context.settings.primary_key:
+        return _keyless(at, workspace)
+    mirror = context.mirror.metadata()
+    checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load)
+    changes, is_held = at.changes(), _is_held(checkpoint)
+    span = _look(at, changes, is_held)
+    start = checkpoint.snapshot if checkpoint else (at.load.id if at.load else None)
+    base = context.mirror.read(start).select(*columns(at.names)) if start is not None else None
+    if not span.count:
+        return AsOf(at, base if base is not None else _no_rows(at), checkpoint, start)
+    since, before = (changes.filter(one).drop(S.OP) for one in (~is_held, is_held))
+    folded = _folded(at, workspace, since, base, before, span)
+    writes = folded.rows.filter(~is_delete()).select(*columns(at.names))
+    if base is None:
+        return AsOf(at, writes, checkpoint, start, folded)
+    touched = folded.rows.select(*columns(context.settings.primary_key))
+    others = lacking_keys(base, touched, keys=context.settings.primary_key)
+    return AsOf(at, others.unionByName(writes), checkpoint, start, folded)
+
+
+def standpoint(context: TableContext, moment: Moment) -> Standpoint:
+    """Pin what a question about a table's past stands on.
+
+    Raises:
+        ConfigurationError: the table has no state at the moment, or cannot be asked by time.
+    """
+    bases = capture(context)
+    if bases.changelog is None or bases.mirror is None or not bases.logged:
+        raise _never_run(context)
+    progress = progress_of(context, bases)
+    if moment.op is not None:
+        progress = _progress_at(context, bases, progress, moment.op)
+    generation = _generation_at(context, progress, moment)
+    if moment.kind is not MomentKind.OP:
+        _require_order(context, moment, generation)
+    load = load_at(context.mirror.metadata(), context.table, generation.number, progress)
+    return Standpoint(context, bases, moment, progress, generation, load)
+
+
+def _logged_first(changes: DataFrame) -> DataFrame:
+    """Keep each change once, as the first op logged it."""
+    position = f"{S.PREFIX}position"
+    same = Window.partitionBy(S.FILE, S.ROW, S.STEP).orderBy(column(S.OP).asc_nulls_last())
+    return changes.withColumn(position, F.row_number().over(same)).filter(column(position) == 1).drop(position)
+
+
+def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: int) -> Progress:
+    if not 1 <= op <= progress.op or bases.changelog is None:
+        msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
+        raise ConfigurationError(msg, hint=f"lakeward status {context.table}")
+    return progress if op == progress.op else op_record(context.changelog.read(bases.changelog.id), op).progress
+
+
+def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
+    """Give the generation that was the table at the moment."""
+    if progress.generation is None:
+        raise _never_run(context)
+    if moment.kind is MomentKind.OP:
+        return progress.generation
+    start = context.settings.cdc_start
+    if start is not None and moment.digits < _first_digits(start):
+        msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
+        raise ConfigurationError(msg, hint=f"ask for {start} or later")
+    begun = [one for one in progress.generations if one.began <= moment.digits]
+    if not begun:
+        first = progress.generations[0]
+        msg = f"{context.table}: {moment.label} lies before its first load, which began at {first.began}"
+        raise ConfigurationError(msg)
+    return begun[-1]
+
+
+def _first_digits(cdc_start: str) -> str:
+    first = parse_moment(cdc_start)
+    return first.digits[:8].ljust(20, "0") if len(cdc_start) == len("2020-11-14") else first.digits
+
+
+def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:
+    """Refuse a question by time or sequence where the changes do not carry it."""
+    by_sequence = moment.kind is MomentKind.SEQUENCE
+    if by_sequence and generation.order_by not in (OrderBy.SEQUENCE, None):
+        msg = f"{context.table}: its changes have no {context.settings.sequence_column}; it cannot be asked by sequence"
+        raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER")
+    if not by_sequence and context.settings.timestamp_column is None:
+        msg = f"{context.table} has no timestamp_column: nothing tells when its changes were committed"
+        raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER   (lakeward runs lists ops with their times)")
+
+
+def _is_held(checkpoint: Checkpoint | None) -> Column:
+    """Tell changes that a checkpoint holds from those that came after it."""
+    if checkpoint is None:
+        return F.lit(False)
+    is_held = column(S.OP) <= checkpoint.op
+    if checkpoint.until is None:
+        return is_held
+    until = F.timestamp_micros(F.lit(checkpoint.until))
+    return is_held & (column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until))
+
+
+def _look(at: Standpoint, changes: DataFrame, is_held: Column) -> _Span:
+    """Count what lies between, and tell whether any of it belongs before what the checkpoint holds."""
+    no_time = column(S.COMMIT_TIME).isNull() & (F.coalesce(column(S.FILE_TIME), F.lit("")) != "")
+    found = changes.agg(
+        F.count(F.when(~is_held, 1)),
+        F.min(F.when(~is_held, place())),
+        F.max(F.when(is_held, place())),
+        F.max(~is_held & is_partial()),
+        F.max(is_unfinished()),
+        F.count(F.when(no_time, 1)),
+    ).collect()[0]
+    count, first, last, partial, moves, timeless = found
+    if at.moment.kind is MomentKind.TIME and timeless:
+        msg = f"{at.context.table}: {timeless:,} changes have no commit time; nothing tells whether they count"
+        raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
+    is_late = first is not None and last is not None and _is_before(first, last)
+    return _Span(count, is_late, bool(partial), bool(moves))
+
+
+def _is_before(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Compare places as Spark does: a null comes first, and text by code point."""
+    return [(value is not None, value) for value in one] < [(value is not None, value) for value in other]
+
+
+def _folded(
+    at: Standpoint, workspace: Workspace, since: DataFrame, base: DataFrame | None, before: DataFrame, span: _Span
+) -> Folded:
+    keys = at.context.settings.primary_key
+    history = before if span.is_late else None
+    start = at.load_rows() if span.is_late else base
+    source = FoldInput(
+        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, past_moves=span.moves
+    )
+    return fold_changes(source)
+
+
+def _keyless(at: Standpoint, workspace: Workspace) -> AsOf:
+    """Give every loaded and inserted row; repeats are told by the change sequence where there is one."""
+    changes = at.changes().drop(S.OP)
+    source = FoldInput(workspace, changes, 0, (), at.names)
+    inserted = fold_keyless(source, at.generation.order_by).rows.select(*columns(at.names))
+    load = at.load_rows()
+    return AsOf(at, inserted if load is None else load.select(*columns(at.names)).unionByName(inserted), None, None)
+
+
+def _no_rows(at: Standpoint) -> DataFrame:
+    return at.context.mirror.read(at.context.mirror.require_head().id).select(*columns(at.names)).filter(F.lit(False))
+
+
+def _never_run(context: TableContext) -> ConfigurationError:
+    return ConfigurationError(f"{context.table} has no rows yet: nothing was run", hint=f"lakeward run {context.table}")

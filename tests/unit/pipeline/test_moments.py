@@ -1,0 +1,70 @@
+"""Moments as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeward.errors import ConfigurationError
+from lakeward.pipeline.moments import MomentKind, op_moment, parse_moment
+from lakeward.sources.dms.changes import SEQUENCE_DIGITS
+
+SECOND = 1_000_000
+NOON = 1_605_355_200 * SECOND  # 2020-11-14T12:00:00Z
+DAY_END = 1_605_398_400 * SECOND - 1
+
+
+def test_a_day_counts_to_its_last_microsecond() -> None:
+    assert parse_moment("2020-11-14").micros == DAY_END
+
+
+def test_a_day_ends_when_it_ends_in_its_time_zone() -> None:
+    assert parse_moment("2020-11-14", "Europe/Berlin").micros == DAY_END - 3600 * SECOND
+    assert parse_moment("2020-07-01", "Europe/Berlin").micros == 1_593_640_800 * SECOND - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("2020-11-14T12:00:00", "UTC"),
+        ("2020-11-14 12:00", "UTC"),
+        ("2020-11-14T12:00:00Z", "Europe/Berlin"),
+        ("2020-11-14T13:00:00", "Europe/Berlin"),
+        ("2020-11-14T07:00:00-05:00", "UTC"),
+    ],
+)
+def test_a_time_counts_in_its_own_offset_or_the_zone_given(text: str, zone: str) -> None:
+    moment = parse_moment(text, zone)
+    assert (moment.kind, moment.micros) == (MomentKind.TIME, NOON)
+    assert moment.label == "2020-11-14T120000Z"
+
+
+def test_digits_compare_with_the_times_of_file_names() -> None:
+    assert parse_moment("2020-11-14").digits == "20201114235959999999"
+    assert parse_moment("2020-11-14T12:00:00.5").digits == "20201114120000500000"
+    assert parse_moment("sequence:20201114120000000000000000000000042").digits == "20201114120000009999"
+    assert parse_moment("sequence:42").digits == "9" * 20
+
+
+def test_an_op_has_a_number_and_no_time() -> None:
+    moment = parse_moment("op:41")
+    assert moment == op_moment(41)
+    assert (moment.op, moment.micros, moment.digits, moment.label) == (41, None, "", "op-41")
+
+
+def test_a_sequence_is_padded_as_the_changelog_keeps_it() -> None:
+    moment = parse_moment("sequence:42")
+    assert moment.kind is MomentKind.SEQUENCE
+    assert int(moment.limit) == 42
+    assert len(str(moment.limit)) == SEQUENCE_DIGITS
+    assert moment.label == "sequence-42"
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2020-13-01", "2020-11-31", "op:", "op:-1", "op:x", "sequence:1x"])
+def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected 2020-11-14"):
+        parse_moment(text)
+
+
+def test_an_unknown_zone_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Mars/Base"):
+        parse_moment("2020-11-14", "Mars/Base")
