@@ -6,8 +6,10 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 DEMO := .demo
-# Tests without JVM and servers, on two cores.
-QUICK := tests/unit --numprocesses 2 --dist loadfile
+# Tests without JVM and servers; and the others, each of two processes with a Spark application and servers of its own.
+SHARED := --numprocesses 2 --dist loadfile
+QUICK := tests/unit $(SHARED)
+REST := --ignore tests/unit $(SHARED)
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
@@ -33,7 +35,7 @@ check: lint ## lint, types, layers and the tests that need no JVM: under a minut
 
 test: setup lint ## check, and all tests with the coverage floor
 	$(BIN)/pytest $(QUICK) --cov --cov-report= --cov-fail-under=0 $(PYTEST)
-	$(BIN)/pytest --ignore tests/unit --cov --cov-append --cov-report=term $(PYTEST)
+	$(BIN)/pytest $(REST) --cov --cov-append --cov-report=term $(PYTEST)
 
 demo: setup ## load a sample shop, change it, show before and after
 	@rm -rf $(DEMO)

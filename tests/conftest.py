@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # Fixtures for every folder: the one Spark application, and servers that tests share.
 pytest_plugins = (
@@ -18,6 +19,11 @@ pytest_plugins = (
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
 _KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG"}
 _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
+
+
+# How long an example takes says something of the machine and nothing of the code.
+settings.register_profile("lakeward", deadline=None)
+settings.load_profile("lakeward")
 
 
 def pytest_configure() -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHANGELOG_SUFFIX = "_changes"
+HISTORY_SUFFIX = "_history"
+# Namespaces that hold what Lakeward keeps beside mirrors.
+RESERVED_SUFFIXES = {CHANGELOG_SUFFIX: "changelogs", HISTORY_SUFFIX: "histories"}
 _OTHER_NAME = "declare the table under another schema name and set its path:"
 
 
@@ -35,12 +38,13 @@ class TableId:
 
     def require_usable(self) -> None:
         """Refuse names that some part of the lake cannot keep apart from another table's."""
-        if self.schema.endswith(CHANGELOG_SUFFIX):
-            msg = (
-                f"schema {self.schema!r} cannot be mirrored under its own name: namespaces ending in "
-                f"{CHANGELOG_SUFFIX!r} hold changelogs"
-            )
-            raise ConfigurationError(msg, hint=_OTHER_NAME)
+        for suffix, content in RESERVED_SUFFIXES.items():
+            if self.schema.endswith(suffix):
+                msg = (
+                    f"schema {self.schema!r} cannot be mirrored under its own name: namespaces ending in "
+                    f"{suffix!r} hold {content}"
+                )
+                raise ConfigurationError(msg, hint=_OTHER_NAME)
         if "." in self.schema:
             # a.b.c is the table b.c of schema a, and catalogs take a.b for a namespace within another.
             msg = f"schema {self.schema!r} cannot be mirrored under its own name: a dot ends a schema's name"

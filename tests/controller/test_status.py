@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.lake.iceberg.define import changelog_of
+from lakeward.lake.iceberg.define import LOGGED_STAMP
 from lakeward.logs import JsonFormatter
-from lakeward.model import Progress, TableId
+from lakeward.model import TableId
+from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.open_rows import open_rows
 from lakeward.state.leases import HeldLease, current_owner
 from tests.spark.crash import crash_at
@@ -34,8 +35,10 @@ def status(scene: Scene, table: str = TABLE) -> TableStatus:
 
 def counted(scene: Scene) -> int:
     """Bad rows that wait, found by looking for them in the changelog."""
-    changelog = changelog_of(scene.lakeward.spark, TableId.parse(TABLE))
-    return open_rows(changelog.read(changelog.require_head().id), Progress()).count()
+    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    head = context.changelog.require_head().id
+    log = context.changelog.read(head)
+    return open_rows(log, op_record(log, int(context.changelog.stamp(LOGGED_STAMP) or 0)).progress).count()
 
 
 def jobs(spark: SparkSession) -> int:

@@ -101,9 +101,8 @@ def check_books(scene: Scene, table: str = TABLE) -> None:
 def _check_ledger(scene: Scene, table: TableId, files: list[Any]) -> None:
     """Compare the state store's ledger with the changelog's file rows and with the files themselves."""
     last_op = {row[3]: row[1] for row in sorted(files, key=lambda row: row[1])}
-    consumed = {
-        row[3]: row[2] for row in files if json.loads(row[6])["disposition"] in ("consumed", "empty", "superseded")
-    }
+    decided = ("consumed", "empty", "superseded", "fenced")
+    consumed = {row[3]: row[2] for row in files if json.loads(row[6])["disposition"] in decided}
     landed = scene.landed(str(table).replace(".", "/"))
     assert landed <= set(consumed), "a file was lost"
     entries = scene.lakeward.state.lookup(table, sorted(last_op))

@@ -99,6 +99,15 @@ def test_bad_rows_and_dropped_columns_leave_the_rest_exact(
     follow(tmp_path, spark, options)
 
 
+def test_a_table_whose_folder_vanishes_is_empty_and_fills_again_with_what_lands_later(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    options = SimulatorOptions(
+        seed=2, tables=1, rows=10, changes=60, batches=6, stages=4, truncates=2, delay=0.4, reorder=1.0, duplicate=0.3,
+    )  # fmt: skip
+    follow(tmp_path, spark, options)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(200))
 def test_soak_random_options(tmp_path: Path, spark: SparkSession, seed: int) -> None:

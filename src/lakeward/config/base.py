@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from lakeward.config.spans import parse_span
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+
+def _span(value: Any) -> Any:
+    """Read a span; pydantic tells of a ValueError with the key that holds it."""
+    try:
+        return None if value is None else parse_span(value)
+    except ConfigurationError as error:
+        raise ValueError(error.message) from None
+
+
+Span = Annotated[float, BeforeValidator(_span)]
+OptionalSpan = Annotated[float | None, BeforeValidator(_span)]
 NameList = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 

@@ -106,11 +106,12 @@ def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_settings(defaults: Mapping[str, Any], own: Any) -> Any:
-    """Lay one table's settings over the defaults; ``csv`` is laid key by key."""
+    """Lay one table's settings over the defaults; ``csv``, ``maintenance`` and ``snapshots`` are laid key by key."""
     if own is not None and not isinstance(own, dict):
         return own
     own = dict(own or {})
     merged = {**defaults, **own}
-    if isinstance(defaults.get("csv"), dict) and isinstance(own.get("csv"), dict):
-        merged["csv"] = {**defaults["csv"], **own["csv"]}
+    for key in ("csv", "maintenance", "snapshots"):
+        if isinstance(defaults.get(key), dict) and isinstance(own.get(key), dict):
+            merged[key] = {**defaults[key], **own[key]}
     return merged

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from lakeward.config.base import NameList, Settings
+from lakeward.config.base import NameList, OptionalSpan, Settings, Span
+from lakeward.config.maintenance import MaintenanceSettings
 from lakeward.datatypes import Column, parse_ddl
 
 BadRowPolicy = Literal["fail", "quarantine"]
@@ -28,8 +29,24 @@ class CsvSettings(Settings):
 class PublishSettings(Settings):
     """Plain files refreshed after each run."""
 
-    to: str = Field(description="folder of the files")
+    to: str = Field(description="folder of the files, which are put below it by table and version")
     format: Literal["parquet", "csv", "json", "orc"] = Field("parquet", description="format of the files")
+    layout: Literal["flat", "dated"] = Field("flat", description="dated: one folder per date of date_column")
+    date_column: str | None = Field(None, description="date or timestamp column of the dated layout")
+
+    @model_validator(mode="after")
+    def _dates_need_a_column(self) -> Self:
+        if (self.layout == "dated") != (self.date_column is not None):
+            msg = "layout: dated and date_column: are given together or not at all"
+            raise ValueError(msg)
+        return self
+
+
+class SnapshotSettings(Settings):
+    """Which snapshots stay when a new one is created; nothing is dropped unless it is said here."""
+
+    keep: int | None = Field(None, ge=1, description="snapshots that stay in each folder, and tags, the newest first")
+    older_than: OptionalSpan = Field(None, gt=0, description="snapshots made longer ago than this are dropped: 30d")
 
 
 class TableDefaults(Settings):
@@ -59,6 +76,14 @@ class TableDefaults(Settings):
     )
     rewrite_share: float = Field(0.6, gt=0, description="share of touched rows from which the mirror is rewritten")
     broadcast_keys: int = Field(1_000_000, ge=0, description="touched keys up to which they are sent to every task")
+    undo_window: Span = Field(
+        7 * 86_400.0, description="how long states of the past are kept, so that an undo can reach them: 7d"
+    )
+    maintain: Literal["auto", "manual"] = Field(
+        "manual", description="auto: after a run that changed the table, maintenance works on debt beyond its limits"
+    )
+    maintenance: MaintenanceSettings = Field(MaintenanceSettings(), description="limits of debt and of maintenance")
+    snapshots: SnapshotSettings = Field(SnapshotSettings(), description="which snapshots stay")
     csv: CsvSettings = Field(CsvSettings(), description="how CSV files are written")
 
 
@@ -78,7 +103,7 @@ class TableSettings(TableDefaults):
         None, description="columns with before images in headerless CSV, in order; default key or all, by count"
     )
     cdc_start: str | None = Field(None, description="day the capture began")
-    publish: PublishSettings | None = Field(None, description="plain files refreshed after each run; not yet acted on")
+    publish: PublishSettings | None = Field(None, description="plain files refreshed after each run")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from lakeward.config.base import Settings
-from lakeward.config.spans import parse_span
-from lakeward.errors import ConfigurationError
+from lakeward.config.base import OptionalSpan, Settings, Span
 
-
-def _span(value: Any) -> Any:
-    """Read a span; pydantic tells of a ValueError with the key that holds it."""
-    try:
-        return None if value is None else parse_span(value)
-    except ConfigurationError as error:
-        raise ValueError(error.message) from None
-
-
-Span = Annotated[float, BeforeValidator(_span)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
@@ -27,7 +15,7 @@ class WatchSettings(Settings):
     """What ``lakeward watch`` goes by; its options override each of these."""
 
     queue: str | None = Field(None, description="URL of the SQS queue that gets the landing bucket's events")
-    every: Annotated[float | None, BeforeValidator(_span)] = Field(None, gt=0, description="run at this interval: 10m")
+    every: OptionalSpan = Field(None, gt=0, description="run at this interval: 10m")
     cron: str | None = Field(None, description="run at the times of a cron expression: '0 * * * *'")
     timezone: str = Field("UTC", description="time zone of cron")
     settle: Span = Field(0.3, description="a run begins after this long without new files")

@@ -8,7 +8,7 @@ from lakeward.datatypes import quote_name
 from lakeward.lake.iceberg.define import changelog_of, is_complete, mirror_of
 from lakeward.lake.iceberg.session import table_session
 from lakeward.lake.iceberg.table import CATALOG
-from lakeward.model import CHANGELOG_SUFFIX, TableId
+from lakeward.model import RESERVED_SUFFIXES, TableId
 from lakeward.pipeline.settings import kept_settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def rebuild_registry(spark: SparkSession, config: Config, state: StateStore) -> 
 def _mirrors(spark: SparkSession) -> Iterator[TableId]:
     for namespace in spark.sql(f"SHOW NAMESPACES IN {CATALOG}").toLocalIterator():
         schema = _unquoted(namespace[0])
-        if not schema.endswith(CHANGELOG_SUFFIX):
+        if not schema.endswith(tuple(RESERVED_SUFFIXES)):
             for row in spark.sql(f"SHOW TABLES IN {CATALOG}.{quote_name(schema)}").toLocalIterator():
                 yield TableId(schema, row["tableName"])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from lakeward.controller import retrying
 from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.controller.history import is_repeated
+from lakeward.controller.maintaining import maintain_after_run
 from lakeward.controller.slots import Slots
 from lakeward.controller.turns import Turn, hearing
 from lakeward.controller.workbench import new_run_id
@@ -22,6 +23,7 @@ from lakeward.pipeline.budget import RunBudget
 from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
 from lakeward.pipeline.run import Rest, run_table
+from lakeward.snapshots.versions.current import publish_current
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from lakeward.controller.tables import KnownTable
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.context import RunOptions, TableContext
+    from lakeward.pipeline.maintenance.report import TableMaintenance
     from lakeward.pipeline.report import OpReport
 
 logger = logging.getLogger(__name__)
@@ -106,6 +109,8 @@ class _Run:
         with bind(run=self.id, table=str(known.table)):
             self._observer.table_started(str(known.table))
             report = self._with_retries(known)
+            if report.ops and report.outcome is not Outcome.FAILED and known.settings.maintain == "auto":
+                report = replace(report, maintenance=self._maintain(known))
             report = replace(report, seconds=time.monotonic() - started)
             self._record(known, began, report)
             self._observer.table_finished(report)
@@ -157,6 +162,9 @@ class _Run:
         turn.begin()
         self._turns[turn.table] = turn
         rest = self._ops(context, turn, ops)
+        # The mirror stays done whatever becomes of its plain copy, which the next run makes good.
+        turn.begin_op()
+        publish_current(context)
         outcome = Outcome.WAITING if rest.reason else Outcome.DONE if ops else Outcome.IDLE
         return TableReport(turn.table, outcome, tuple(ops), rest.reason, mirror_rows=rest.rows)
 
@@ -173,6 +181,17 @@ class _Run:
             turn.begin_op()
         msg = f"{turn.table}: a run of a table ended without its end"
         raise BugError(msg)
+
+    def _maintain(self, known: KnownTable) -> TableMaintenance:
+        """Work on the table's debt in its own slot, within its limits."""
+        turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, None, self._stop)
+        self._turns[turn.table] = turn
+        try:
+            turn.begin()
+            reached = hearing(turn, self._bench.on_step)
+            return maintain_after_run(self._bench, known, spark=self._session(), reached=reached)
+        finally:
+            self._turns.pop(turn.table, None)
 
     def _session(self) -> SparkSession:
         """Give this thread's session: tables that follow one another in a slot share it."""

@@ -18,9 +18,12 @@ from lakeward.lake.iceberg.debt import Debt, debt_of
 from lakeward.lake.iceberg.session import table_session
 from lakeward.pipeline.choose import Scan, pending_files
 from lakeward.pipeline.effect import bases_of
+from lakeward.pipeline.erase.erased import unfinished_erasure
 from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.maintenance.due import maintained_at
 from lakeward.pipeline.recover import unfinished_op
 from lakeward.pipeline.report import Outcome
+from lakeward.snapshots.verification.verified import last_verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from lakeward.controller.workbench import Workbench
     from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
+    from lakeward.snapshots.verification.report import Verified
     from lakeward.state.base import TableRun
 
 
@@ -37,7 +41,8 @@ class TableStatus:
     """One table as `lakeward status` shows it.
 
     ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
-    ``current``; ``next_command`` is what helps where something waits for a person.
+    ``current``; ``unfinished_erasure`` the op of an erasure that was interrupted; ``next_command`` is what helps where
+    something waits for a person.
     """
 
     table: str
@@ -61,12 +66,16 @@ class TableStatus:
     rows_per_second: float | None = None
     debt: Debt | None = None
     changelog_debt: Debt | None = None
+    maintained: str | None = None
+    verified: Verified | None = None
+    unfinished_erasure: int | None = None
     next_command: str | None = None
 
     @property
     def waits_for_decision(self) -> bool:
         """Whether a person has to do something that no later run does."""
-        return self.state in ("inactive", "failed") or bool(self.quarantined)
+        is_erasing = self.unfinished_erasure is not None
+        return self.state in ("inactive", "failed") or bool(self.quarantined) or is_erasing
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data for JSON."""
@@ -155,6 +164,7 @@ def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> 
     scan = Scan()
     pending = _pending(context, progress, scan)
     interrupted = unfinished_op(context, bases) is not None if bases.changelog else False
+    erasing = unfinished_erasure(changelog)
     state = _state(known, interrupted=interrupted, pending=pending.files)
     return TableStatus(
         table=str(context.table),
@@ -173,7 +183,10 @@ def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> 
         locked_by=holder,
         debt=debt_of(mirror) if mirror else None,
         changelog_debt=debt_of(changelog) if changelog else None,
-        next_command=_next_command(known, state, bases.bad_rows),
+        maintained=maintained_at(mirror) if mirror else None,
+        verified=last_verified(mirror, progress) if mirror else None,
+        unfinished_erasure=erasing.op if erasing else None,
+        next_command=_next_command(known, state, bases.bad_rows, is_erasing=erasing is not None),
         **_last_run(context.state.runs(context.table, limit=1)),
     )
 
@@ -212,8 +225,10 @@ def _state(known: KnownTable, *, interrupted: bool, pending: int) -> str:
     return "pending" if pending else "current"
 
 
-def _next_command(known: KnownTable, state: str, quarantined: int) -> str | None:
+def _next_command(known: KnownTable, state: str, quarantined: int, *, is_erasing: bool) -> str | None:
     table = shlex.quote(str(known.table))
+    if is_erasing:
+        return f"lakeward erase {table} --resume"
     if state == "inactive" and not known.settings.primary_key:
         return f"lakeward tables set {table} --primary-key COLUMN --activate"
     if state == "inactive":

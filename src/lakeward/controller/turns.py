@@ -26,6 +26,18 @@ WORK_AFTER = {
     "log.ledger": "writing mirror",
     "apply.publish": "published",
     "load.publish": "writing mirror",
+    "undo.decided": "writing changelog",
+    "undo.loads": "writing mirror",
+    "maintain.branch": "rewriting files",
+    "maintain.write": "comparing rewritten files",
+    "maintain.publish": "rewritten",
+    "maintain.tags": "removing old snapshots",
+    "maintain.expire": "removed old snapshots",
+    "publish.rows": "writing files",
+    "publish.moved": "published",
+    "scd2.tables": "computing versions",
+    "scd2.branch": "writing versions",
+    "scd2.publish": "published",
 }
 
 

@@ -8,6 +8,7 @@ from lakeward.errors import DataError
 from lakeward.lake.iceberg.attempt import BASE_STAMP, Attempt
 from lakeward.lake.iceberg.define import LOAD_STAMP, empty_snapshot
 from lakeward.pipeline.effect import load_branch
+from lakeward.pipeline.erase.lake import erase_from_main
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.stamps import applied_stamps
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.records import OpRecord
 
-_SHUFFLING = (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE)
+_SHUFFLING = (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE, Strategy.RESTORE)
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 _SHUFFLE_TASKS = "spark.sql.shuffle.partitions"
 _BROADCAST_BYTES = str(1 << 30)
@@ -54,6 +55,10 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
         elif effect.plan.strategy is Strategy.REPLACE:
             load = context.mirror.require_head(load_branch(record.generation))
             attempt.overwrite(context.mirror.read(load.id), stamps, expected=load.rows)
+        elif effect.plan.strategy is Strategy.RESTORE:
+            _restore(attempt, effect, stamps)
+        elif effect.plan.strategy is Strategy.ERASE:
+            erase_from_main(context, attempt, record, stamps)
         elif effect.folded is not None:
             _write_folded(context, attempt, effect, effect.folded, stamps, names)
         else:
@@ -63,6 +68,14 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
         context.reached("apply.publish")
     context.reached("apply.drop")
     return snapshot
+
+
+def _restore(attempt: Attempt, effect: Effect, stamps: dict[str, str]) -> None:
+    """Let the mirror hold an earlier state and nothing else."""
+    if effect.state is None or effect.state_count == 0:
+        attempt.clear(stamps)
+    else:
+        attempt.overwrite(effect.state, stamps, expected=effect.state_count)
 
 
 def _write_folded(

@@ -18,7 +18,7 @@ from lakeward.model import Generation, OrderBy
 from lakeward.pipeline.checkpoints import best_checkpoint, load_at
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless
-from lakeward.pipeline.ledger import op_record, progress_of
+from lakeward.pipeline.ledger import op_records, progress_of, require_state
 from lakeward.pipeline.moments import MomentKind, parse_moment
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete, is_partial
@@ -67,7 +67,8 @@ class Standpoint:
         number, newest = self.generation.number, self.progress.generations[-1].number
         if self.moment.kind is MomentKind.OP or number == newest:
             return counted.filter(column(S.GENERATION) == number).drop(S.GENERATION)
-        return _logged_first(counted.filter(column(S.GENERATION) >= number)).drop(S.GENERATION)
+        own = (column(S.GENERATION) == number) | ((column(S.GENERATION) > number) & ~_is_load_row())
+        return logged_first(counted.filter(own)).drop(S.GENERATION)
 
     def load_rows(self) -> DataFrame | None:
         """Read the load that the generation began with."""
@@ -76,15 +77,16 @@ class Standpoint:
     @property
     def _changelog(self) -> Snapshot:
         if self.bases.changelog is None:
-            raise _never_run(self.context)
+            raise never_run(self.context)
         return self.bases.changelog
 
     def _is_counted(self) -> Column:
         if self.moment.kind is MomentKind.OP:
             return column(S.OP) <= F.lit(self.moment.op)
         if self.moment.kind is MomentKind.SEQUENCE:
-            return column(S.SEQUENCE).isNull() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
-        return column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros)))
+            return _is_load_row() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
+        by_then = column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros))
+        return _is_load_row() | column(S.COMMIT_TIME).isNull() | by_then
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def standpoint(context: TableContext, moment: Moment) -> Standpoint:
     """
     bases = capture(context)
     if bases.changelog is None or bases.mirror is None or not bases.logged:
-        raise _never_run(context)
+        raise never_run(context)
     progress = progress_of(context, bases)
     if moment.op is not None:
         progress = _progress_at(context, bases, progress, moment.op)
@@ -165,7 +167,12 @@ def standpoint(context: TableContext, moment: Moment) -> Standpoint:
     return Standpoint(context, bases, moment, progress, generation, load)
 
 
-def _logged_first(changes: DataFrame) -> DataFrame:
+def _is_load_row() -> Column:
+    """Tell rows of a load that were set aside and put back: they count from the beginning, whatever time they carry."""
+    return column(S.SEQUENCE).isNull()
+
+
+def logged_first(changes: DataFrame) -> DataFrame:
     """Keep each change once, as the first op logged it."""
     position = f"{S.PREFIX}position"
     same = Window.partitionBy(S.FILE, S.ROW, S.STEP).orderBy(column(S.OP).asc_nulls_last())
@@ -176,17 +183,21 @@ def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: in
     if not 1 <= op <= progress.op or bases.changelog is None:
         msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
         raise ConfigurationError(msg, hint=f"lakeward status {context.table}")
-    return progress if op == progress.op else op_record(context.changelog.read(bases.changelog.id), op).progress
+    if op == progress.op:
+        return progress
+    records = op_records(context.changelog.read(bases.changelog.id), (op, op + 1))
+    require_state(context, op, records)
+    return records[op].progress
 
 
 def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
     """Give the generation that was the table at the moment."""
     if progress.generation is None:
-        raise _never_run(context)
+        raise never_run(context)
     if moment.kind is MomentKind.OP:
         return progress.generation
     start = context.settings.cdc_start
-    if start is not None and moment.digits < _first_digits(start):
+    if start is not None and moment.digits < first_digits(start):
         msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
         raise ConfigurationError(msg, hint=f"ask for {start} or later")
     begun = [one for one in progress.generations if one.began <= moment.digits]
@@ -197,7 +208,8 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
     return begun[-1]
 
 
-def _first_digits(cdc_start: str) -> str:
+def first_digits(cdc_start: str) -> str:
+    """Give the first moment of a capture as 20 digits: for a day its beginning."""
     first = parse_moment(cdc_start)
     return first.digits[:8].ljust(20, "0") if len(cdc_start) == len("2020-11-14") else first.digits
 
@@ -273,5 +285,6 @@ def _no_rows(at: Standpoint) -> DataFrame:
     return at.context.mirror.read(at.context.mirror.require_head().id).select(*columns(at.names)).filter(F.lit(False))
 
 
-def _never_run(context: TableContext) -> ConfigurationError:
+def never_run(context: TableContext) -> ConfigurationError:
+    """Say that there is nothing to tell of a table."""
     return ConfigurationError(f"{context.table} has no rows yet: nothing was run", hint=f"lakeward run {context.table}")

@@ -49,7 +49,8 @@ def load_at(mirror: TableMetadata, table: TableId, generation: int, progress: Pr
     own = [one for one in loads if one.summary.get(GENERATION_STAMP) == str(generation)]
     standing = [one for one in own if _op(one, LOAD_STAMP) <= progress.op and not _is_gone(one, progress)]
     if standing:
-        return max(standing, key=lambda one: _op(one, LOAD_STAMP))
+        # Written anew since, to erase rows, a load has the same op; the newest commit counts.
+        return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms))
     if own and min(_op(one, LOAD_STAMP) for one in own) > progress.op and _began_with_load(own):
         msg = f"{table}: the load of generation {generation} as of op {progress.op} is no longer kept"
         raise DataError(msg, hint="ask for a later op; undo_window says how long snapshots are kept")

@@ -137,6 +137,8 @@ def _pending_changes(context: TableContext, progress: Progress, scan: Scan) -> I
         known = context.state.lookup(context.table, [file.path for file in page])
         for file in page:
             entry = known.get(file.path)
+            if entry is not None and entry.disposition is Disposition.FENCED:
+                continue
             if file.file_class is FileClass.LOAD:
                 _sort_load(file, entry, progress, scan)
                 continue

@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.define import (
 )
 from lakeward.model import OpKind
 from lakeward.pipeline.changelog import changes_before
+from lakeward.pipeline.erase.erased import erased_keys
 from lakeward.pipeline.folding import ONE_TASK, FoldInput, fold_changes, fold_keyless, rows_once_per_key
 from lakeward.pipeline.planner import ApplyPlan, Strategy, plan_fold
 from lakeward.transforms.columns import columns as named
@@ -36,12 +37,20 @@ if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.erase.erased import ErasedKeys
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.records import OpRecord
     from lakeward.pipeline.workspace import Workspace
 
 
+LOAD_BRANCH_PREFIX = "load-"
 _PROPERTIES = (LAYOUT_PROPERTY, SETTINGS_PROPERTY)
+# Ops whose kind alone says what they do to the mirror.
+_WITHOUT_ROWS = {
+    OpKind.TRUNCATE: ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate"),
+    OpKind.VOID: ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back"),
+    OpKind.ERASE: ApplyPlan(Strategy.ERASE, "rows of erased keys are taken out of every file that holds them"),
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Bases:
 
     ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
     ``properties`` (layout and settings) the mirror's. ``bad_rows`` wait for a decision.
-    ``expected_rows`` is what the last op left in the mirror, where that is known.
+    ``expected_rows`` is what the last op left in the mirror, where that is known. ``erased`` are keys that were erased.
     """
 
     changelog: Snapshot | None
@@ -61,6 +70,7 @@ class Bases:
     properties: Mapping[str, str | None] = field(default_factory=dict)
     bad_rows: int = 0
     expected_rows: int | None = None
+    erased: ErasedKeys | None = None
 
 
 @dataclass(frozen=True)
@@ -81,17 +91,22 @@ class OpInput:
 
 @dataclass(frozen=True)
 class Effect:
-    """What reaches the mirror: ``load_rows`` its load branch, ``folded`` the rows of every touched key in ``main``."""
+    """What reaches the mirror: ``load_rows`` its load branch, ``folded`` the rows of every touched key in ``main``.
+
+    ``state`` are all rows of ``main``, where an earlier state takes the place of today's; None: it had none.
+    """
 
     plan: ApplyPlan
     folded: Folded | None = None
     load_rows: DataFrame | None = None
     load_count: int = 0
+    state: DataFrame | None = None
+    state_count: int = 0
 
 
 def load_branch(generation: int) -> str:
     """Name of the mirror's branch that holds a generation's load alone."""
-    return f"load-{generation}"
+    return f"{LOAD_BRANCH_PREFIX}{generation}"
 
 
 def capture(context: TableContext) -> Bases:
@@ -112,6 +127,7 @@ def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> B
         properties={name: mirror.property(name) for name in _PROPERTIES} if mirror and head else {},
         expected_rows=_expected_rows(mirror, head) if mirror and head else None,
         bad_rows=int(changelog.stamp_at(BAD_ROWS_STAMP, log_head.id) or 0) if changelog and log_head else 0,
+        erased=erased_keys(changelog),
     )
 
 
@@ -124,12 +140,10 @@ def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Eff
     """Fold an op's changes and choose how they reach the mirror."""
     record = given.record
     context.adapt_plans(wanted=given.rows > ONE_TASK or record.late)
+    if record.kind in _WITHOUT_ROWS:
+        return Effect(_WITHOUT_ROWS[record.kind])
     if record.progress.generations and record.generation < record.progress.generations[-1].number:
         return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
-    if record.kind is OpKind.TRUNCATE:
-        return Effect(ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate"))
-    if record.kind is OpKind.VOID:
-        return Effect(ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back"))
     if given.changes is None:
         return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file brings rows"))
     if record.kind is OpKind.LOAD:
@@ -152,17 +166,25 @@ def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, c
     return Effect(plan_fold(context.mirror, given.bases.mirror, folded, context.settings), folded)
 
 
+def strategy_of_first_load(context: TableContext, bases: Bases) -> Strategy:
+    """Tell how the load that a generation begins with reaches ``main``.
+
+    An untouched mirror can share the load's snapshot. One that was emptied, as by an undo, has commits of its own.
+    """
+    is_untouched = bases.mirror is None or bases.mirror.id == empty_snapshot(context.mirror)
+    return Strategy.LOAD if is_untouched else Strategy.REPLACE
+
+
 def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
     """Give a load's rows to its branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
     key, mirror = context.settings.primary_key, given.bases.mirror
     unique, count = rows_once_per_key(workspace, changes, key, given.rows)
     rows, left_out = unique.select(*named(given.names)), _left_out(given.rows - count)
-    if given.record.starts and given.record.generation > 1:
-        plan = ApplyPlan(Strategy.REPLACE, f"a new load replaces the mirror{left_out}")
-        return Effect(plan, load_rows=rows, load_count=count)
-    if mirror is None or mirror.id == empty_snapshot(context.mirror):
-        plan = ApplyPlan(Strategy.LOAD, f"the mirror is empty: it becomes the load{left_out}")
-        return Effect(plan, load_rows=rows, load_count=count)
+    if given.record.starts:
+        strategy = strategy_of_first_load(context, given.bases)
+        is_new = strategy is Strategy.LOAD
+        reason = "the mirror is empty: it becomes the load" if is_new else "a new load replaces the mirror"
+        return Effect(ApplyPlan(strategy, f"{reason}{left_out}"), load_rows=rows, load_count=count)
     arrived = as_base(rows, given.names)
     earlier = _load_rows(context, given.record.generation, given) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None

@@ -73,13 +73,13 @@ def fold_changes(source: FoldInput) -> Folded:
     changes = source.changes
     touched = changes.select(*columns(source.keys)).distinct()
     if source.history is not None:
-        touched = _closed_over_links(touched, source.history, source) if source.may_move else touched
-        changes = changes.unionByName(having_keys(source.history, touched, keys=source.keys))
+        touched = closed_over_links(touched, source.history, source) if source.may_move else touched
+        changes = changes.unionByName(_gathered(having_keys(source.history, touched, keys=source.keys), source))
     if source.base is not None:
-        rows = having_keys(source.base, touched, keys=source.keys)
+        rows = _gathered(having_keys(source.base, touched, keys=source.keys), source)
         changes = changes.unionByName(as_base(rows, source.names))
     if source.may_move:
-        changes = _with_moves_finished(changes, source)
+        changes = with_moves_finished(changes, source)
     if source.rows <= ONE_TASK:
         changes = changes.coalesce(1)
     # Earlier changes may be partial even where the op's own are not.
@@ -88,6 +88,11 @@ def fold_changes(source: FoldInput) -> Folded:
     else:
         folded = latest_per_key(changes, keys=source.keys).select(S.OPERATION, *columns(source.names))
     return kept(source.workspace, folded, source.keys)
+
+
+def _gathered(rows: DataFrame, source: FoldInput) -> DataFrame:
+    """Bring a few rows of a large table together after they were looked for: one task would have to scan all of it."""
+    return rows.repartition(1) if source.rows <= ONE_TASK else rows
 
 
 def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
@@ -139,7 +144,7 @@ def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str]
     return unique, unique.count()
 
 
-def _closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
+def closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
     """Add keys that exchange values with touched ones through moves, until no more are found."""
     settle = source.workspace.settle
     moves = settle(links(history.unionByName(source.changes), keys=source.keys))
@@ -154,7 +159,7 @@ def _closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput
         touched = settle(touched.union(new))
 
 
-def _with_moves_finished(changes: DataFrame, source: FoldInput) -> DataFrame:
+def with_moves_finished(changes: DataFrame, source: FoldInput) -> DataFrame:
     """Finish moves link by link: as many rounds as the longest chain has links."""
     changes = source.workspace.settle(changes)
     while changes.filter(is_unfinished()).take(1):

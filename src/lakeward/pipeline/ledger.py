@@ -7,18 +7,19 @@ snapshot; when it stands elsewhere, or is gone, it is filled anew from the chang
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.errors import BugError
+from lakeward.errors import BugError, ConfigurationError
 from lakeward.lake.iceberg.define import LOGGED_STAMP
-from lakeward.model import Progress
+from lakeward.model import OpKind, Progress
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -55,12 +56,30 @@ def rebuild(context: TableContext, snapshot_id: int) -> Progress:
 
 def op_record(log: DataFrame, op: int) -> OpRecord:
     """Read the control row of one op."""
-    own = (column(S.KIND) == S.KIND_CONTROL) & (column(S.OP) == op) & column(S.FILE).isNull()
-    rows = log.filter(own).select(S.DETAIL).take(2)
-    if len(rows) != 1:
-        msg = f"the changelog has {len(rows)} control rows for op {op}, expected one"
+    return op_records(log, [op])[op]
+
+
+def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
+    """Read the control rows of some ops at once."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.OP).isin(*ops) & column(S.FILE).isNull()
+    rows = log.filter(own).select(S.OP, S.DETAIL).take(2 * len(ops))
+    times = Counter(row[0] for row in rows)
+    if wrong := [op for op in ops if times[op] != 1]:
+        msg = f"the changelog has {times[wrong[0]]} control rows for op {wrong[0]}, expected one"
         raise BugError(msg)
-    return OpRecord.from_json(rows[0][0])
+    return {row[0]: OpRecord.from_json(row[1]) for row in rows}
+
+
+def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:
+    """Refuse an op that could not be finished; ``records`` holds the one after it.
+
+    Raises:
+        ConfigurationError: the op was logged and never applied.
+    """
+    following = records.get(op + 1)
+    if following is not None and following.kind is OpKind.VOID:
+        msg = f"{context.table}: op {op} could not be finished and was taken back by op {op + 1}: it has no state"
+        raise ConfigurationError(msg, hint=f"the state before it is that of op {op - 1}")
 
 
 def _last_op(context: TableContext, snapshot_id: int) -> int:

@@ -44,7 +44,7 @@ def is_named(ids: Collection[str]) -> SparkColumn:
 
 def open_after(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
     """Count the bad rows that wait once an op is logged; only ops that take some away have to look for them."""
-    added = sum(one.summary.bad for one in prepared.files)
+    added = sum(one.bad for one in prepared.summaries)
     base, record = prepared.bases.changelog, prepared.record
     if base is None or (record.back_to is None and not resolutions):
         return prepared.bases.bad_rows + added

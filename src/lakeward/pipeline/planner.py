@@ -27,6 +27,8 @@ class Strategy(StrEnum):
     LOAD = "load"
     REPLACE = "replace by load"
     CLEAR = "clear"
+    RESTORE = "replace by an earlier state"
+    ERASE = "erase"
     LOG_ONLY = "log only"
 
 

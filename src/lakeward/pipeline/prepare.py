@@ -12,6 +12,7 @@ from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.model import Disposition, FileClass, OpKind, OrderBy, Progress
 from lakeward.pipeline import check
 from lakeward.pipeline.effect import Effect, OpInput, work_out
+from lakeward.pipeline.erase.rows import without_erased
 from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.choose import Work
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.erase.erased import ErasedKeys
     from lakeward.pipeline.workspace import Workspace
     from lakeward.sources.base import FileSummary
 
@@ -71,7 +73,9 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
     """
     before = bases.columns
     context.adapt_plans(wanted=False)
-    columns, records, summaries = read_work(context, workspace, work.generation, work.files, before)
+    columns, records, summaries = read_work(
+        context, workspace, work.generation, work.files, before, erased=bases.erased
+    )
     stable = [one for one in summaries if one.stable]
     unstable = tuple(one.path for one in summaries if not one.stable)
     if records is not None:
@@ -97,8 +101,10 @@ def read_work(
     generation: Generation,
     files: Sequence[LandingFile],
     mirror_columns: Sequence[Column],
+    *,
+    erased: ErasedKeys | None,
 ) -> tuple[tuple[Column, ...], DataFrame | None, list[FileSummary]]:
-    """Read files under the table's schema, evolving it until every file fits."""
+    """Read files under the table's schema, evolving it until every file fits; rows of erased keys are left out."""
     settings = context.settings
     columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
     if not files:
@@ -111,7 +117,7 @@ def read_work(
         check.require_readable(context, [one for one in summaries if one.stable])
         evolved = with_file_columns(context.table, columns, summaries, settings)
         if evolved == columns:
-            return columns, records, summaries
+            return columns, *without_erased(workspace, records, summaries, spec, erased)
         columns = evolved
     msg = f"{context.table}: the schema did not settle after {_SCHEMA_ROUNDS} readings"
     raise BugError(msg)

@@ -17,6 +17,7 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.model import OpKind, Place
 from lakeward.pipeline.effect import OpInput, capture, work_out
+from lakeward.pipeline.erase.erased import is_erased
 from lakeward.pipeline.ledger import bad_row_details, current_progress, progress_of
 from lakeward.pipeline.open_rows import is_named, open_rows
 from lakeward.pipeline.prepare import Prepared
@@ -173,8 +174,14 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
     columns = _columns(context)
     evolution = describe_changes(context.mirror.columns(), columns, context.settings.renames)
     with Workspace() as workspace:
-        frame = workspace.keep(_frame(context, changes, columns)) if changes is not None else None
-        given = OpInput(record, bases, columns, frame, changes.num_rows if changes is not None else 0)
+        frame, count = None, 0
+        if changes is not None:
+            frame, count = workspace.keep(_frame(context, changes, columns)), changes.num_rows
+        if frame is not None and bases.erased is not None:
+            # A row may have been repaired so that only now its key is known.
+            frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
+            count = frame.count()
+        given = OpInput(record, bases, columns, frame, count)
         effect = work_out(context, workspace, given)
         prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])

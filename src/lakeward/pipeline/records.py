@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from lakeward import schemas as S
 from lakeward.model import Disposition, FileClass, LedgerEntry, OpKind, Progress
+from lakeward.pipeline.erase.erased import Erasure
 from lakeward.sources.base import FileSummary
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class OpRecord:
 
     ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
     ``partial`` and ``moves`` say what its changes need when folded. ``back_to`` is the op whose
-    state holds again, where this one takes back every op after it.
+    state holds again, where this one takes back every op after it. ``erasure`` tells what an erase op erases.
+    ``keys`` and ``reason`` say how many keys a repair puts right, and why.
     """
 
     op: int
@@ -37,6 +39,9 @@ class OpRecord:
     partial: bool = False
     moves: bool = False
     back_to: int | None = None
+    erasure: Erasure | None = None
+    keys: int | None = None
+    reason: str = ""
 
     def to_json(self) -> str:
         """Write as JSON for the control row's detail column."""
@@ -46,6 +51,7 @@ class OpRecord:
     def from_json(cls, text: str) -> OpRecord:
         """Read what :meth:`to_json` wrote."""
         data = json.loads(text)
+        data["erasure"] = Erasure.from_dict(data["erasure"]) if data.get("erasure") else None
         return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
 
 
@@ -58,9 +64,12 @@ class FileRecord:
 
     @property
     def was_read(self) -> bool:
-        """Tell files that the op read from those it only took note of: copies, and parts that a reload left over."""
+        """Tell files that the op read from those it only took note of.
+
+        These are copies, files that were fenced, and parts that a reload left over.
+        """
         left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
-        return not (left_over or self.disposition is Disposition.REDELIVERED)
+        return not (left_over or self.disposition in (Disposition.REDELIVERED, Disposition.FENCED))
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""

@@ -13,11 +13,12 @@ from lakeward.errors import ConflictError, DataError
 from lakeward.model import LandingFile, OpKind, Progress
 from lakeward.pipeline.apply import is_load_written
 from lakeward.pipeline.changelog import changes_of
-from lakeward.pipeline.effect import Effect, OpInput, capture, work_out
+from lakeward.pipeline.effect import Effect, OpInput, capture, strategy_of_first_load, work_out
 from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.planner import ApplyPlan, Strategy
 from lakeward.pipeline.prepare import Prepared, read_work
 from lakeward.pipeline.records import FileRecord, OpRecord
+from lakeward.pipeline.undo.effect import undo_effect
 from lakeward.transforms.columns import column, conformed
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bas
     if record.kind is OpKind.LOAD:
         return _prepare_load(context, workspace, record, bases, files)
     columns = context.mirror.columns()
+    if record.kind is OpKind.UNDO:
+        effect = undo_effect(context, workspace, record, bases)
+        return Prepared(record, bases, columns, (), files, (), None, 0, effect, is_logged=True)
     changes = conformed(changes_of(log, op), columns, {})
     rows = sum(one.summary.rows - one.summary.bad for one in files)
     effect = work_out(context, workspace, OpInput(record, bases, columns, changes, rows))
@@ -79,13 +83,12 @@ def _prepare_load(
 ) -> Prepared:
     columns = context.mirror.columns()
     if record.starts and is_load_written(context, record):
-        strategy = Strategy.REPLACE if record.generation > 1 else Strategy.LOAD
-        plan = ApplyPlan(strategy, "the load was written before the interruption")
+        plan = ApplyPlan(strategy_of_first_load(context, bases), "the load was written before the interruption")
         return Prepared(record, bases, columns, (), files, (), None, 0, Effect(plan), is_logged=True)
     parts = [one for one in files if one.was_read]
     landing = [_landing_file(context, one) for one in parts]
     generation = record.progress.generations[-1]
-    columns, records, summaries = read_work(context, workspace, generation, landing, columns)
+    columns, records, summaries = read_work(context, workspace, generation, landing, columns, erased=bases.erased)
     found = {one.path: one.content_hash for one in summaries if one.stable}
     if records is None or found != {one.summary.path: one.summary.content_hash for one in parts}:
         return _prepare_void(context, record, bases)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakeward.pipeline.maintenance.report import TableMaintenance
     from lakeward.pipeline.prepare import Prepared
 
 
@@ -29,6 +30,7 @@ class RowCounts:
     updates: int = 0
     deletes: int = 0
     bad: int = 0
+    erased: int = 0
 
     def __add__(self, other: RowCounts) -> RowCounts:
         return RowCounts(
@@ -37,6 +39,7 @@ class RowCounts:
             self.updates + other.updates,
             self.deletes + other.deletes,
             self.bad + other.bad,
+            self.erased + other.erased,
         )
 
 
@@ -81,6 +84,7 @@ class TableReport:
     error_kind: str | None = None
     exit_code: int = 0
     mirror_rows: int | None = None
+    maintenance: TableMaintenance | None = None
     seconds: float = 0.0
 
     @property
@@ -163,7 +167,7 @@ class TablePlan:
 def op_report(prepared: Prepared) -> OpReport:
     """Describe a prepared op."""
     read = [
-        RowCounts(one.rows, one.inserts, one.updates, one.deletes, one.bad) for one in prepared.summaries
+        RowCounts(one.rows, one.inserts, one.updates, one.deletes, one.bad, one.erased) for one in prepared.summaries
     ]  # fmt: skip
     folded = prepared.effect.folded
     return OpReport(

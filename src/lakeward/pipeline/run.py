@@ -16,7 +16,11 @@ from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import Waiting, choose
 from lakeward.pipeline.effect import bases_of, capture
+from lakeward.pipeline.erase.erased import unfinished_erasure
+from lakeward.pipeline.erase.lake import erase_beside_main, expire_after_erasure
+from lakeward.pipeline.erase.rewritten import rewritten_files
 from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.load_branches import set_back_loads
 from lakeward.pipeline.open_rows import open_after
 from lakeward.pipeline.prepare import Prepared, prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
@@ -28,6 +32,7 @@ from lakeward.pipeline.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lakeward.lake.iceberg.metadata import TableMetadata
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.records import Resolution
@@ -52,7 +57,7 @@ def run_table(context: TableContext) -> Iterator[OpReport | Rest]:
         LakewardError: the table stops here; everything published before stays.
     """
     changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
-    bases: Bases | None = bases_of(changelog, mirror)
+    bases = _after_erasure(context, changelog, bases_of(changelog, mirror))
     rows = None
     conflicts = 0
     while True:
@@ -79,6 +84,15 @@ def run_table(context: TableContext) -> Iterator[OpReport | Rest]:
         bases, conflicts = None, 0
 
 
+def _after_erasure(context: TableContext, changelog: TableMetadata | None, bases: Bases) -> Bases | None:
+    """Do what an interrupted erasure left for the next op to do; None when that moved what was captured."""
+    erasing = unfinished_erasure(changelog)
+    if erasing is None or not erasing.needs_lake or bases.applied != bases.logged:
+        return bases
+    finish_interrupted(context)
+    return None
+
+
 def run_op(context: TableContext, bases: Bases) -> OpReport | Waiting | None:
     """Finish an interrupted op, or do the next one on what was captured; None when nothing waits."""
     started = time.monotonic()
@@ -96,6 +110,10 @@ def finish_interrupted(context: TableContext) -> None:
     bases = capture(context)
     if unfinished_op(context, bases) is not None:
         run_op(context, bases)
+    if bases.erased is not None:
+        expire_after_erasure(context)
+        for prepared in rewritten_files(context):
+            carry_out(context, prepared)
 
 
 def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepared | Waiting | None:
@@ -136,12 +154,19 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
             resolutions=resolutions,
         )
         report = replace(report, changelog_snapshot=logged)
+    if prepared.record.kind is OpKind.UNDO:
+        set_back_loads(context, prepared.record, prepared.bases)
+        context.reached("undo.loads")
+    if prepared.record.kind is OpKind.ERASE:
+        erase_beside_main(context, prepared.record)
     if prepared.record.kind is OpKind.VOID:
         take_back_load(context, generation=prepared.record.generation, op=prepared.record.op - 1)
     # What did not exist when the op was worked out was empty then, whatever another writer has put there since.
     mirror = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
     names = [column.name for column in prepared.columns]
     published = apply_op(context, prepared.record, prepared.effect, base=mirror, names=names)
+    if prepared.record.kind is OpKind.ERASE:
+        expire_after_erasure(context)
     context.reached("apply.done")
     return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
 

@@ -14,13 +14,14 @@ from lakeward.lake.iceberg.define import (
     LOGGED_STAMP,
     REPAIRED_STAMP,
 )
+from lakeward.model import OpKind
 
 if TYPE_CHECKING:
     from lakeward.lake.iceberg.metadata import TableMetadata
     from lakeward.pipeline.records import OpRecord
 
 # Whoever commits to a branch of a mirror or to a changelog repeats these: older snapshots expire.
-_CARRIED = (
+CARRIED = (
     APPLIED_STAMP,
     GENERATION_STAMP,
     COMMIT_STAMP,
@@ -35,21 +36,26 @@ _CARRIED = (
 def applied_stamps(record: OpRecord) -> dict[str, str]:
     """Give the stamps of a mirror commit that brings an op."""
     progress = record.progress
-    stamps = {APPLIED_STAMP: str(record.op)}
-    if progress.generation is not None:
-        stamps[GENERATION_STAMP] = str(progress.generation.number)
-    if progress.newest_commit is not None:
-        stamps[COMMIT_STAMP] = str(progress.newest_commit)
-    return stamps
+    # Nothing is said as 0 and not left out: an older commit would be taken to say it, of ops that were undone since.
+    return {
+        APPLIED_STAMP: str(record.op),
+        GENERATION_STAMP: str(progress.generation.number if progress.generation else 0),
+        COMMIT_STAMP: str(progress.newest_commit or 0),
+        **({REPAIRED_STAMP: str(record.op)} if record.kind is OpKind.REPAIR else {}),
+    }
 
 
 def carried_stamps(table: TableMetadata, snapshot_id: int) -> dict[str, str]:
     """Give the stamps that hold at a snapshot, for a commit on top of it that changes no row."""
     found: dict[str, str] = {}
-    for snapshot in table.lineage(snapshot_id):
-        for name in _CARRIED:
-            if name in snapshot.summary:
-                found.setdefault(name, snapshot.summary[name])
-        if len(found) == len(_CARRIED):
-            break
+    # All at once: a stamp that no snapshot has is looked for in every one of them.
+    snapshots = table.snapshots()
+    current = snapshots.get(snapshot_id)
+    while current is not None and len(found) < len(CARRIED):
+        for name in CARRIED:
+            # Further on, a state of main holds changes as well: one that says it too would be taken for the load.
+            is_said = name != LOAD_STAMP or current.id == snapshot_id
+            if is_said and name in current.summary:
+                found.setdefault(name, current.summary[name])
+        current = snapshots.get(current.parent) if current.parent is not None else None
     return found

@@ -41,6 +41,7 @@ class FileSummary:
     (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must
     evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
     the file's identity differed from the listing's before or after reading: it leaves the op.
+    ``erased`` counts rows that were left out because their key was erased; no other number counts them.
     ``first`` and ``last`` are the smallest and greatest place of a change in the file, ``newest_commit`` the latest
     commit time in microseconds since 1970.
     """
@@ -56,6 +57,7 @@ class FileSummary:
     deletes: int = 0
     moves: int = 0
     bad: int = 0
+    erased: int = 0
     partial: int = 0
     stable: bool = True
     mismatch: bool = False

@@ -87,6 +87,11 @@ class S3Storage:
             digest = self._download(path, copy)
             yield copy.name, digest
 
+    def replace(self, path: str, local_path: str) -> None:
+        """Let an object have the content of a local file; S3 shows the old or the new one, never a part."""
+        with s3_errors(self.location(path)):
+            self._client.upload_file(local_path, self._root.bucket, self._key(path))
+
     def _download(self, path: str, copy: Any) -> str:
         """Copy an object's bytes without holding them, and give their hash."""
         digest, where = new_digest(), self.location(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,10 @@ class Storage(Protocol):
 
     def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:
         """Give a local path with the file's bytes, and their hash; raises FileNotFoundError."""
+        ...
+
+    def replace(self, path: str, local_path: str) -> None:
+        """Let a file have the content of a local one, in one step for readers."""
         ...
 
 
@@ -165,6 +170,17 @@ class LocalStorage:
         """Give the file's own path, and the hash of its bytes; raises FileNotFoundError."""
         local = self._local(path)
         yield local, content_hash(local)
+
+    def replace(self, path: str, local_path: str) -> None:
+        """Let a file have the content of a local one: a hidden copy beside it takes its place."""
+        target = Path(self._local(path))
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(local_path, draft)
+            shutil.copymode(target, draft)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _local(self, path: str) -> str:
         relative = path.strip("/")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeward.state.base import Lease, StateStore
 
 LEASE_SECONDS = 30.0
-_POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # Start times are computed from a boot time in whole seconds. Taking a dead owner for a live one costs a wait until
 # expiry; taking a live one for dead would put two writers on a table.
 _START_TOLERANCE_SECONDS = 2.0
@@ -210,7 +210,7 @@ def _acquire(
             if not announced:
                 logger.info("waiting up to %.0f seconds: %s", wait, held.message)
                 announced = True
-        time.sleep(min(_POLL_SECONDS, left))
+        time.sleep(min(POLL_SECONDS, left))
 
 
 def _started_after_boot(process: psutil.Process) -> float:

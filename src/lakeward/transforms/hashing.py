@@ -31,7 +31,7 @@ def content_hash(names: Sequence[str]) -> Column:
     each = row_hash(names)
     total = F.coalesce(F.sum(each.cast("decimal(38,0)")), F.lit(0).cast("decimal(38,0)"))
     mixed = F.coalesce(F.bit_xor(each), F.lit(0).cast("bigint"))
-    wrapped = F.pmod(total, F.lit(_MODULUS).cast("decimal(38,0)"))
+    wrapped = F.pmod(total, F.lit(str(_MODULUS)).cast("decimal(38,0)"))
     return F.concat_ws(":", F.count(F.lit(1)).cast("string"), F.lower(F.hex(mixed)), wrapped.cast("string"))
 
 

@@ -55,7 +55,8 @@ def finish_moves(changes: DataFrame, *, keys: Sequence[str], names: Sequence[str
     moves = _departures(changes, keys).join(arrivals, on=_MOVE, how="left_semi")
     history = changes.join(moves, _matches(keys, "", _OLD), "inner").filter(place() < column(_UNTIL))
     blocked = history.filter(is_unfinished()).select(_MOVE).distinct()
-    ready = moves.select(_MOVE).join(blocked, on=_MOVE, how="left_anti")
+    # A move whose old key's row was erased has no beginning: there is nothing to wait for, and nothing to take over.
+    ready = arrivals.join(blocked, on=_MOVE, how="left_anti")
     images = fold(history.join(ready, on=_MOVE, how="left_semi"), keys=[_MOVE], names=[_MOVE, *names])
     return _filled(changes, ready, images, names)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from source_helpers import CHANGES, CHANGES_PARQUET, LOAD, LOAD_PARQUET, TXN, make_spec, read
 
-from lakeward.sources.dms.raw import parse_raw
+from lakeward.sources.dms.raw import keys_of_raw, parse_raw
 from lakeward.sources.dms.records import record_schema
 
 if TYPE_CHECKING:
@@ -160,3 +160,33 @@ def test_raw_text_keeps_every_field(tmp_path: Path, rows: list[tuple[str | None,
     bad = read(tmp_path, ("Op,id,a,b\n" if header else "") + "".join(lines), strict).bad
     again = [record for row in bad for record in _again(row, loose)]
     assert [(record["a"], record["b"]) for record in again] == rows
+
+
+def _keys_of(raw: str, spec: ReadSpec, file: str = CHANGES, time: str = "20240405003052555000") -> list[dict[str, Any]]:
+    rows = pa.record_batch({"file": [file], "time": [time], "row": pa.array([7], pa.int64()), "raw": [raw]})
+    names = ("_lw_file", "_lw_file_time", "_lw_row")
+    found = keys_of_raw(rows, spec).to_pylist()
+    assert all([one.pop(name) for name in names] == [file, time, 7] for one in found)
+    return found
+
+
+def test_key_is_told_whatever_else_is_wrong_with_the_row():
+    spec = make_spec(timestamp_column="ts")
+    moment = datetime(2024, 4, 5, tzinfo=UTC)
+    told = {"_lw_commit_time": moment, "_lw_told": True, "id": 42}
+    assert _keys_of("U,2024-04-05 00:00:00,42,name,no price", spec) == [told]
+    assert _keys_of("X,2024-04-05 00:00:00,42,name,1.00", spec) == [told]
+    load = _keys_of("42,name,no price", make_spec(), LOAD, "")
+    assert load == [{"_lw_commit_time": None, "_lw_told": True, "id": 42}]
+    as_json = json.dumps({"Op": "U", "id": "42", "name": "a", "price": "much"})
+    assert [one["id"] for one in _keys_of(as_json, make_spec(), CHANGES_PARQUET)] == [42]
+
+
+def test_key_before_the_row_moved_is_told_too():
+    spec = make_spec(before_image_columns=["id"])
+    assert [one["id"] for one in _keys_of("U,42,name,no price,41", spec)] == [42, 41]
+
+
+@pytest.mark.parametrize("raw", ["", "U", "U,x42,name,1.00", '"U,42'])
+def test_key_that_cannot_be_told_is_none(raw: str):
+    assert _keys_of(raw, make_spec()) == [{"_lw_commit_time": None, "_lw_told": False, "id": None}]

@@ -184,7 +184,7 @@ class TestHeldLease:
 
 class TestWaiting:
     def test_the_lease_is_taken_when_it_becomes_free(self, store: FlakyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(leases, "_POLL_SECONDS", 0.02)
+        monkeypatch.setattr(leases, "POLL_SECONDS", 0.02)
         store.acquire_lease(PRODUCT, ELSEWHERE, seconds=0.15)
         with HeldLease(store, PRODUCT, current_owner("run-1"), wait=5) as held:
             assert held.lease.owner.run_id == "run-1"

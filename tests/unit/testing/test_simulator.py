@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -283,3 +284,34 @@ def test_nothing_of_the_code_under_test_is_loaded():
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     under_test = ("pyspark", "lakeward.sources", "lakeward.transforms", "lakeward.pipeline", "lakeward.schemas")
     assert not [module for module in loaded if module.startswith(under_test)]
+
+
+def test_a_folder_that_vanishes_leaves_what_lands_later():
+    options = SimulatorOptions(seed=2, tables=2, rows=10, changes=60, batches=6, stages=4, truncates=2, delay=0.4)
+    simulation = Simulation(options)
+    stages = simulation.stages()
+    vanishing = [stage for stage in stages if stage.vanished]
+    assert len(vanishing) == 2 and all(not stage.landings for stage in vanishing)
+    for stage in vanishing:
+        name = stage.vanished.replace("/", ".")
+        truth = {str(table): rows for table, rows in simulation.truth_after(stage).items()}
+        before = {str(table): rows for table, rows in simulation.truth_after(stage.number - 1).items()}
+        assert truth[name] == [] and before[name] != []
+        assert {**truth, name: []} == {**before, name: []}, "other tables are as before"
+    without = Simulation(replace(options, truncates=0)).stages()
+    landing = [[one.path for one in stage.landings] for stage in stages if not stage.vanished]
+    assert landing == [[one.path for one in stage.landings] for stage in without], "the same files land as ever"
+
+
+def test_a_vanishing_stage_removes_the_folder(tmp_path):
+    simulation = Simulation(SimulatorOptions(seed=2, tables=1, rows=5, changes=10, stages=2, truncates=1))
+    for stage in simulation.stages():
+        stage.land(tmp_path)
+        if stage.vanished:
+            assert not (tmp_path / stage.vanished).exists()
+
+
+def test_truncates_are_ruled_out_where_they_mean_nothing():
+    for other in ({"transactions": True, "timestamp_column": None}, {"reloads": 1}):
+        with pytest.raises(ConfigurationError, match="truncates cannot be simulated"):
+            SimulatorOptions(truncates=1, **other)

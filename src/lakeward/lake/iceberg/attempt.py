@@ -8,7 +8,7 @@ silently recreated from ``main`` by the next append, and then lacks what was del
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -126,6 +126,14 @@ class Attempt:
     def clear(self, stamps: Mapping[str, str]) -> None:
         """Remove every row of the branch."""
         self.table.delete_all(self.branch, self._stamps({**stamps, ROWS_STAMP: "0"}))
+        self._advanced()
+
+    def commit(self, update: Any) -> None:
+        """Commit one of Iceberg's own updates of the table to the branch."""
+        for name, value in self._stamps({}).items():
+            update.set(name, value)
+        with translated(self.table.identifier):
+            update.toBranch(self.branch).commit()
         self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:

@@ -76,6 +76,11 @@ def is_on_s3(config: Config) -> bool:
     )
 
 
+def publishes_to_s3(config: Config) -> bool:
+    """Tell whether a declared table's plain copy goes to S3."""
+    return any(is_s3(one.publish.to) for one in config.tables.values() if one.publish is not None)
+
+
 def hadoop_location(config: Config) -> str:
     """Give what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
     return config.lake.catalog.removeprefix("hadoop://")

@@ -11,7 +11,7 @@ from lakeward.lake.iceberg.catalog import CATALOG_KEY, CUT_OFF_SIGNS, S3_FILE_IO
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.partitions import partition_sql
 from lakeward.lake.iceberg.table import CATALOG, IcebergTable, translated
-from lakeward.model import CHANGELOG_SUFFIX
+from lakeward.model import CHANGELOG_SUFFIX, HISTORY_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,6 +65,11 @@ def changelog_of(spark: SparkSession, table: TableId) -> IcebergTable:
     return IcebergTable(spark, table.schema + CHANGELOG_SUFFIX, table.name)
 
 
+def history_of(spark: SparkSession, table: TableId) -> IcebergTable:
+    """The table's history, where one is kept: every version of every row."""
+    return IcebergTable(spark, table.schema + HISTORY_SUFFIX, table.name)
+
+
 def create_mirror(
     mirror: IcebergTable, columns: Iterable[Column], *, partition_by: Sequence[str], format_version: int
 ) -> None:
@@ -76,6 +81,13 @@ def create_mirror(
     properties = {**_COMMON, **_MIRROR, **distribution, "format-version": str(format_version)}
     _create(mirror, _column_sql(columns), partitions, properties)
     _first_snapshot(mirror, {APPLIED_STAMP: "0"})
+
+
+def create_history(history: IcebergTable, columns: Iterable[Column], *, format_version: int) -> None:
+    """Create an empty history; versions of changed keys are replaced in it as rows are in a mirror."""
+    properties = {**_COMMON, **_MIRROR, "write.distribution-mode": "none", "format-version": str(format_version)}
+    _create(history, _column_sql(columns), (), properties)
+    _first_snapshot(history, {})
 
 
 def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None:

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JJavaError
 
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg import ivy
-from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3
+from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3, publishes_to_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,7 +101,8 @@ def required_jars(config: Config) -> tuple[Jar, ...]:
     """List the jars that the configured lake needs under the installed pyspark."""
     version = importlib.metadata.version("pyspark")
     catalog = (SQLITE_JDBC,) if catalog_kind(config) is CatalogKind.SQLITE else ()
-    return (iceberg_runtime(version), *catalog, *(s3_jars(version) if is_on_s3(config) else ()))
+    needs_s3 = is_on_s3(config) or publishes_to_s3(config)
+    return (iceberg_runtime(version), *catalog, *(s3_jars(version) if needs_s3 else ()))
 
 
 def s3_jars(spark_version: str) -> tuple[Jar, ...]:
@@ -123,10 +124,9 @@ def require_s3_classes(spark: SparkSession) -> None:
         loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
         loader.loadClass(S3_CLIENT_CLASS)
     except Py4JJavaError as error:
-        msg = "the lake is on S3, and the running Spark application was started without the jars for it"
-        raise ConfigurationError(
-            msg, hint="let Lakeward start Spark, or start it with hadoop-aws and awssdk"
-        ) from error
+        msg = "the running Spark application was started without the jars for S3"
+        hint = "let Lakeward start Spark with the lake or a publish: to: on S3, or start it with hadoop-aws and awssdk"
+        raise ConfigurationError(msg, hint=hint) from error
 
 
 def resolve_jars(config: Config) -> list[Path]:

@@ -21,12 +21,13 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table snapshot as far as Lakeward reads it; ``committed_ms`` is when it was made."""
+    """A table snapshot as far as Lakeward reads it; ``committed_ms`` is when it was made, ``schema_id`` its schema."""
 
     id: int
     parent: int | None
     summary: Mapping[str, str]
     committed_ms: int = 0
+    schema_id: int | None = None
 
     @property
     def rows(self) -> int:
@@ -47,6 +48,10 @@ class TableMetadata:
         """The source's columns and their lake types."""
         return lake_columns(json.loads(self._parsers.SchemaParser.toJson(self.java.schema())))
 
+    def schemas(self) -> dict[int, Mapping[str, Any]]:
+        """Every schema that the table has had, by id, as Iceberg's JSON."""
+        return {one["schema-id"]: one for one in self._whole()["schemas"]}
+
     def property(self, name: str) -> str | None:
         """One of the table's properties."""
         value: str | None = self.java.properties().get(name)
@@ -64,7 +69,14 @@ class TableMetadata:
 
     def tags(self) -> dict[str, int]:
         """Tags and the snapshots they stand at."""
-        return {name: one["snapshot-id"] for name, one in self._whole()["refs"].items() if one["type"] == "tag"}
+        return self._references_of("tag")
+
+    def branches(self) -> dict[str, int]:
+        """Branches and the snapshots they stand at."""
+        return self._references_of("branch")
+
+    def _references_of(self, kind: str) -> dict[str, int]:
+        return {name: one["snapshot-id"] for name, one in self._whole()["refs"].items() if one["type"] == kind}
 
     def snapshots(self) -> dict[int, Snapshot]:
         """Every snapshot that the table keeps, on all branches."""
@@ -99,4 +111,5 @@ class TableMetadata:
 
 
 def _snapshot(data: Mapping[str, Any]) -> Snapshot:
-    return Snapshot(data["snapshot-id"], data.get("parent-snapshot-id"), data["summary"], data["timestamp-ms"])
+    parent, schema = data.get("parent-snapshot-id"), data.get("schema-id")
+    return Snapshot(data["snapshot-id"], parent, data["summary"], data["timestamp-ms"], schema)

@@ -11,7 +11,7 @@ import pyspark
 from lakeward.lake.iceberg.application import LOG_VARIABLE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 IS_SPARK_3 = pyspark.__version__.startswith("3.")
 # Iceberg for Spark 3.5 does not stamp the commits of DELETE statements: only their place in the ancestry is checked.
@@ -34,3 +34,8 @@ def quiet_query_errors() -> None:
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def gathered(frame: DataFrame, by: Column) -> DataFrame:
+    """Bring rows of one value together, in partitions of even size where Spark takes a column for that."""
+    return frame.repartition(by) if IS_SPARK_3 else frame.hint("rebalance", by)

@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.metadata import MAIN, Snapshot, TableMetadata
 from lakeward.schemas import PREFIX, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -131,8 +131,8 @@ class IcebergTable:
         head = metadata.head(branch)
         return metadata.stamp_at(name, head.id) if head is not None else None
 
-    def read(self, snapshot_id: int) -> DataFrame:
-        """Read the table pinned to a snapshot, under the newest schema.
+    def read(self, snapshot_id: int, *, with_columns: Sequence[str] = ()) -> DataFrame:
+        """Read the table pinned to a snapshot, under the newest schema; ``with_columns`` are Iceberg's own to add.
 
         Spark reads an old snapshot with the schema of its day; a column that was added, widened or renamed since
         is found by its field id.
@@ -141,7 +141,7 @@ class IcebergTable:
         table = self.load()
         then = table.schemas().get(table.snapshot(snapshot_id).schemaId())
         if then is None or then.schemaId() == table.schema().schemaId():
-            return pinned
+            return pinned.select("*", *with_columns) if with_columns else pinned
         own = [F.col(name) for name in pinned.columns if name.startswith(PREFIX)]
         now = {column.name: column for column in self.columns()}
         source = [
@@ -149,7 +149,7 @@ class IcebergTable:
             for field in table.schema().columns()
             if field.name() in now
         ]
-        return pinned.select(*own, *source)
+        return pinned.select(*own, *source, *with_columns)
 
     def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
         """Tell from file statistics whether any file may hold a row within all these column ranges."""
@@ -205,6 +205,11 @@ class IcebergTable:
             table = self.load()
             if table.refs().containsKey(tag):
                 table.manageSnapshots().removeTag(tag).commit()
+
+    def replace_tag(self, tag: str, snapshot_id: int) -> None:
+        """Let a tag name another snapshot."""
+        with translated(self.identifier):
+            self.load().manageSnapshots().replaceTag(tag, snapshot_id).commit()
 
     def branches(self) -> list[str]:
         """Names of all branches and tags."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakeward import schemas
 from lakeward.model import FileClass, FileIdentity, LandingFile
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.blocks import TextRows
@@ -18,13 +19,14 @@ from lakeward.sources.dms.layout import Layout, layout_by_names, probe_layout
 from lakeward.sources.dms.names import file_format, is_transactions
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 from lakeward.sources.dms.reader import assemble_text, tells_by_count
-from lakeward.sources.dms.records import BadRow, bad_batch, record_schema
+from lakeward.sources.dms.records import BadRow, arrow_type, bad_batch, record_schema
 from lakeward.sources.dms.tally import Tally
 from lakeward.sources.dms.tokens import Record, tokenize
 from lakeward.sources.dms.transactions import own_fields
+from lakeward.sources.dms.values import parse_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load: bool) -> pa.RecordBatch:
@@ -50,6 +52,75 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
     except UnusableFileError as error:
         reason = str(error)
     return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, raw)])
+
+
+# Whether a row's key could be told from its text.
+TOLD = f"{schemas.PREFIX}told"
+
+
+def keys_of_raw(rows: pa.RecordBatch, spec: ReadSpec) -> pa.RecordBatch:
+    """Give the keys that quarantined rows' texts hold, whatever else is wrong with them, with their commit times.
+
+    ``rows`` has file, name time, row and text. A row has two keys where its before image tells another one, and one
+    without a value where none can be told.
+    """
+    columns = [one for one in spec.columns if one.name in spec.key]
+    fields = {one.name: arrow_type(one.lake_type) for one in columns}
+    schema = pa.schema([*_KEY_FIELDS, *fields.items()])
+    found = [
+        {schemas.FILE: path, schemas.FILE_TIME: time, schemas.ROW: row, **one}
+        for path, time, row, raw in zip(*(rows.column(at).to_pylist() for at in range(4)), strict=True)
+        for one in _raw_keys(raw, path, spec, load=not time) or [{TOLD: False}]
+    ]
+    return pa.RecordBatch.from_pylist(found, schema)
+
+
+_KEY_FIELDS = (
+    pa.field(schemas.FILE, pa.string()),
+    pa.field(schemas.FILE_TIME, pa.string()),
+    pa.field(schemas.ROW, pa.int64()),
+    pa.field(schemas.COMMIT_TIME, pa.timestamp("us", "UTC")),
+    pa.field(TOLD, pa.bool_()),
+)
+
+
+def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[str, object]]:
+    """Give a text's key, and the one before it where that differs; nothing where it cannot be told."""
+    file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
+    try:
+        fields, layout, own, _ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
+    except (MismatchedFileError, UnusableFileError):
+        return []
+    moment = _value(fields, layout.timestamp, "timestamp", own)
+    common = {schemas.COMMIT_TIME: moment.as_py() if moment is not None else None, TOLD: True}
+    keys = [_key(fields, positions, own) for positions in (layout.columns, {**layout.columns, **layout.before})]
+    return [{**common, **key} for at, key in enumerate(keys) if key is not None and key not in keys[:at]]
+
+
+def _key(fields: Sequence[str | None], positions: Mapping[str, int], spec: ReadSpec) -> dict[str, object] | None:
+    types = {one.name: one.type for one in spec.columns}
+    values = {name: _value(fields, positions.get(name), types[name], spec) for name in spec.key}
+    if any(value is None for value in values.values()):
+        return None
+    return {name: value.as_py() for name, value in values.items() if value is not None}
+
+
+def _value(fields: Sequence[str | None], position: int | None, column_type: str, spec: ReadSpec) -> pa.Scalar | None:
+    """Read one field of a row; None where the row has no such field or it does not fit."""
+    if position is None or position >= len(fields):
+        return None
+    cells = parse_text(pa.array([fields[position]], pa.string()), column_type, spec.settings.csv.binary)
+    return cells.values[0] if cells.failed is None else None
+
+
+def raw_values(raw: str, path: str, spec: ReadSpec, *, load: bool) -> dict[str, str | None]:
+    """Give the table's columns as a quarantined row's text has them, as far as it can be told; nothing is checked."""
+    file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
+    try:
+        fields, layout, _, _ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
+    except (MismatchedFileError, UnusableFileError):
+        return {}
+    return {name: fields[position] for name, position in layout.columns.items() if position < len(fields)}
 
 
 _Fields = tuple["Sequence[str | None]", Layout, ReadSpec, bool]

@@ -27,6 +27,8 @@ def configuration_of(tables: Iterable[TableSpec], options: SimulatorOptions) -> 
     defaults: dict[str, Any] = {"max_delete_share": 1.0, "csv": csv}
     if options.bad_rows:
         defaults["on_bad_row"] = "quarantine"
+    if options.truncates:
+        defaults["on_missing_folder"] = "truncate"
     if options.timestamp_column:
         defaults["timestamp_column"] = options.timestamp_column
     top: dict[str, Any] = {"landing": f"./{LANDING}", "defaults": defaults}

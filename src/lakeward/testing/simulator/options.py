@@ -26,7 +26,8 @@ class SimulatorOptions:
     ``rows`` counts per table, ``changes`` over all tables. ``batches`` is how often the capture flushes its files,
     ``stages`` how often files land. ``overlap`` changes are both in the first load and in change files. The
     misbehaviours ``duplicate``, ``delay``, ``reorder`` and ``split`` are shares of the files they happen to;
-    ``bad_rows`` is the share of changes that are followed by a row that no reader can take.
+    ``bad_rows`` is the share of changes that are followed by a row that no reader can take. ``truncates`` is how often
+    a table's folder vanishes between two stages: what lands later is all that the table has.
     """
 
     seed: int = 0
@@ -74,6 +75,7 @@ class SimulatorOptions:
     overlap: int = 0
     reloads: int = 0
     reload_fewer_parts: bool = False
+    truncates: int = 0
     # how the delivery misbehaves
     duplicate: float = 0.0
     delay: float = 0.0
@@ -108,7 +110,7 @@ class SimulatorOptions:
 _NOTHING: dict[str, Any] = {
     "header": False, "date_folders": None, "timestamp_column": None, "change_sequence": False, "add_columns": False,
     "op_in_changes": True, "change_keys": False, "before_image": "none", "unchanged": None,
-    "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0,
+    "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0, "truncates": 0,
 }  # fmt: skip
 # Values worth trying for each option of a small simulation.
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -152,6 +154,8 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
         ("drop_columns", options.drop_columns and not named_columns, "CSV without header cannot show a dropped column"),
         ("drop_columns", options.drop_columns and options.change_keys and replayed, taken_along),
         ("bad_rows", options.bad_rows and unmarked, needs_operation),
+        ("truncates", options.truncates and options.transactions, "transaction files lie in no folder of a table"),
+        ("truncates", options.truncates and options.reloads, "a load after a truncate is not a reload (reloads)"),
         ("before_image", options.before_image != "none" and unmarked, needs_operation),
         ("change_keys", options.change_keys and unmarked, needs_operation),
         ("change_keys", options.change_keys and options.before_image == "none", "it needs a before_image"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -14,7 +15,7 @@ from lakeward.testing.simulator.configuration import configuration_of, schema_is
 from lakeward.testing.simulator.csv_writer import render_csv
 from lakeward.testing.simulator.naming import name_time
 from lakeward.testing.simulator.parquet_writer import render_parquet
-from lakeward.testing.simulator.staging import assign_stages
+from lakeward.testing.simulator.staging import assign_stages, with_truncates
 from lakeward.testing.simulator.stream import Capture
 from lakeward.testing.simulator.values import lake_row
 
@@ -50,13 +51,16 @@ class Landing:
 
 @dataclass(frozen=True)
 class Stage:
-    """Files that land together, between two runs of Lakeward."""
+    """Files that land together, between two runs of Lakeward, or a folder under landing that vanishes."""
 
     number: int
     landings: tuple[Landing, ...]
+    vanished: str | None = None
 
     def land(self, root: Path) -> list[Path]:
         """Put every file of the stage under the landing root."""
+        if self.vanished is not None:
+            shutil.rmtree(root / self.vanished, ignore_errors=True)
         return [landing.write(root) for landing in self.landings]
 
 
@@ -68,7 +72,7 @@ class Simulation:
         capture = Capture(options)
         files = list(capture.files())
         self.tables: tuple[TableSpec, ...] = tuple(table.spec for table in capture.tables)
-        self._staged = assign_stages(files, options)
+        self._staged, self._vanished = with_truncates(assign_stages(files, options), options)
         self._files = files
         self._source = {table.spec: table.truth.rows() for table in capture.tables}
 
@@ -76,7 +80,7 @@ class Simulation:
     def truth(self) -> dict[TableId, list[Row]]:
         """The source's tables at the end, as a reader of the mirror must see them.
 
-        A table that never wrote a file has no mirror and is left out.
+        A table that never wrote a file has no mirror and is left out. The source knows nothing of folders that vanish.
         """
         return {
             table.id: [lake_row(self._columns(table, files), row) for row in rows]
@@ -94,7 +98,8 @@ class Simulation:
                 again = file.file_class is not FileClass.LOAD and file.path in seen
                 landings.append(Landing(file.path, file, file.written + (REDELIVERED_AFTER if again else timedelta())))
                 seen.add(file.path)
-            stages.append(Stage(number, tuple(landings)))
+            gone = self._vanished.get(number)
+            stages.append(Stage(number, tuple(landings), f"{gone.id.schema}/{gone.id.name}" if gone else None))
         return stages
 
     def stages(self) -> list[Stage]:
@@ -112,7 +117,18 @@ class Simulation:
         """
         number = stage if isinstance(stage, int) else stage.number
         landed = [file for files in self._staged[: number + 1] for file in files]
-        return {table.id: self._expected(table, files) for table in self.tables if (files := _of(table, landed))}
+        return {
+            table.id: self._expected(table, files, since=self._since(table, number))
+            for table in self.tables
+            if (files := _of(table, landed))
+        }
+
+    def _since(self, table: TableSpec, number: int) -> list[SourceFile] | None:
+        """Give what has landed of a table since its folder vanished, None where it never did."""
+        stages = [one for one, gone in self._vanished.items() if gone is table and one <= number]
+        if not stages:
+            return None
+        return _of(table, [file for files in self._staged[max(stages) : number + 1] for file in files])
 
     def truth_as_of(self, stage: Stage | int, moment: datetime) -> dict[TableId, list[Row]]:
         """Give what each table was at the end of a moment, by all that has landed with this and earlier stages."""
@@ -128,7 +144,27 @@ class Simulation:
         landed = (file for files in self._staged[: number + 1] for file in files)
         return sorted({change.commit for file in landed for change in file.changes})
 
-    def _expected(self, table: TableSpec, landed: list[SourceFile], moment: datetime | None = None) -> list[Row]:
+    def beginnings(self, stage: Stage | int) -> list[datetime]:
+        """Give the moments at which reloads that have landed with this and earlier stages begin, in order."""
+        number = stage if isinstance(stage, int) else stage.number
+        landed = (file for files in self._staged[: number + 1] for file in files)
+        begun: dict[tuple[TableSpec | None, int], datetime] = {}
+        for file in landed:
+            if file.file_class is FileClass.LOAD and file.generation > 1:
+                load = (file.table, file.generation)
+                begun[load] = min(file.written, begun.get(load, file.written))
+        return sorted(begun.values())
+
+    def _expected(
+        self,
+        table: TableSpec,
+        landed: list[SourceFile],
+        moment: datetime | None = None,
+        *,
+        since: list[SourceFile] | None = None,
+    ) -> list[Row]:
+        shown = self._columns(table, landed)
+        landed = landed if since is None else since
         cuts = _cuts(landed)
         begun = [one for one, cut in cuts.items() if moment is None or cut <= name_time(moment)]
         generation = max(begun, default=1)
@@ -140,7 +176,6 @@ class Simulation:
         load = [row for part in parts for row in part.load]
         names = [column.name for column in table.all_columns]
         rows = list(fold(changes, names, table.key, load).values()) if table.key else fold_keyless(changes, names, load)
-        shown = self._columns(table, landed)
         return [lake_row(shown, row) for row in rows]
 
     def _columns(self, table: TableSpec, landed: list[SourceFile]) -> tuple[Column, ...]:

@@ -10,6 +10,7 @@ from lakeward.model import FileClass
 if TYPE_CHECKING:
     from lakeward.testing.simulator.files import SourceFile
     from lakeward.testing.simulator.options import SimulatorOptions
+    from lakeward.testing.simulator.tables import TableSpec
 
 LONGEST_DELAY = 3
 
@@ -28,6 +29,24 @@ def assign_stages(files: list[SourceFile], options: SimulatorOptions) -> list[li
         if not is_load and random.random() < options.duplicate:
             _put(stages, stage + random.randint(1, LONGEST_DELAY), file)
     return [stage for stage in stages if stage]
+
+
+def with_truncates(
+    stages: list[list[SourceFile]], options: SimulatorOptions
+) -> tuple[list[list[SourceFile]], dict[int, TableSpec]]:
+    """Put stages in between in which nothing lands and a table's folder vanishes; give these by their number."""
+    random = Random(f"truncates:{options.seed}")
+    after = sorted(random.randrange(len(stages)) for _ in range(options.truncates)) if stages else []
+    widened: list[list[SourceFile]] = []
+    vanished: dict[int, TableSpec] = {}
+    for number, files in enumerate(stages):
+        widened.append(files)
+        for _ in range(after.count(number)):
+            landed = {table for stage in widened for file in stage for table in file.tables().values()}
+            if landed:
+                vanished[len(widened)] = random.choice(sorted(landed, key=lambda table: table.id))
+                widened.append([])
+    return widened, vanished
 
 
 def _wished_stages(files: list[SourceFile], options: SimulatorOptions, random: Random) -> list[int]:

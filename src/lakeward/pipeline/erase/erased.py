@@ -1,0 +1,175 @@
+"""Keys whose rows were erased, known by salted hashes alone, and the one filter that keeps them from coming back.
+
+The changelog's control rows of erase ops are the truth; a property of the changelog repeats them, so that reading
+files costs nothing where no key was ever erased and no Spark job where some were.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward import schemas as S
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.lake.iceberg.metadata import TableMetadata
+    from lakeward.lake.iceberg.purge import Stored
+    from lakeward.lake.iceberg.table import IcebergTable
+
+SALT_PROPERTY = "lakeward.erasure-salt"
+ERASED_PROPERTY = "lakeward.erased"
+# The erasure whose places are not all clean yet; see UnfinishedErasure.
+UNFINISHED_PROPERTY = "lakeward.erasure-unfinished"
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What the control row of an erase op tells: salted hashes of the keys, why, and when, in µs since 1970.
+
+    ``landing`` says that landing files are to be rewritten too.
+    """
+
+    salt: str
+    hashes: tuple[str, ...]
+    reason: str
+    at: int
+    landing: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Erasure:
+        """Read what :func:`dataclasses.asdict` gave, by way of JSON."""
+        return cls(**{**data, "hashes": tuple(data["hashes"])})
+
+
+@dataclass(frozen=True)
+class ErasedKeys:
+    """All keys of a table that were erased: hash and time in µs since 1970, of each the latest."""
+
+    salt: str
+    times: dict[str, int]
+
+
+@dataclass(frozen=True)
+class UnfinishedErasure:
+    """An erase op with places that are still to be cleaned.
+
+    ``landing`` says that landing files are to be rewritten; ``rewritten`` names those whose new content, by its hash,
+    is about to take or has taken the place of the old one and is not in the ledger yet. ``removed`` tells by place
+    how many rows that readers saw, rows that deletes hid and files were replaced; noted before each step, so that a
+    receipt is whole whatever happens in between. ``expired`` counts the snapshots of changelog and mirror that went,
+    None while those that may hold the rows are still there.
+    """
+
+    op: int
+    landing: bool = False
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    expired: int | None = None
+
+    @property
+    def needs_lake(self) -> bool:
+        """Whether the next op on the table must wait for something to be done in changelog, mirror or ledger."""
+        return self.expired is None or bool(self.rewritten)
+
+    def to_json(self) -> str:
+        """Write as JSON for the property."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+
+def new_salt() -> str:
+    """Make a salt; the first erasure of a table keeps it."""
+    return secrets.token_hex(_SALT_BYTES)
+
+
+def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
+    """Give the keys that were erased, None where there are none: from metadata alone."""
+    text = changelog.property(ERASED_PROPERTY) if changelog else None
+    if changelog is None or text is None:
+        return None
+    return ErasedKeys(changelog.property(SALT_PROPERTY) or "", dict(json.loads(text)))
+
+
+def remember(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
+    """Note an erasure that was logged: from now on its keys are left out of what is read."""
+    known = erased_keys(changelog.metadata())
+    times = {**(known.times if known else {}), **dict.fromkeys(erasure.hashes, erasure.at)}
+    changelog.set_properties(
+        {
+            SALT_PROPERTY: erasure.salt,
+            ERASED_PROPERTY: json.dumps(times, sort_keys=True, separators=(",", ":")),
+            UNFINISHED_PROPERTY: unfinished.to_json(),
+        }
+    )
+
+
+def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | None:
+    """Give the erasure that is not finished, None where all are."""
+    text = changelog.property(UNFINISHED_PROPERTY) if changelog else None
+    if text is None:
+        return None
+    data = json.loads(text)
+    removed = {place: tuple(counts) for place, counts in data["removed"].items()}
+    return UnfinishedErasure(**{**data, "removed": removed})
+
+
+def note(changelog: IcebergTable, place: str, found: Stored) -> None:
+    """Note what is about to be removed from a place; nothing found means that it was removed before."""
+    unfinished = unfinished_erasure(changelog.metadata())
+    if unfinished is None or not found.files:
+        return
+    removed = {**unfinished.removed, place: (found.rows, found.hidden, len(found.files))}
+    changelog.set_properties({UNFINISHED_PROPERTY: replace(unfinished, removed=removed).to_json()})
+
+
+def key_hash(salt: str, key: Sequence[tuple[str, T.DataType]]) -> Column:
+    """Give the salted hash of a row's key, the same whatever wider type a key column gets later."""
+    text = F.concat_ws(",", *[_canonical(name, kind) for name, kind in key])
+    return F.sha2(F.concat(F.lit(salt), text), 256)
+
+
+def key_fields(frame: DataFrame, key: Iterable[str]) -> list[tuple[str, T.DataType]]:
+    """Give a frame's key columns with their types."""
+    return [(name, frame.schema[name].dataType) for name in key]
+
+
+def is_erased_key(frame: DataFrame, key: Sequence[str], salt: str, hashes: Iterable[str]) -> Column:
+    """Tell rows of certain keys by hash alone."""
+    return key_hash(salt, key_fields(frame, key)).isin(*hashes)
+
+
+def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
+    """Tell rows read from files that an erasure forbids: every reader of landing files leaves these out.
+
+    A change that was committed after the erasure is a new row and stays. A load says nothing of when its rows were
+    committed, and neither do changes without a commit time: these never come back.
+    """
+    own = key_hash(keys.salt, key_fields(frame, key))
+    times = F.from_json(F.lit(json.dumps(keys.times)), "map<string,bigint>")
+    is_load_row = F.coalesce(column(S.FILE_TIME), F.lit("")) == ""
+    no_later = column(S.COMMIT_TIME).isNull() | (F.unix_micros(column(S.COMMIT_TIME)) <= times[own])
+    return F.when(own.isin(*keys.times), is_load_row | no_later).otherwise(F.lit(False))
+
+
+def _canonical(name: str, kind: T.DataType) -> Column:
+    """Give a key column as text that cannot run into its neighbour: its length, then itself; ``-`` for null."""
+    value = column(name)
+    if isinstance(kind, T.TimestampType):
+        text = F.unix_micros(value).cast("string")
+    elif isinstance(kind, T.BinaryType):
+        text = F.hex(value)
+    elif isinstance(kind, T.FloatType):
+        text = value.cast("double").cast("string")
+    else:
+        text = value.cast("string")
+    return F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text), F.lit("-"))

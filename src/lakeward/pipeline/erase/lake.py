@@ -1,0 +1,181 @@
+"""Take the rows of erased keys out of every file of a table's changelog and mirror, by their hashes alone.
+
+The changelog, load branches and tags come first and ``main`` last: its commit says that the op is applied, and until
+then the next run, whoever does it, cleans what is left. Doing it again finds nothing more to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import BugError
+from lakeward.lake.iceberg.attempt import ATTEMPT_STAMP, BASE_STAMP, BRANCH_PREFIX, Attempt
+from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, EMPTY_TAG, LOAD_STAMP
+from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.iceberg.purge import count_stored, expire_unreferenced, places, purge, stored_rows
+from lakeward.pipeline.erase.erased import (
+    UNFINISHED_PROPERTY,
+    UnfinishedErasure,
+    is_erased_key,
+    note,
+    remember,
+    unfinished_erasure,
+)
+from lakeward.pipeline.erase.rows import bad_rows_of_keys
+from lakeward.pipeline.open_rows import open_rows
+from lakeward.pipeline.stamps import carried_stamps
+from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.erase.erased import Erasure
+    from lakeward.pipeline.records import OpRecord
+
+_STAMP_PREFIX = "lakeward."
+_OF_ONE_ATTEMPT = (ATTEMPT_STAMP, BASE_STAMP)
+MIRROR, CHANGELOG = "mirror", "changelog"
+
+
+def erasure_of(record: OpRecord) -> Erasure:
+    """Give what an erase op erases."""
+    if record.erasure is None:
+        msg = f"op {record.op} is an erasure that does not say of which keys"
+        raise BugError(msg)
+    return record.erasure
+
+
+def erase_beside_main(context: TableContext, record: OpRecord) -> None:
+    """Clean everything but the mirror's ``main``: changelog with its bad rows, load branches, tags."""
+    erasure = erasure_of(record)
+    before = unfinished_erasure(context.changelog.metadata())
+    if before is None or before.op != record.op:
+        remember(context.changelog, erasure, UnfinishedErasure(record.op, erasure.landing))
+    context.reached("erase.noted")
+    _clean_changelog(context, record)
+    context.reached("erase.changelog")
+    for snapshot, names in references_by_snapshot(context.mirror.metadata()):
+        _clean_references(context, record, snapshot, names)
+    context.reached("erase.references")
+
+
+def erase_from_main(context: TableContext, attempt: Attempt, record: OpRecord, stamps: dict[str, str]) -> None:
+    """Clean the attempt's branch of the mirror, which is about to become ``main``."""
+    metadata = context.mirror.metadata()
+    with Workspace() as workspace:
+        doomed = workspace.keep(doomed_in_mirror(context, record, attempt.base))
+        found = count_stored(doomed)
+        note(context.changelog, MIRROR, found)
+        purge(attempt, doomed, found)
+    carried = carried_stamps(metadata, attempt.base)
+    # ``main`` may have begun as the load itself; only what holds a load alone may say that it does.
+    carried.pop(LOAD_STAMP, None)
+    attempt.stamp({**carried, **stamps})
+    context.reached("erase.main")
+
+
+def expire_after_erasure(context: TableContext) -> None:
+    """Let every snapshot go that no branch or tag stands at: each may hold the rows, and past states start from them.
+
+    Erasure wins over the undo window. Nothing happens where no erasure waits for it.
+    """
+    unfinished = unfinished_erasure(context.changelog.metadata())
+    if unfinished is None or unfinished.expired is not None:
+        return
+    context.permission.require()
+    expired = sum(expire_unreferenced(table) for table in (context.mirror, context.changelog))
+    context.reached("erase.expired")
+    done = replace(unfinished_erasure(context.changelog.metadata()) or unfinished, expired=expired)
+    context.changelog.set_properties({UNFINISHED_PROPERTY: done.to_json()})
+
+
+def doomed_in_mirror(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
+    """Give the places of erased keys' rows in a snapshot of the mirror."""
+    erasure, stored = erasure_of(record), stored_rows(context.mirror, snapshot_id)
+    return places(stored.filter(is_erased_key(stored, context.settings.primary_key, erasure.salt, erasure.hashes)))
+
+
+def doomed_in_changelog(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
+    """Give the places of changes and bad rows of erased keys that were logged before their erasure.
+
+    What came later was let through on purpose: it is new.
+    """
+    erasure, key = erasure_of(record), context.settings.primary_key
+    stored = stored_rows(context.changelog, snapshot_id).filter(column(S.OP) < F.lit(record.op))
+    changes = stored.filter(column(S.KIND) == S.KIND_CHANGE)
+    doomed = places(changes.filter(is_erased_key(changes, key, erasure.salt, erasure.hashes)))
+    bad = stored.filter(column(S.KIND) == S.KIND_BAD)
+    if not bad.take(1):
+        return doomed
+    named = bad_rows_of_keys(context, bad, erasure.salt, erasure.hashes)
+    return doomed.unionByName(places(bad.join(F.broadcast(named), [S.FILE, S.ROW], "left_semi")))
+
+
+def references_by_snapshot(metadata: TableMetadata) -> Iterator[tuple[Snapshot, list[str]]]:
+    """Give the snapshots that branches and tags other than ``main`` keep, with the names of these."""
+    found: dict[int, tuple[Snapshot, list[str]]] = {}
+    for name in metadata.references():
+        head = metadata.head(name)
+        if head is not None and name not in (MAIN, EMPTY_TAG) and not name.startswith(BRANCH_PREFIX):
+            found.setdefault(head.id, (head, []))[1].append(name)
+    yield from found.values()
+
+
+def _clean_references(context: TableContext, record: OpRecord, snapshot: Snapshot, names: list[str]) -> None:
+    """Let branches and tags that keep one snapshot keep one without the rows; it says of itself what that one did."""
+    mirror, metadata = context.mirror, context.mirror.metadata()
+    with Workspace() as workspace:
+        doomed = workspace.keep(doomed_in_mirror(context, record, snapshot.id))
+        found = count_stored(doomed)
+        if not found.files:
+            return
+        for name in names:
+            note(context.changelog, f"{MIRROR} {name}", found)
+        with Attempt(mirror, op=record.op, base=snapshot.id) as attempt:
+            purge(attempt, doomed, found)
+            attempt.stamp(same_stamps(metadata, snapshot))
+            context.reached("erase.rewritten")
+            head = attempt.checked_head()
+            context.permission.require()
+            tags = metadata.tags()
+            for name in names:
+                if name in tags:
+                    mirror.replace_tag(name, head.id)
+                else:
+                    mirror.fast_forward(attempt.branch, name, expected=snapshot.id)
+
+
+def same_stamps(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, str]:
+    """Give the stamps that hold at a snapshot, those of its own commit among them."""
+    carried = carried_stamps(metadata, snapshot.id)
+    carried.pop(LOAD_STAMP, None)
+    own = {name: value for name, value in snapshot.summary.items() if name.startswith(_STAMP_PREFIX)}
+    return {name: value for name, value in {**carried, **own}.items() if name not in _OF_ONE_ATTEMPT}
+
+
+def _clean_changelog(context: TableContext, record: OpRecord) -> None:
+    changelog, metadata = context.changelog, context.changelog.metadata()
+    base = changelog.require_head()
+    with Workspace() as workspace:
+        doomed = workspace.keep(doomed_in_changelog(context, record, base.id))
+        found = count_stored(doomed)
+        if not found.files:
+            return
+        note(changelog, CHANGELOG, found)
+        with Attempt(changelog, op=record.op, base=base.id) as attempt:
+            purge(attempt, doomed, found)
+            waiting = open_rows(changelog.read(attempt.checked_head().id), record.progress).count()
+            attempt.stamp({**carried_stamps(metadata, base.id), BAD_ROWS_STAMP: str(waiting)})
+            published = attempt.publish(before=context.permission.require)
+    context.state.extend_ledger(
+        context.table, after=base.id, snapshot_id=published.id, progress=record.progress, entries=()
+    )

@@ -1,0 +1,105 @@
+"""Files of ops that are taken back: new to the next run, unless they are fenced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError
+from lakeward.model import Disposition, FileClass
+from lakeward.pipeline.checkpoints import is_undone
+from lakeward.pipeline.records import FileRecord
+from lakeward.pipeline.undo.effect import is_earlier
+from lakeward.transforms.columns import column
+from lakeward.transforms.standing import is_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.records import OpRecord
+
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class FileList:
+    """How many files ops have read, the first of them by path, and those that the ops fenced."""
+
+    count: int
+    paths: tuple[str, ...]
+    fenced: tuple[str, ...] = ()
+
+
+def files_of(log: DataFrame, ops: Column, *, limit: int) -> FileList:
+    """Give the files that certain ops have read or fenced."""
+    fenced = f"{S.PREFIX}fenced"
+    own = log.filter((column(S.KIND) == S.KIND_FILE) & ops & (_was_read() | _was_fenced()))
+    files = own.select(S.FILE, _was_fenced().alias(fenced)).distinct()
+    # Fenced ones, of which there are few, come first; one more than wanted tells whether counting is needed at all.
+    rows = files.orderBy(column(fenced).desc_nulls_last(), column(S.FILE).asc_nulls_first()).limit(limit + 1).collect()
+    read = tuple(row[0] for row in rows if not row[1])
+    count = files.filter(~column(fenced)).count() if len(rows) > limit else len(read)
+    return FileList(count, read[:limit], tuple(row[0] for row in rows if row[1]))
+
+
+def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Collection[str]) -> tuple[FileRecord, ...]:
+    """Give the file rows that fence files of ops which do not stand after an undo.
+
+    Raises:
+        ConfigurationError: a path is not one of theirs, or a load part.
+    """
+    found = _records(log, record, paths)
+    if strange := sorted(path for path in paths if path not in found):
+        raise _not_undone(context, log, record, strange)
+    if loads := sorted(path for path, one in found.items() if one.summary.file_class is FileClass.LOAD):
+        msg = f"{context.table}: {', '.join(loads)} is a load part and cannot be fenced: a later load has the same name"
+        hint = "take the file out of landing, or put the right one in its place, and undo without --skip-file"
+        raise ConfigurationError(msg, hint=hint)
+    return tuple(FileRecord(found[path].summary, Disposition.FENCED) for path in sorted(found))
+
+
+def _records(log: DataFrame, record: OpRecord, paths: Collection[str]) -> dict[str, FileRecord]:
+    """Give the newest record of each file that only ops which do not stand have read."""
+    if not paths:
+        return {}
+    rows = log.filter((column(S.KIND) == S.KIND_FILE) & is_earlier(record) & column(S.FILE).isin(*paths))
+    found: dict[str, FileRecord] = {}
+    standing: set[str] = set()
+    for row in rows.select(S.OP, S.FILE, S.DETAIL).orderBy(column(S.OP).asc_nulls_first()).toLocalIterator():
+        one = FileRecord.from_json(row[2])
+        if is_undone(row[0], record.progress.undone):
+            if one.was_read or one.disposition is Disposition.FENCED:
+                found[row[1]] = one
+        elif one.was_read:
+            standing.add(row[1])
+    return {path: one for path, one in found.items() if path not in standing}
+
+
+def _not_undone(context: TableContext, log: DataFrame, record: OpRecord, strange: Sequence[str]) -> ConfigurationError:
+    gone = is_earlier(record) & ~is_standing(record.progress.undone)
+    there = files_of(log, gone, limit=_NAMED)
+    shown = "".join(f"\n  {path}" for path in there.paths) or " none"
+    more = f"\n  and {there.count - _NAMED:,} more" if there.count > _NAMED else ""
+    msg = (
+        f"{context.table}: no op that is taken back has read {', '.join(strange)}; those that it has read:{shown}{more}"
+    )
+    return ConfigurationError(msg, hint="give paths as they are listed, under landing")
+
+
+def _was_read() -> Column:
+    """Tell file rows as :attr:`FileRecord.was_read` does."""
+    disposition, file_class = (
+        F.get_json_object(column(S.DETAIL), one) for one in ("$.disposition", "$.file.file_class")
+    )
+    left_over = (disposition == Disposition.SUPERSEDED.value) & (file_class == FileClass.LOAD.value)
+    return ~disposition.isin(Disposition.REDELIVERED.value, Disposition.FENCED.value) & ~left_over
+
+
+def _was_fenced() -> Column:
+    return F.get_json_object(column(S.DETAIL), "$.disposition") == Disposition.FENCED.value

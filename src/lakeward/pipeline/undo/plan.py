@@ -1,0 +1,211 @@
+"""What an undo would take back, worked out and described without writing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError, ConflictError, DataError
+from lakeward.model import OpKind, Progress
+from lakeward.pipeline.effect import capture
+from lakeward.pipeline.ledger import op_records, progress_of, require_state
+from lakeward.pipeline.load_branches import loads_at
+from lakeward.pipeline.records import OpRecord
+from lakeward.pipeline.recover import unfinished_op
+from lakeward.pipeline.row_count import require_expected_rows
+from lakeward.pipeline.settings import require_same_layout
+from lakeward.pipeline.undo.effect import is_op_row, pinned_log, stands_again, stands_no_more
+from lakeward.pipeline.undo.files import fences, files_of
+from lakeward.pipeline.undo.target import Target, target_before, target_op
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.moments import Moment
+    from lakeward.pipeline.records import FileRecord
+    from lakeward.pipeline.row_changes import RowChanges
+
+# Ops and files that a plan names one by one; beyond that it counts them.
+LISTED = 1000
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was asked for: an op or a moment to go back to, files not to be taken again, the op that was newest then."""
+
+    op: int | None = None
+    moment: Moment | None = None
+    skip_files: frozenset[str] = frozenset()
+    newest_op: int | None = None
+
+
+@dataclass(frozen=True)
+class ConcernedOp:
+    """An op that is taken back, or that stands again."""
+
+    op: int
+    kind: str
+    generation: int
+    files: int
+    changes: int
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A publication or tag that holds ops which are taken back."""
+
+    kind: str
+    version: str
+    location: str
+    op: int
+
+
+@dataclass(frozen=True)
+class UndoPlan:
+    """What an undo takes back. ``op`` is its number, None where there is nothing to do.
+
+    ``newest_op`` is the op that the table stands at, ``back_to`` the one whose state holds again and ``reason`` why it
+    is that one. Ops and files are named up to 1,000; their counts are whole. ``rows`` is None where nobody asked.
+    """
+
+    table: str
+    op: int | None
+    newest_op: int
+    back_to: int
+    reason: str
+    op_count: int = 0
+    ops: tuple[ConcernedOp, ...] = ()
+    ops_again: tuple[ConcernedOp, ...] = ()
+    file_count: int = 0
+    files: tuple[str, ...] = ()
+    fenced: tuple[str, ...] = ()
+    unfenced: tuple[str, ...] = ()
+    rows: RowChanges | None = None
+    marked: tuple[Marked, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An undo decided on: the record to log, None where nothing is to do, and the files to fence."""
+
+    bases: Bases
+    before: Progress
+    target: Target
+    record: OpRecord | None = None
+    fences: tuple[FileRecord, ...] = ()
+
+
+def decide(context: TableContext, goal: Goal) -> Decision:
+    """Find the op to go back to and make the record of the undo.
+
+    Raises:
+        ConfigurationError: the goal cannot be reached, or names files that were not read.
+        ConflictError: the table has moved since the goal was set.
+        DataError: an op is interrupted, or what the undo needs is no longer kept.
+    """
+    bases = capture(context)
+    _require_whole(context, bases)
+    before = progress_of(context, bases)
+    if goal.newest_op is not None and goal.newest_op != before.op:
+        msg = f"{context.table} stands at op {before.op}; it stood at op {goal.newest_op} when this undo was shown"
+        raise ConflictError(msg, hint="look again: the same command with --dry-run")
+    target, log = _target(context, bases, before, goal), pinned_log(context, bases)
+    records = op_records(log, {op for op in (target.op, target.op + 1, before.op) if 0 < op <= before.op})
+    require_state(context, target.op, records)
+    record = _record(records, before, target.op)
+    fenced = fences(context, log, record, goal.skip_files)
+    if _is_done(log, records[before.op], target.op, {one.summary.path for one in fenced}):
+        return Decision(bases, before, target)
+    # What can refuse does so before anything is written.
+    loads_at(context.mirror.metadata(), context.table, record.progress)
+    return Decision(bases, before, target, record, fenced)
+
+
+def _target(context: TableContext, bases: Bases, before: Progress, goal: Goal) -> Target:
+    if goal.op is not None:
+        return target_op(context, before, goal.op)
+    if goal.moment is not None:
+        return target_before(context, bases, before, goal.moment)
+    msg = "an undo needs an op or a time to go back to"
+    raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP")
+
+
+def describe(context: TableContext, decision: Decision, rows: RowChanges | None = None) -> UndoPlan:
+    """Tell what an undo concerns."""
+    record, before, target = decision.record, decision.before, decision.target
+    if record is None:
+        return UndoPlan(str(context.table), None, before.op, target.op, _nothing(before, target))
+    log = pinned_log(context, decision.bases)
+    gone = stands_no_more(before, record)
+    ops, again = _ops(log, gone, stands_again(before, record))
+    files, fenced = files_of(log, gone, limit=LISTED), tuple(one.summary.path for one in decision.fences)
+    return UndoPlan(
+        table=str(context.table),
+        op=record.op,
+        newest_op=before.op,
+        back_to=target.op,
+        reason=target.reason,
+        op_count=len(ops) if len(ops) < LISTED else log.filter(is_op_row() & gone).count(),
+        ops=ops,
+        ops_again=again,
+        file_count=files.count,
+        files=files.paths,
+        fenced=fenced,
+        unfenced=tuple(path for path in files.fenced if path not in fenced),
+        rows=rows,
+    )
+
+
+def _require_whole(context: TableContext, bases: Bases) -> None:
+    """Refuse a table that was never run, that something else wrote to, or whose last op is interrupted."""
+    if bases.changelog is None or bases.mirror is None or not bases.logged:
+        msg = f"{context.table} has no ops yet: nothing was run"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
+    if (op := unfinished_op(context, bases)) is not None:
+        msg = f"{context.table}: op {op} is logged and not yet applied"
+        raise DataError(msg, hint=f"lakeward run {context.table} finishes it; so does an undo that is no dry run")
+    require_expected_rows(context, bases)
+    require_same_layout(context, bases.properties)
+
+
+def _record(records: Mapping[int, OpRecord], before: Progress, back_to: int) -> OpRecord:
+    then = records[back_to].progress if back_to else Progress()
+    op = before.op + 1
+    generation = then.generation.number if then.generation else 0
+    return OpRecord(op, OpKind.UNDO, generation, then.after_undoing(op, back_to=back_to), back_to=back_to)
+
+
+def _is_done(log: DataFrame, newest: OpRecord, back_to: int, fenced: set[str]) -> bool:
+    """Tell whether the table already stands as after that op, by itself or by the undo just before."""
+    if back_to == newest.op:
+        return not fenced
+    if newest.kind is not OpKind.UNDO or newest.back_to != back_to:
+        return False
+    return not fenced or fenced <= {*files_of(log, column(S.OP) == F.lit(newest.op), limit=LISTED).fenced}
+
+
+def _nothing(before: Progress, target: Target) -> str:
+    return target.reason if target.op == before.op else f"op {before.op} has gone back to op {target.op} already"
+
+
+def _ops(log: DataFrame, gone: Column, again: Column) -> tuple[tuple[ConcernedOp, ...], tuple[ConcernedOp, ...]]:
+    """Describe ops that go and ops that come again from all their rows in the changelog, in order."""
+    kind = F.when(is_op_row(), F.get_json_object(column(S.DETAIL), "$.kind"))
+    counts = [F.count(F.when(column(S.KIND) == one, 1)) for one in (S.KIND_FILE, S.KIND_CHANGE)]
+    found = log.filter(gone | again).groupBy(S.OP).agg(F.max(kind), F.max(S.GENERATION), *counts, F.max(gone))
+    # Those that go are the newer ones: of too many, the newest are named.
+    rows = found.orderBy(column(S.OP).desc_nulls_last()).limit(LISTED).collect()[::-1]
+    described = [(row[-1], ConcernedOp(*row[:-1])) for row in rows]
+    return tuple(one for goes, one in described if goes), tuple(one for goes, one in described if not goes)

@@ -1,0 +1,121 @@
+"""Two frames of a table held against each other, row for row: what one has and the other has not.
+
+Rows are compared as multisets, so that a row that comes twice differs from the same row once. A null equals a null,
+and a NaN a NaN.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructType
+
+from lakeward import schemas as S
+from lakeward.datatypes import quote_name
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+# How many more of a row are expected than found; negative: so many are found and not expected.
+TIMES = f"{S.PREFIX}times"
+EXPECTED = f"{S.PREFIX}expected"
+FOUND = f"{S.PREFIX}found"
+EXPECTED_TIMES = f"{S.PREFIX}expected_times"
+FOUND_TIMES = f"{S.PREFIX}found_times"
+# Longer values are cut off when they are shown.
+_SHOWN_LENGTH = 500
+
+
+def leftovers(expected: DataFrame, found: DataFrame, *, names: Sequence[str]) -> DataFrame:
+    """Give the rows that do not come equally often on both sides, each once, with the difference as ``TIMES``."""
+    both = expected.select(*columns(names), F.lit(1).alias(TIMES)).unionByName(
+        found.select(*columns(names), F.lit(-1).alias(TIMES))
+    )
+    return both.groupBy(*columns(names)).agg(F.sum(TIMES).alias(TIMES)).filter(column(TIMES) != 0)
+
+
+def by_key(left: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """Pair leftovers by key: how many rows of it each side has left over, and one of each."""
+    row = F.struct(*columns(names))
+    is_expected, is_found = column(TIMES) > 0, column(TIMES) < 0
+    return left.groupBy(*columns(keys)).agg(
+        F.sum(F.when(is_expected, column(TIMES)).otherwise(0)).alias(EXPECTED_TIMES),
+        F.sum(F.when(is_found, -column(TIMES)).otherwise(0)).alias(FOUND_TIMES),
+        F.max(F.when(is_expected, row)).alias(EXPECTED),
+        F.max(F.when(is_found, row)).alias(FOUND),
+    )
+
+
+def unpaired(left: DataFrame, *, names: Sequence[str]) -> DataFrame:
+    """Give leftovers of a table without key in the form of :func:`by_key`: no row belongs to another."""
+    row = F.struct(*columns(names))
+    is_expected, is_found = column(TIMES) > 0, column(TIMES) < 0
+    return left.select(
+        F.when(is_expected, column(TIMES)).otherwise(0).alias(EXPECTED_TIMES),
+        F.when(is_found, -column(TIMES)).otherwise(0).alias(FOUND_TIMES),
+        F.when(is_expected, row).alias(EXPECTED),
+        F.when(is_found, row).alias(FOUND),
+    )
+
+
+def totals(*, keys: Sequence[str], names: Sequence[str]) -> list[Column]:
+    """Give aggregates over pairs: rows missing, rows extra, rows different, then for each column in how many of these.
+
+    A key with one row too many on one side and another on the other has one row that is different.
+    """
+    surplus = column(EXPECTED_TIMES) - column(FOUND_TIMES)
+    counts = [
+        F.sum(F.greatest(surplus, F.lit(0))),
+        F.sum(F.greatest(-surplus, F.lit(0))),
+        F.sum(F.least(column(EXPECTED_TIMES), column(FOUND_TIMES))),
+    ]
+    differing = [F.sum(_differs(name).cast("long")) for name in names if name not in keys]
+    return [F.coalesce(one, F.lit(0)) for one in (*counts, *differing)]
+
+
+def differing_columns(*, keys: Sequence[str], names: Sequence[str]) -> Column:
+    """Give the names of the columns in which a pair differs; none where one side has no row."""
+    found = [F.when(_differs(name), F.lit(name)) for name in names if name not in keys]
+    return F.filter(F.array(*found, F.lit(None).cast("string")), lambda name: name.isNotNull())
+
+
+def as_texts(pairs: DataFrame, side: str, names: Sequence[str]) -> Column:
+    """Give one side's row as a struct of texts, for eyes."""
+    types = pairs.schema[side].dataType
+    assert isinstance(types, StructType)
+    texts = []
+    for position, name in enumerate(names):
+        value = _value(side, name)
+        text = F.hex(value) if isinstance(types[name].dataType, BinaryType) else value.cast("string")
+        cut = F.when(F.length(text) > _SHOWN_LENGTH, F.concat(F.substring(text, 1, _SHOWN_LENGTH), F.lit("…")))
+        # By position: a name may hold anything.
+        texts.append(F.coalesce(cut, text).alias(f"c{position}"))
+    return F.struct(*texts)
+
+
+def in_sample(share: float, names: Sequence[str]) -> Column:
+    """Choose rows by the hash of their key: the same ones on both sides and at every call."""
+    return F.pmod(F.xxhash64(*columns(names)), F.lit(_SAMPLE_STEPS)) < F.lit(round(share * _SAMPLE_STEPS))
+
+
+_SAMPLE_STEPS = 1_000_000
+
+
+def all_of(conditions: Sequence[Column]) -> Column:
+    """Give the condition that all of these hold."""
+    return reduce(lambda one, other: one & other, conditions, F.lit(True))
+
+
+def _differs(name: str) -> Column:
+    """Tell whether a column differs where both sides have a row."""
+    paired = column(EXPECTED).isNotNull() & column(FOUND).isNotNull()
+    return paired & ~_value(EXPECTED, name).eqNullSafe(_value(FOUND, name))
+
+
+def _value(side: str, name: str) -> Column:
+    return F.col(f"{quote_name(side)}.{quote_name(name)}")

@@ -1,0 +1,96 @@
+"""What stands after undos, where load branches go, and files that are fenced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakeward.lake.iceberg.define import EMPTY_TAG
+from lakeward.lake.iceberg.metadata import Snapshot
+from lakeward.model import Disposition, FileClass, FileIdentity, Generation, Progress, TableId
+from lakeward.pipeline.checkpoints import is_undone
+from lakeward.pipeline.load_branches import loads_at, undone_tag
+from lakeward.pipeline.records import FileRecord, OpRecord
+from lakeward.pipeline.stamps import applied_stamps
+from lakeward.sources.base import FileSummary
+
+TABLE = TableId("sales", "product")
+EMPTY = Snapshot(1, None, {})
+
+
+class Kept:
+    """A mirror's metadata: kept snapshots of loads, and where branches stand."""
+
+    def __init__(self, *loads: Snapshot, **branches: Snapshot) -> None:
+        self._loads = {one.id: one for one in loads}
+        self._branches = {name.replace("_", "-"): one for name, one in branches.items()}
+
+    def snapshots(self) -> dict[int, Snapshot]:
+        return self._loads
+
+    def head(self, reference: str) -> Snapshot | None:
+        return EMPTY if reference == EMPTY_TAG else self._branches.get(reference)
+
+
+def load(snapshot: int, op: int, generation: int) -> Snapshot:
+    return Snapshot(snapshot, None, {"lakeward.load-op": str(op), "lakeward.generation": str(generation)})
+
+
+def undo(before: dict[int, Progress], back_to: int) -> None:
+    op = max(before) + 1
+    before[op] = before.get(back_to, Progress()).after_undoing(op, back_to=back_to)
+
+
+def standing(progress: Progress) -> list[int]:
+    return [op for op in range(1, progress.op + 1) if not is_undone(op, progress.undone)]
+
+
+def test_what_stands_after_undos_of_undos() -> None:
+    at = {op: Progress(op) for op in range(1, 5)}
+    undo(at, 2)
+    assert standing(at[5]) == [1, 2, 5]
+    at[6] = replace(at[5], op=6)
+    undo(at, 4)
+    assert standing(at[7]) == [1, 2, 3, 4, 7]
+    undo(at, 6)
+    assert standing(at[8]) == [1, 2, 5, 6, 8]
+    undo(at, 0)
+    assert standing(at[9]) == [9]
+
+
+@pytest.mark.parametrize("back_to", [1, 3])
+def test_load_branches_go_back_to_what_they_were(back_to: int) -> None:
+    first, grown, reload = load(11, 1, 1), load(12, 3, 1), load(13, 4, 2)
+    mirror = Kept(first, grown, reload, load_1=grown, load_2=reload)
+    then = Progress(back_to, (Generation(1),)).after_undoing(6, back_to=back_to)
+    assert loads_at(mirror, TABLE, then) == {"load-1": first.id if back_to == 1 else grown.id}  # type: ignore[arg-type]
+
+
+def test_a_generation_that_comes_again_does_not_get_the_load_of_the_undone_one() -> None:
+    undone, again = load(13, 4, 2), load(14, 7, 2)
+    progress = Progress(8, (Generation(1), Generation(2)), undone=((2, 5),))
+    assert loads_at(Kept(undone, again), TABLE, progress) == {"load-2": again.id}  # type: ignore[arg-type]
+    emptied = Progress(8, (Generation(1), Generation(2, emptied=True)), undone=((2, 5),))
+    assert loads_at(Kept(undone), TABLE, emptied) == {"load-2": EMPTY.id}  # type: ignore[arg-type]
+
+
+def test_a_load_that_was_written_anew_stays() -> None:
+    old, cleaned = load(11, 1, 1), load(15, 1, 1)
+    found = loads_at(Kept(old, cleaned, load_1=cleaned), TABLE, Progress(5, (Generation(1),)))  # type: ignore[arg-type]
+    assert found == {"load-1": cleaned.id}
+
+
+def test_an_undo_says_what_holds_no_more() -> None:
+    record = OpRecord(9, "undo", 0, Progress().after_undoing(9, back_to=0), back_to=0)  # type: ignore[arg-type]
+    stamps = applied_stamps(record)
+    assert stamps == {"lakeward.applied-op": "9", "lakeward.generation": "0", "lakeward.newest-commit": "0"}
+    assert (undone_tag(9), undone_tag(9, "load-2")) == ("undone-9", "undone-9-load-2")
+
+
+def test_a_fenced_file_counts_as_not_read() -> None:
+    summary = FileSummary("a.csv", FileClass.CHANGES, "2024", FileIdentity(1, 2), "hash", rows=5)
+    fenced = FileRecord(summary, Disposition.FENCED)
+    assert not fenced.was_read and FileRecord(summary, Disposition.CONSUMED).was_read
+    assert FileRecord.from_json(fenced.to_json()) == fenced
+    assert fenced.ledger_entry(7, 2).disposition is Disposition.FENCED
