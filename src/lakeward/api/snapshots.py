@@ -1,0 +1,289 @@
+"""``lakeward.snapshots``: versions of tables as of a moment, as files or tags."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.controller.tables import KnownTable
+    from lakeward.controller.workbench import Workbench
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.moments import Moment
+    from lakeward.snapshots.versions.listing import Version
+    from lakeward.snapshots.versions.publications import Publication
+    from lakeward.snapshots.versions.shapes import Shape
+
+    Versions: TypeAlias = list[Version]
+
+
+@dataclass(frozen=True)
+class SnapshotReport:
+    """What became of one version: ``outcome`` is ``done``, ``failed``, ``dropped`` or ``would drop``.
+
+    ``dropped`` names versions that retention let go.
+    """
+
+    table: str
+    outcome: str
+    version: str | None = None
+    kind: str | None = None
+    location: str | None = None
+    rows: int | None = None
+    generation: int | None = None
+    op: int | None = None
+    registered: str | None = None
+    dropped: tuple[str, ...] = ()
+    message: str | None = None
+    hint: str | None = None
+    error_kind: str | None = None
+    exit_code: int = 0
+    seconds: float = 0.0
+
+
+# The class below has a method of this name.
+Reports: TypeAlias = list[SnapshotReport]
+
+
+@dataclass(frozen=True)
+class SnapshotRequest:
+    """A version that is wanted: ``to`` a folder, or as a ``tag``; an empty name stands for the default one."""
+
+    moment: Moment
+    to: str | None = None
+    shape: Shape | None = None
+    register: str | None = None
+    tag: str | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Create, read, list, refresh and drop versions of tables."""
+
+    bench: Callable[[], Workbench]
+    find: Callable[[Iterable[str]], list[KnownTable]]
+    known: Callable[[Iterable[str]], list[KnownTable]] = field(repr=False)
+
+    def create(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        as_of: str,
+        to: str | None = None,
+        layout: str = "flat",
+        date_column: str | None = None,
+        format: str = "parquet",  # noqa: A002 - the word that the command and the settings use
+        register: str | None = None,
+        tag: str | None = None,
+        replace: bool = False,
+    ) -> Reports:
+        """Create a version of tables as of a moment: of those named, or of all active ones at one common moment.
+
+        Args:
+            tables: names as ``schema.table``.
+            as_of: ``2020-11-14``, ``2020-11-14T10:30:00``, ``op:41`` or ``sequence:NUMBER``; days count in the
+                configured time zone.
+            to: folder under which ``<schema>.<table>/version=…`` is written; a relative one counts from here.
+            layout: ``flat``, or ``dated`` for one folder per date of ``date_column``.
+            date_column: a date or timestamp column.
+            format: ``parquet``, ``csv``, ``json`` or ``orc``.
+            register: name ``database.table`` of an external table that shall point to the version; ``""`` for
+                ``default.<table>_snapshot``.
+            tag: name of a tag to set on the mirror instead of writing files; ``""`` for a name made from the moment.
+            replace: let the new version take the place of one that is there.
+
+        Raises:
+            ConfigurationError: what is asked for contradicts itself. A table that cannot be asked is reported.
+        """
+        from lakeward.pipeline.moments import parse_moment
+        from lakeward.snapshots.versions.shapes import Shape
+
+        chosen, config = self.find(tables), self.bench().config
+        shape = Shape(format, layout, date_column or "", config.timezone)
+        shape.require_usable()
+        if (to is None) == (tag is None):
+            msg = "a snapshot is written as files or set as a tag: exactly one of the two is needed"
+            raise ConfigurationError(msg, hint="--to PATH, or --tag")
+        if tag is not None and (register is not None or shape != Shape(timezone=config.timezone)):
+            msg = "a tag has neither files nor a registered table"
+            raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or give --to PATH")
+        moment = parse_moment(as_of, config.timezone)
+        request = SnapshotRequest(moment, _absolute(to), shape, register, tag, replace)
+        return [self._one(known, lambda one: self._created(one, request)) for known in chosen]
+
+    def read(self, path: str) -> DataFrame:
+        """Read a version by its folder; refused unless exactly one complete version lies there.
+
+        Raises:
+            DataError: there is none, it was not finished, its files are not as they were written, or the path holds
+                several versions.
+        """
+        from lakeward.lake.iceberg.session import table_session
+        from lakeward.snapshots.versions.reading import read_version
+
+        bench = self.bench()
+        return read_version(table_session(bench.spark), bench.config, _absolute(path) or path)
+
+    def list(self, tables: Iterable[str] = ()) -> Versions:
+        """Give the versions of tables, all known ones when none is named, and whether each is still current."""
+        from lakeward.snapshots.versions.listing import judge
+
+        bench = self.bench()
+        return [one.version(str(known.table)) for known in self.known(tables) for one in judge(bench.context(known))]
+
+    def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
+        """Make versions anew that are stale or were undone; those of one name also where they are missing."""
+        from lakeward.snapshots.versions.refreshing import rebuild_publication, wanting
+
+        bench = self.bench()
+        reports: Reports = []
+        for known in self.known(tables):
+            for judged in wanting(bench.context(known), version):
+                found = judged.publication
+
+                def rebuilt(one: KnownTable, found: Publication = found) -> SnapshotReport:
+                    # Only a tag is written to the mirror; files are made while runs go on.
+                    with bench.leased(one) if found.kind == "tag" else nullcontext(bench.context(one)) as context:
+                        return _report(context, rebuild_publication(context, found))
+
+                reports.append(self._one(known, rebuilt))
+        return reports
+
+    def drop(
+        self,
+        table: str,
+        *,
+        version: str | None = None,
+        keep: int | None = None,
+        older_than: float | None = None,
+        dry_run: bool = False,
+    ) -> Reports:
+        """Drop one version by its name, or all but the newest ``keep``, or those made ``older_than`` seconds ago.
+
+        Raises:
+            ConfigurationError: there is no such version, or not exactly one choice is made.
+        """
+        from lakeward.snapshots.versions.dropping import beyond, drop_versions
+        from lakeward.snapshots.versions.publications import list_publications
+
+        if (version is not None) == (keep is not None or older_than is not None):
+            msg = "say which versions to drop: either one by name, or by number or age"
+            raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
+        [known] = self.known([table])
+        context = self.bench().context(known)
+        mirror = context.mirror.look()
+        found = list_publications(mirror) if mirror else []
+        gone = beyond(found, keep=keep, older_than=older_than) if version is None else _named(table, found, version)
+        if not dry_run:
+            drop_versions(context, gone)
+        return [_report(context, one, outcome="would drop" if dry_run else "dropped") for one in gone]
+
+    def _created(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
+        bench = self.bench()
+        if request.tag is not None:
+            from lakeward.snapshots.versions.tags import create_tag
+
+            with bench.leased(known) as context:
+                name = request.tag or request.moment.label
+                made = create_tag(context, request.moment, name, replacing=request.replace)
+                return _report(context, made, dropped=_let_go(context))
+        context = bench.context(known)
+        made = _create_files(context, known, request)
+        return _report(context, made, dropped=_let_go(context))
+
+    def _one(self, known: KnownTable, work: Callable[[KnownTable], SnapshotReport]) -> SnapshotReport:
+        """Do one table's part; whatever stops it becomes its report."""
+        from dataclasses import replace
+
+        from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
+
+        started = time.monotonic()
+        try:
+            report = work(known)
+        except STOPS_A_TABLE as error:
+            stopped = as_lakeward_error(error, str(known.table))
+            report = SnapshotReport(
+                str(known.table),
+                "failed",
+                message=stopped.message,
+                hint=stopped.hint,
+                error_kind=stopped.kind,
+                exit_code=stopped.exit_code,
+            )
+        return replace(report, seconds=time.monotonic() - started)
+
+
+def exit_code(reports: Iterable[SnapshotReport]) -> int:
+    """Give 0 when nothing failed; 3 when others are done; else what the failures give."""
+    found = list(reports)
+    codes = {one.exit_code for one in found if one.outcome == "failed"}
+    if not codes:
+        return 0
+    return max(codes) if all(one.outcome == "failed" for one in found) else 3
+
+
+def _create_files(context: TableContext, known: KnownTable, request: SnapshotRequest) -> Publication:
+    from lakeward.snapshots.versions.creating import FilesOrder, create_files
+    from lakeward.snapshots.versions.registering import default_name, register, require_name
+    from lakeward.snapshots.versions.shapes import Shape
+
+    name = "" if request.register is None else require_name(request.register or default_name(known.table.name))
+    order = FilesOrder(request.to or "", request.shape or Shape(), name, replace=request.replace)
+    made = create_files(context, request.moment, order)
+    if name:
+        register(context, made)
+    return made
+
+
+def _let_go(context: TableContext) -> tuple[str, ...]:
+    """Drop what the table's settings no longer keep, and name it."""
+    from lakeward.snapshots.versions.dropping import beyond, drop_versions
+    from lakeward.snapshots.versions.publications import list_publications
+
+    settings = context.settings.snapshots
+    if settings.keep is None and settings.older_than is None:
+        return ()
+    found = list_publications(context.mirror.metadata())
+    gone = beyond(found, keep=settings.keep, older_than=settings.older_than)
+    drop_versions(context, gone)
+    return tuple(one.location for one in gone)
+
+
+def _report(
+    context: TableContext, made: Publication, *, outcome: str = "done", dropped: tuple[str, ...] = ()
+) -> SnapshotReport:
+    return SnapshotReport(
+        str(context.table),
+        outcome,
+        version=made.version,
+        kind=made.kind,
+        location=made.location,
+        rows=made.rows,
+        generation=made.generation,
+        op=made.op,
+        registered=made.registered or None,
+        dropped=dropped,
+    )
+
+
+def _named(table: str, found: Sequence[Publication], version: str) -> list[Publication]:
+    named = [one for one in found if version in (one.version, one.location)]
+    if not named:
+        shown = ", ".join(dict.fromkeys(one.version for one in found)) or "none"
+        msg = f"{table} has no version {version!r}; it has {shown}"
+        raise ConfigurationError(msg, hint=f"lakeward snapshot list {table}")
+    return named
+
+
+def _absolute(location: str | None) -> str | None:
+    return location if location is None or "://" in location else str(Path(location).absolute())

@@ -1,0 +1,247 @@
+"""The current state as plain files: a new version beside the old, then one pointer flip.
+
+Dates whose rows did not change are not written again: their files are linked from the version before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward.errors import DataError
+from lakeward.pipeline.as_of import AsOf, standpoint
+from lakeward.pipeline.effect import capture
+from lakeward.pipeline.moments import op_moment
+from lakeward.snapshots.versions.creating import describe, is_erased_since, publication_of, record_instead, written
+from lakeward.snapshots.versions.dropping import remove_versions
+from lakeward.snapshots.versions.files import Place, data_files, place_of, publishing, put_in_place, table_root, tidy
+from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates, write_rows
+from lakeward.snapshots.versions.publications import PublicationKind, list_publications
+from lakeward.snapshots.versions.shapes import NO_DATE, Shape
+from lakeward.snapshots.versions.stores import open_store
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.hashing import content_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column
+
+    from lakeward.pipeline.context import TableContext
+    from lakeward.snapshots.versions.manifest import Manifest
+    from lakeward.snapshots.versions.publications import Publication
+
+POINTER, LINK = "_current.json", "current"
+# Readers that opened the version before the flip can finish.
+KEPT_VERSIONS = 2
+_MODULUS = 2**64
+
+
+def publish_current(context: TableContext) -> Publication | None:
+    """Bring the plain copy of a table up to its mirror; None where nothing changed or nothing is to be published.
+
+    The caller holds the table's lease.
+    """
+    settings = context.settings.publish
+    if settings is None:
+        return None
+    bases = capture(context)
+    if bases.mirror is None or not bases.applied:
+        return None
+    to = context.config.resolve(settings.to)
+    shape = Shape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
+    place = Place(
+        open_store(context.spark, context.config, to),
+        table_root(to, context.table),
+        op_moment(bases.applied).label,
+    )
+    known = _known(context, place.root)
+    if not _is_published(place, shape, known):
+        with publishing(context) as lease:
+            tidy(place)
+            return _publish(context, place, shape, lease.require)
+    if len(known) > KEPT_VERSIONS:
+        # A crash came between the flip and this.
+        with publishing(context):
+            remove_versions(context, known[:-KEPT_VERSIONS])
+    return None
+
+
+def rebuild_current(context: TableContext, publication: Publication) -> Publication:
+    """Make the copy of the current state anew, and let go of one that is no longer the newest."""
+    store = open_store(context.spark, context.config, publication.location)
+    former = place_of(store, publication.location)
+    timezone = context.config.timezone
+    shape = Shape(publication.format, publication.layout, publication.date_column, timezone)
+    place = replace(former, version=op_moment(capture(context).applied).label)
+    with publishing(context) as lease:
+        tidy(place)
+        made = _publish(context, place, shape, lease.require, anew=True)
+        own = _known(context, place.root)
+        remove_versions(context, [one for one in own if one.id != made.id])
+    return made
+
+
+def _publish(
+    context: TableContext, place: Place, shape: Shape, before: Callable[[], None], *, anew: bool = False
+) -> Publication:
+    while True:
+        found, former = _current_rows(context), None if anew else _former(context, place, shape)
+        context.reached("publish.rows")
+        made = _written(context, found, place, shape, former, before)
+        _flip(context, place, made)
+        anew = is_erased_since(context, found.at.bases.logged)
+        if not anew:
+            break
+    remove_versions(context, _known(context, place.root)[:-KEPT_VERSIONS])
+    return made
+
+
+def _is_published(place: Place, shape: Shape, known: Sequence[Publication]) -> bool:
+    """Tell whether readers have the mirror's newest op already, in the shape that is wanted."""
+    manifest = place.manifest()
+    if manifest is None or _pointed(place) != place.version:
+        return False
+    return manifest.shape == shape and any(one.id == manifest.id for one in known)
+
+
+def _pointed(place: Place) -> str | None:
+    """Give the version that readers are led to; None where nothing or nothing readable says it."""
+    text = place.store.read_text(f"{place.root}/{POINTER}")
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return None
+    return str(found.get("version")) if isinstance(found, dict) else None
+
+
+def _known(context: TableContext, root: str) -> list[Publication]:
+    """Give the recorded copies below a folder, oldest first."""
+    found = list_publications(context.mirror.metadata())
+    return [one for one in found if one.kind is PublicationKind.CURRENT and one.location.startswith(f"{root}/")]
+
+
+def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Manifest] | None:
+    """Give the newest whole version of the same shape, whose files may be used again."""
+    for one in reversed(_known(context, place.root)):
+        manifest = place_of(place.store, one.location).manifest()
+        if manifest is None or manifest.shape != shape or not manifest.parts:
+            continue
+        present = place.store.files(one.location)
+        if all(present.get(path) == size for path, size in manifest.files.items()):
+            return one.location, manifest
+    return None
+
+
+def _current_rows(context: TableContext) -> AsOf:
+    """Give the mirror as it is: its newest snapshot is the state after its newest op."""
+    bases = capture(context)
+    at = standpoint(context, op_moment(bases.applied))
+    head = context.mirror.require_head().id if at.bases.mirror is None else at.bases.mirror.id
+    return AsOf(at, context.mirror.read(head).select(*columns(at.names)), None, head)
+
+
+def _written(
+    context: TableContext,
+    found: AsOf,
+    place: Place,
+    shape: Shape,
+    former: tuple[str, Manifest] | None,
+    before: Callable[[], None],
+) -> Publication:
+    folder_column = shape.folder_column(str(context.table), found.at.bases.columns)
+    head = describe(context, found, place.version, shape, folder_column)
+    publications: list[Publication] = []
+
+    def write(folder: str) -> Manifest:
+        target = Target(place.store, folder, shape, found.at.bases.columns, folder_column)
+        if folder_column:
+            return _write_dates(context, found, target, head, former)
+        return written(context, found.rows, target, head, former=data_files(place.store, folder))
+
+    def record(manifest: Manifest) -> None:
+        before()
+        made = publication_of(manifest, place.folder, PublicationKind.CURRENT)
+        publications.append(record_instead(context, made))
+
+    put_in_place(context, place, write, record)
+    return publications[0]
+
+
+def _write_dates(
+    context: TableContext, found: AsOf, target: Target, head: Manifest, former: tuple[str, Manifest] | None
+) -> Manifest:
+    """Write the dates whose rows changed, and link the files of all others."""
+    earlier = data_files(target.store, target.folder)
+    parts = _hash_by_date(found, target)
+    known = former[1].parts if former else {}
+    changed = {date for date, content in parts.items() if known.get(date) != content}
+    if changed:
+        chosen = with_dates(found.rows, target.shape, target.folder_column).filter(_is_among(target, changed))
+        content = write_rows(context, chosen.select(*columns(target.names)), target)
+        if content != combined(parts[date] for date in changed):
+            msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
+            raise DataError(msg, hint=f"lakeward run {context.table}")
+    fresh = {path: size for path, size in data_files(target.store, target.folder).items() if path not in earlier}
+    context.reached("publish.dates")
+    linked = _link(target, former, parts.keys() - changed)
+    whole = combined(parts.values())
+    rows, files = int(whole.split(":")[0]), {**fresh, **linked}
+    require_rows(context, target, sorted(files), rows)
+    return replace(head, rows=rows, content_hash=whole, files=files, parts=parts)
+
+
+def _hash_by_date(found: AsOf, target: Target) -> dict[str, str]:
+    """Give each date's content hash, by the text that names its folder."""
+    dated = with_dates(found.rows, target.shape, target.folder_column)
+    hashed = dated.groupBy(column(target.folder_column)).agg(content_hash(sorted(target.names)).alias("content"))
+    each = hashed.select(column(target.folder_column).cast("string"), column("content"))
+    return {row[0] if row[0] is not None else NO_DATE: row[1] for row in each.toLocalIterator()}
+
+
+def _is_among(target: Target, dates: Iterable[str]) -> Column:
+    text = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE))
+    return text.isin(sorted(dates))
+
+
+def _link(target: Target, former: tuple[str, Manifest] | None, dates: Iterable[str]) -> dict[str, int]:
+    if former is None:
+        return {}
+    folder, manifest = former
+    wanted = set(dates)
+    files = {path: size for path, size in manifest.files.items() if _date_of(path) in wanted}
+    if folder != target.folder:
+        target.store.link({f"{folder}/{path}": f"{target.folder}/{path}" for path in files})
+    return files
+
+
+def _date_of(path: str) -> str:
+    return path.partition("/")[0].rpartition("=")[2]
+
+
+def combined(hashes: Iterable[str]) -> str:
+    """Give the content hash of several sets of rows together."""
+    split = [one.split(":") for one in hashes]
+    rows = sum(int(one[0]) for one in split)
+    mixed = reduce(lambda one, other: one ^ other, (int(one[1], 16) for one in split), 0)
+    return f"{rows}:{mixed:x}:{sum(int(one[2]) for one in split) % _MODULUS}"
+
+
+def _flip(context: TableContext, place: Place, made: Publication) -> None:
+    """Let readers go to the new version by one step."""
+    pointer: Mapping[str, object] = {
+        "table": str(context.table),
+        "version": place.version,
+        "path": place.name,
+        "op": made.op,
+        "rows": made.rows,
+        "content_hash": made.content_hash,
+        "created": made.created,
+    }
+    place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
+    place.store.point(place.root, LINK, place.name)
+    context.reached("publish.flipped")

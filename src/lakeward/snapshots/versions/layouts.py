@@ -1,0 +1,162 @@
+"""Rows into files and back, in every format and layout, without a value changing on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward import schemas as S
+from lakeward.errors import DataError
+from lakeward.lake.iceberg.spark_versions import gathered
+from lakeward.snapshots.versions.stores import for_reading
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.hashing import content_hash, sorted_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.datatypes import Column
+    from lakeward.pipeline.context import TableContext
+    from lakeward.snapshots.versions.shapes import Shape
+    from lakeward.snapshots.versions.stores import Store
+
+_HASH = "content"
+_INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+# Microseconds as they are; nulls and empty texts kept apart; quotes doubled as everybody but Spark writes them.
+_TIMES = {"timestampFormat": _INSTANT, "timestampNTZFormat": _LOCAL_TIME, "dateFormat": "yyyy-MM-dd"}
+_OPTIONS: dict[str, dict[str, str]] = {
+    "parquet": {},
+    "orc": {},
+    "csv": {
+        **_TIMES,
+        "header": "true",
+        "escape": '"',
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+    },
+    "json": {**_TIMES, "ignoreNullFields": "false"},
+}
+# Spark reads an empty text in quotes as a null, unless it is told to read something else there.
+_EMPTY = "\x01empty\x01"
+_READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
+# Spark writes instants for Hive of long ago, in a type that many readers no longer know.
+_SESSION = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+# The job's own mark says that Spark is done, not that the version is.
+_NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files to write: where, how, and the table's columns in order. ``folder_column`` is empty for flat ones."""
+
+    store: Store
+    folder: str
+    shape: Shape
+    columns: tuple[Column, ...]
+    folder_column: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return tuple(one.name for one in self.columns)
+
+
+def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
+    """Write rows into a folder; give the content hash that was taken while they were written.
+
+    Raises:
+        DataError: a reader finds another number of rows in the files than were written.
+    """
+    shape = target.shape
+    dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
+    observation = Observation()
+    # Rows of a date come together: each task would otherwise write a file for every date it meets.
+    together = gathered(dated, column(target.folder_column)) if target.folder_column else dated
+    observed = together.observe(observation, content_hash(sorted_by_name(rows)).alias(_HASH))
+    writer = _as_text(observed, target).write.format(shape.format).mode("append")
+    for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_MARK}.items():
+        writer = writer.option(name, value)
+    if target.folder_column:
+        writer = writer.partitionBy(target.folder_column)
+    with context.spark_settings(_SESSION):
+        writer.save(target.store.for_spark(target.folder))
+    return str(observation.get[_HASH])
+
+
+def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
+    """Give rows the column of their date folder."""
+    if not folder_column or folder_column == shape.date_column:
+        return rows
+    return rows.withColumn(folder_column, _date_of(rows, shape))
+
+
+def read_files(
+    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], target_columns: Sequence[Column], shape: Shape
+) -> DataFrame:
+    """Read files of a version exactly as they were written: nothing is inferred."""
+    wanted = [store.for_spark(f"{folder}/{path}") for path in paths]
+    struct = S.table_struct(target_columns)
+    if not wanted:
+        return spark.createDataFrame([], struct)
+    reader = spark.read.format(shape.format).schema(_text_struct(struct, shape))
+    empty = {"emptyValue": _EMPTY} if shape.format == "csv" else {}
+    for name, value in {**reader_options(shape), **empty, **store.options}.items():
+        reader = reader.option(name, value)
+    found = reader.option("basePath", store.for_spark(folder)).load([for_reading(path) for path in wanted])
+    return found.select(*[_from_text(field, shape) for field in struct.fields])
+
+
+def reader_options(shape: Shape) -> dict[str, str]:
+    """Give the options with which Spark reads the files of a format as they were written."""
+    return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
+
+
+def require_rows(context: TableContext, target: Target, paths: Iterable[str], expected: int) -> None:
+    """Require that a reader finds as many rows in files as were written; Parquet and ORC tell it by their footers."""
+    found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape).count()
+    if found != expected:
+        msg = f"{context.table}: the files in {target.folder} hold {found:,} rows, expected {expected:,}"
+        raise DataError(msg, hint="nothing was published: try again, with another --format if it stays so")
+
+
+def _date_of(rows: DataFrame, shape: Shape) -> SparkColumn:
+    value = column(shape.date_column)
+    if isinstance(rows.schema[shape.date_column].dataType, T.TimestampType):
+        # The session counts in UTC.
+        value = F.from_utc_timestamp(value, shape.timezone)
+    return F.to_date(value)
+
+
+def _as_text(rows: DataFrame, target: Target) -> DataFrame:
+    """CSV has no form of its own for bytes."""
+    if target.shape.format != "csv":
+        return rows
+    binary = {one.name for one in target.columns if one.lake_type == "binary"}
+    return rows.select(
+        *[F.base64(column(name)).alias(name) if name in binary else column(name) for name in rows.columns]
+    )
+
+
+def _text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
+    if shape.format != "csv":
+        return struct
+    return T.StructType([T.StructField(one.name, _csv_type(one.dataType)) for one in struct.fields])
+
+
+def _csv_type(data_type: T.DataType) -> T.DataType:
+    return T.StringType() if isinstance(data_type, T.BinaryType) else data_type
+
+
+def _from_text(field: T.StructField, shape: Shape) -> SparkColumn:
+    value = column(field.name)
+    if shape.format != "csv" or not isinstance(field.dataType, T.StringType | T.BinaryType):
+        return value
+    text = F.when(value == F.lit(_EMPTY), F.lit("")).otherwise(value)
+    return (F.unbase64(text) if isinstance(field.dataType, T.BinaryType) else text).alias(field.name)

@@ -1,0 +1,137 @@
+"""External tables that point to a version: in Glue where the lake's catalog is there, else in the session's catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from lakeward.datatypes import quote_name
+from lakeward.errors import ConfigurationError
+from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind
+from lakeward.snapshots.versions.glue import GlueTables
+from lakeward.snapshots.versions.layouts import reader_options
+from lakeward.snapshots.versions.reading import find_version
+from lakeward.snapshots.versions.stores import open_store
+
+if TYPE_CHECKING:
+    from lakeward.pipeline.context import TableContext
+    from lakeward.snapshots.versions.manifest import Manifest
+    from lakeward.snapshots.versions.publications import Publication
+    from lakeward.snapshots.versions.reading import FoundVersion
+
+SESSION_CATALOG = "spark_catalog"
+# Says whose table it is: one that Lakeward did not make is never replaced.
+OWN_PROPERTY = "lakeward.table"
+_NAME_PARTS = 2
+
+
+def default_name(table_name: str) -> str:
+    """Give the name under which a table's versions are registered unless another is given."""
+    return f"default.{table_name}_snapshot"
+
+
+def require_name(name: str) -> str:
+    """Refuse a name that is not ``database.table``."""
+    parts = name.split(".")
+    if len(parts) != _NAME_PARTS or not all(part.strip() for part in parts):
+        msg = f"{name!r} cannot name a registered table; expected database.table"
+        raise ConfigurationError(msg, hint="--register default.product_snapshot")
+    return name
+
+
+def register(context: TableContext, publication: Publication) -> None:
+    """Point the external table of a publication to it, with its partitions; other versions stay where they are.
+
+    Raises:
+        ConfigurationError: a table of the name is there that is not Lakeward's.
+    """
+    store = open_store(context.spark, context.config, publication.location)
+    found = find_version(store, publication.location)
+    if catalog_kind(context.config) is CatalogKind.GLUE:
+        with GlueTables.open(context.config) as glue:
+            glue.point(publication.registered, publication.location, found.manifest)
+    else:
+        _SessionTables(context).point(publication.registered, found)
+    context.reached("publish.registered")
+
+
+def renew_registration(context: TableContext, publication: Publication) -> None:
+    """Renew a registered table's partitions after its version was made anew, if it still points there."""
+    if catalog_kind(context.config) is CatalogKind.GLUE:
+        with GlueTables.open(context.config) as glue:
+            points = glue.points_to(publication.registered, publication.location)
+    else:
+        points = _SessionTables(context).points_to(publication.registered, publication.location)
+    if points:
+        register(context, publication)
+
+
+class _SessionTables:
+    """External tables of Spark's own catalog: they last with a Hive metastore, else as long as the application."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._spark = context.spark
+
+    def point(self, name: str, found: FoundVersion) -> None:
+        """Make the table anew: Spark's catalog cannot replace a table's schema and place in one step."""
+        full = _full_name(name)
+        described = self._described(full)
+        if described is not None and OWN_PROPERTY not in described:
+            msg = f"{SESSION_CATALOG}.{name} is there already and was not made by Lakeward"
+            raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
+        database = quote_name(name.partition(".")[0])
+        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{database}")
+        self._spark.sql(f"DROP TABLE IF EXISTS {full}")
+        self._spark.sql(_create_sql(full, found))
+        if found.manifest.folder_column:
+            self._spark.sql(f"MSCK REPAIR TABLE {full}")
+
+    def points_to(self, name: str, location: str) -> bool:
+        """Tell whether a table of Lakeward's points to a version."""
+        described = self._described(_full_name(name))
+        return described is not None and OWN_PROPERTY in described and place_of_name(location) in described
+
+    def _described(self, full: str) -> str | None:
+        """Give what Spark tells of a table, as one text; None where there is none."""
+        try:
+            rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
+        except AnalysisException:
+            return None
+        return "\n".join(f"{row[0]} {row[1]}" for row in rows)
+
+
+def place_of_name(location: str) -> str:
+    """Give the end of a location that every spelling of it has: table and version folder."""
+    return "/".join(location.rstrip("/").split("/")[-2:])
+
+
+def _full_name(name: str) -> str:
+    database, table = name.split(".")
+    return f"{SESSION_CATALOG}.{quote_name(database)}.{quote_name(table)}"
+
+
+def _create_sql(full: str, found: FoundVersion) -> str:
+    manifest = found.manifest
+    columns = ", ".join(f"{quote_name(name)} {kind}" for name, kind in table_columns(manifest))
+    partitioned = f" PARTITIONED BY ({quote_name(manifest.folder_column)})" if manifest.folder_column else ""
+    given = reader_options(manifest.shape)
+    options = f" OPTIONS ({', '.join(f'{_text(key)} {_text(value)}' for key, value in given.items())})" if given else ""
+    return (
+        f"CREATE TABLE {full} ({columns}) USING {manifest.format}{options}{partitioned} "
+        f"LOCATION {_text(found.store.for_spark(found.folder))} "
+        f"TBLPROPERTIES ({_text(OWN_PROPERTY)}={_text(manifest.table)})"
+    )
+
+
+def table_columns(manifest: Manifest) -> list[tuple[str, str]]:
+    """Give the columns of a table over a version's files, the folders' column among them."""
+    found = [(one.name, one.lake_type) for one in manifest.columns]
+    is_extra = manifest.folder_column and manifest.folder_column != manifest.date_column
+    return [*found, (manifest.folder_column, "date")] if is_extra else found
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

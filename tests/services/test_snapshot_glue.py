@@ -1,0 +1,77 @@
+"""Versions registered in a Glue catalog: the table points to the newest, with its partitions and no others."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakeward.config import parse_config
+from lakeward.datatypes import Column
+from lakeward.errors import ConfigurationError
+from lakeward.snapshots.versions.glue import GlueTables
+from tests.servers.moto import CREDENTIALS, REGION, moto_client
+from tests.unit.snapshots.test_version_folders import manifest_of
+
+COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp_ntz"))
+DATES = [f"2020-{month:02}-{day:02}" for month in range(1, 5) for day in range(1, 29)]
+
+
+@pytest.fixture
+def client(moto_endpoint: str) -> Iterator[Any]:
+    made = moto_client("glue", moto_endpoint)
+    yield made
+    made.close()
+
+
+def dated(version: str, dates: list[str]) -> Any:
+    files = {f"sold={date}/part-0.parquet": 1 for date in dates}
+    made = manifest_of(version, files, version)
+    return replace(made, columns=COLUMNS, layout="dated", date_column="sold", folder_column="sold")
+
+
+def partitions(client: Any, database: str) -> dict[str, str]:
+    pages = client.get_paginator("get_partitions").paginate(DatabaseName=database, TableName="product_snapshot")
+    found = [one for page in pages for one in page["Partitions"]]
+    return {one["Values"][0]: one["StorageDescriptor"]["Location"] for one in found}
+
+
+def test_a_table_points_to_the_newest_version_with_its_partitions_alone(client):
+    database = f"d{uuid.uuid4().hex[:8]}"
+    tables, name = GlueTables(client), f"{database}.product_snapshot"
+    old, new = "s3a://bucket/out/sales.product/version=a", "s3a://bucket/out/sales.product/version=b"
+    tables.point(name, old, dated("a", [*DATES, "__HIVE_DEFAULT_PARTITION__"]))
+    found = client.get_table(DatabaseName=database, Name="product_snapshot")["Table"]
+    assert [one["Name"] for one in found["StorageDescriptor"]["Columns"]] == ["id", "seen"]
+    assert [one["Type"] for one in found["StorageDescriptor"]["Columns"]] == ["int", "timestamp"]
+    assert found["PartitionKeys"] == [{"Name": "sold", "Type": "date"}]
+    assert len(partitions(client, database)) == len(DATES) + 1
+    assert tables.points_to(name, old)
+    tables.point(name, new, dated("b", DATES[:2]))
+    assert (tables.points_to(name, old), tables.points_to(name, new)) == (False, True)
+    assert partitions(client, database) == {
+        date: f"s3://bucket/out/sales.product/version=b/sold={date}" for date in DATES[:2]
+    }
+    tables.point(name, new, manifest_of("c", {"part-0.parquet": 1}))
+    assert partitions(client, database) == {}
+
+
+def test_a_table_of_somebody_else_is_never_replaced(client):
+    database = f"d{uuid.uuid4().hex[:8]}"
+    client.create_database(DatabaseInput={"Name": database})
+    client.create_table(DatabaseName=database, TableInput={"Name": "product_snapshot"})
+    with pytest.raises(ConfigurationError, match="not made by Lakeward"):
+        GlueTables(client).point(f"{database}.product_snapshot", "s3://b/v", manifest_of("a", {}))
+    assert not GlueTables(client).points_to(f"{database}.product_snapshot", "s3://b/v")
+
+
+def test_the_catalog_of_the_configuration_is_opened(moto_endpoint, monkeypatch, tmp_path):
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name.upper(), value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_endpoint)
+    lake = {"catalog": f"glue://?region={REGION}", "warehouse": "s3://bucket/lake"}
+    with GlueTables.open(parse_config({"lake": lake}, base=tmp_path)) as tables:
+        assert not tables.points_to(f"none{uuid.uuid4().hex}.product", "s3://b/v")

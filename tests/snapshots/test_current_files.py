@@ -1,0 +1,84 @@
+"""The current state as plain files, kept up by runs: one pointer flip, and unchanged dates are not written again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakeward.pipeline.report import Outcome
+from lakeward.snapshots.versions.publications import list_publications
+from lakeward.snapshots.versions.refreshing import rebuild_publication
+from tests.snapshots.versions import SETTINGS, line, set_up, states
+from tests.spark.scene import TABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.spark.scene import Scene
+
+pytestmark = pytest.mark.spark
+
+DATED = {"to": "./copy", "layout": "dated", "date_column": "sold"}
+
+
+def files(folder: Path) -> dict[str, int]:
+    """Data files by date folder and their inode."""
+    return {file.parent.name: file.stat().st_ino for file in folder.glob("*/*.parquet")}
+
+
+def seen_by_readers(root: Path) -> dict[int, str | None]:
+    """What a reader without Iceberg or Lakeward finds."""
+    assert (root / "current").readlink().name == json.loads((root / "_current.json").read_text())["path"]
+    rows = [row for file in (root / "current").glob("**/*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
+    found = {row["id"]: row["name"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scene) -> None:
+    set_up(scene, publish=DATED)
+    root = scene.folder / "copy" / TABLE
+    assert seen_by_readers(root) == {1: "one on 13th", 2: None, 4: "four"}
+    first = files(root / "version=op-2")
+    flipped = (root / "_current.json").stat().st_mtime_ns
+    assert scene.run().outcome is Outcome.IDLE
+    assert (root / "_current.json").stat().st_mtime_ns == flipped, "nothing happened, and something was written"
+    # A row moves from the fourth to the fifth of January: the former folder becomes empty, the second stays.
+    scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "moved", "2020-01-05"))
+    scene.run()
+    second = files(root / "version=op-3")
+    assert set(second) == {"sold=2020-01-02", "sold=2020-01-05"}
+    assert second["sold=2020-01-02"] == first["sold=2020-01-02"], "an unchanged date was written again"
+    assert seen_by_readers(root) == {1: "one on 13th", 2: None, 4: "moved"}
+    scene.land("20201118-000000000.csv", line("I", "2020-11-17 10:00:00", 5, "without a date"))
+    scene.run()
+    assert sorted(one.name for one in root.iterdir()) == [
+        "_current.json", "current", "version=op-3", "version=op-4",
+    ]  # fmt: skip
+    assert states(scene) == {"op-3": "former", "op-4": "current"}
+    assert seen_by_readers(root)[5] == "without a date"
+    found = scene.lakeward.snapshots.read(str(root / "version=op-4"))
+    assert found.count() == 4
+    # What an erasure asks for: the copy made anew, and no older one left.
+    with scene.lakeward._bench().leased(scene.lakeward.table(TABLE)) as context:
+        newest = list_publications(context.mirror.metadata())[-1]
+        rebuild_publication(context, newest)
+    assert states(scene) == {"op-4": "current"}
+    assert not set(files(root / "version=op-4").values()) & set(second.values())
+
+
+def test_a_copy_that_fails_is_the_tables_failure_and_the_mirror_stays_done(scene: Scene) -> None:
+    scene.configure({TABLE: {**SETTINGS, "publish": {"to": "./copy", "format": "csv"}}})
+    scene.land("LOAD00000001.csv", line("I", "2020-11-13 10:00:00", 1, "one"))
+    blocking = scene.folder / "copy"
+    blocking.write_text("not a folder")
+    report = scene.refused()
+    assert report.ops and len(scene.rows()) == 1
+    blocking.unlink()
+    assert scene.run().outcome is Outcome.IDLE
+    [file] = (blocking / TABLE / "current").glob("*.csv")
+    assert file.read_text().splitlines()[0] == "id,name,sold,seen,price,raw"
+    assert states(scene) == {"op-1": "current"}

@@ -1,0 +1,86 @@
+"""``lakeward snapshot`` hands over what it was told and shows what came of it; no JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeward.api.snapshots import SnapshotReport
+from lakeward.cli import lake
+from lakeward.snapshots.versions.listing import Version, VersionState
+
+DONE = SnapshotReport(
+    "sales.product", "done", version="2020-11-14", kind="files", location="/out/sales.product/version=2020-11-14",
+    rows=12345, generation=1, op=41, registered="default.product_snapshot", dropped=("/out/old",),
+)  # fmt: skip
+FAILED = SnapshotReport("sales.other", "failed", message="it has no timestamp_column", hint="ask by op", exit_code=2)
+STALE = Version(
+    "sales.product", "2020-11-14", "files", VersionState.STALE, "2020-11-14T23:59:59.999999+00:00", 12345, 1, 41,
+    "2020-12-01T10:00:00.000000+00:00", "/out", "parquet", "flat", "", "12345:a:1", "changes arrived later",
+)  # fmt: skip
+
+
+class FakeSnapshots:
+    """Notes what it is asked and answers with what it was given."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def method(*arguments: Any, **options: Any) -> Any:
+            self.calls.append((name, arguments, options))
+            return self.answer
+
+        return method
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    def let(answer: Any) -> FakeSnapshots:
+        made = FakeSnapshots(answer)
+        monkeypatch.setattr(lake.CommandLake, "snapshots", made)
+        return made
+
+    return let
+
+
+def test_create_shows_each_table_and_gives_three_when_one_failed_beside_another(project, call, call_json, fake):
+    snapshots = fake([DONE, FAILED])
+    result = call("snapshot", "create", "--all", "--as-of", "2020-11-14", "--to", "./out", "--register")
+    assert result.exit_code == 3
+    assert "12,345" in result.stdout and "default.product_snapshot" in result.stdout
+    assert "it has no timestamp_column" in result.stderr and "dropped /out/old" in result.stderr
+    [(name, arguments, options)] = snapshots.calls
+    assert (name, arguments) == ("create", ((),))
+    assert options == {
+        "as_of": "2020-11-14", "to": "./out", "tag": None, "format": "parquet", "layout": "flat", "date_column": None,
+        "register": "", "replace": False,
+    }  # fmt: skip
+    document = call_json("snapshot", "create", "a.b", "--as-of", "op:1", "--tag")
+    assert [one["outcome"] for one in document["snapshots"]] == ["done", "failed"]
+    assert (document["exit_code"], snapshots.calls[-1][2]["tag"]) == (3, "")
+
+
+@pytest.mark.parametrize("arguments", [("--as-of", "op:1"), ("a.b", "--all", "--as-of", "op:1"), ("a.b",)])
+def test_create_without_tables_or_a_moment_is_a_usage_error(project, call, fake, arguments):
+    fake([])
+    assert call("snapshot", "create", *arguments).exit_code == 2
+
+
+def test_list_marks_what_would_come_out_differently(project, call, call_json, fake):
+    fake([STALE])
+    result = call("snapshot", "list")
+    assert "stale" in result.stdout and "changes arrived later" in result.stdout
+    assert "lakeward snapshot refresh sales.product" in result.stderr
+    assert call_json("snapshot", "list", "sales.product")["versions"][0]["state"] == "stale"
+
+
+def test_refresh_and_drop_say_when_there_is_nothing_to_do(project, call, fake):
+    snapshots = fake([])
+    assert "no snapshot needs it" in call("snapshot", "refresh", "--version", "v").stderr
+    assert "nothing to drop" in call("snapshot", "drop", "a.b", "--older-than", "30d", "--keep", "2").stderr
+    assert snapshots.calls[0] == ("refresh", ((),), {"version": "v"})
+    assert snapshots.calls[1][2] == {"version": None, "keep": 2, "older_than": 30 * 86_400.0, "dry_run": False}
+    assert call("snapshot", "drop", "a.b", "--older-than", "soon").exit_code == 2

@@ -1,0 +1,212 @@
+"""Version folders on the local disk: complete or not at all, whatever a crash leaves; no JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeward.datatypes import Column
+from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
+from lakeward.model import TableId
+from lakeward.snapshots.versions import files
+from lakeward.snapshots.versions.files import (
+    Place,
+    complete_manifest,
+    data_files,
+    publishing,
+    put_in_place,
+    remove_folder,
+    require_free,
+    tidy,
+)
+from lakeward.snapshots.versions.manifest import Lineage, Manifest, read_manifest
+from lakeward.snapshots.versions.reading import find_version
+from lakeward.snapshots.versions.stores import LocalStore
+from lakeward.state.leases import HeldLease, current_owner
+from lakeward.state.memory import MemoryStateStore
+
+STEPS = ("publish.written", "publish.staged", "publish.recorded", "publish.aside", "publish.moved")
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class ObjectStore(LocalStore):
+    """A store without renames, as far as publishing can tell."""
+
+    can_rename = False
+
+    def move(self, source: str, target: str) -> None:
+        msg = f"an object store renames nothing: {source} to {target}"
+        raise AssertionError(msg)
+
+
+def manifest_of(content: str, files: dict[str, int], version: str = "v1") -> Manifest:
+    return Manifest(
+        id=content,
+        table="sales.product",
+        version=version,
+        as_of="op:1",
+        rows=1,
+        content_hash="1:a:1",
+        columns=(Column("id", "int"), Column("hire date", "date")),
+        primary_key=("id",),
+        format="parquet",
+        layout="flat",
+        date_column="",
+        folder_column="",
+        timezone="UTC",
+        lineage=Lineage("uuid", 1, 1, 10, 20),
+        created="2024-01-01T00:00:00.000000+00:00",
+        lakeward="0",
+        files=files,
+    )
+
+
+def publish(place: Place, content: str, crash_at: str | None = None) -> list[str]:
+    """Publish a version of one file; give the ids that were recorded."""
+    recorded: list[str] = []
+
+    def reached(step: str) -> None:
+        if step == crash_at:
+            raise Crash(step)
+
+    def write(folder: str) -> Manifest:
+        before = data_files(place.store, folder)
+        place.store.write_text(f"{folder}/part-{content}.parquet", content)
+        files = {path: size for path, size in data_files(place.store, folder).items() if path not in before}
+        return manifest_of(content, files, place.version)
+
+    context: Any = SimpleNamespace(reached=reached)
+    with contextlib.suppress(Crash):
+        put_in_place(context, place, write, lambda made: recorded.append(made.id))
+    return recorded
+
+
+@pytest.fixture(params=[LocalStore, ObjectStore])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(request.param(), str(tmp_path / "sales.product"), "v1")
+
+
+def content_of(place: Place) -> str:
+    found = find_version(place.store, place.folder)
+    [name] = found.manifest.files
+    return Path(found.folder, name).read_text()
+
+
+def test_manifest_is_read_as_it_was_written():
+    manifest = manifest_of("a", {"x=1/b.parquet": 5, "a.parquet": 7})
+    assert read_manifest(manifest.to_json(), "there") == manifest
+    assert [one["path"] for one in json.loads(manifest.to_json())["files"]] == ["a.parquet", "x=1/b.parquet"]
+    for damaged in ("", "{}", manifest.to_json()[:-20], manifest.to_json().replace('"rows"', '"lines"')):
+        with pytest.raises(DataError, match="damaged"):
+            read_manifest(damaged, "there")
+
+
+def test_a_version_appears_whole_and_is_not_overwritten_unasked(place):
+    assert publish(place, "first") == ["first"]
+    assert content_of(place) == "first"
+    with pytest.raises(ConfigurationError, match="exists already") as refused:
+        require_free(place, replace=False)
+    assert "--replace" in (refused.value.hint or "")
+    require_free(place, replace=True)
+    publish(place, "second")
+    assert content_of(place) == "second"
+    assert len(data_files(place.store, place.folder)) == 1
+    assert [name for name in place.store.folders(place.root) if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_leaves_the_former_version_or_the_new_one(place, step):
+    publish(place, "first")
+    publish(place, "second", crash_at=step)
+    assert content_of(place) in ("first", "second"), "readers find nothing between the crash and the next command"
+    tidy(place)
+    after = content_of(place)
+    assert after == ("second" if step in ("publish.aside", "publish.moved") and place.store.can_rename else after)
+    assert [name for name in place.store.folders(place.root) if name.startswith(".")] == []
+    assert list(data_files(place.store, place.folder)) == [f"part-{after}.parquet"]
+    publish(place, "third")
+    assert content_of(place) == "third"
+
+
+@pytest.mark.parametrize("step", ["publish.written", "publish.recorded"])
+def test_a_crash_of_the_first_version_is_taken_back(place, step):
+    publish(place, "first", crash_at=step)
+    with pytest.raises(DataError):
+        find_version(place.store, place.folder)
+    tidy(place)
+    assert place.store.files(place.root) == {}
+    publish(place, "again")
+    assert content_of(place) == "again"
+
+
+def test_a_removed_version_is_gone_at_once(place):
+    publish(place, "first")
+    remove_folder(place)
+    assert not place.store.exists(place.folder)
+    remove_folder(place)
+
+
+def test_files_that_are_missing_or_changed_are_refused(place):
+    publish(place, "first")
+    file = Path(place.folder, "part-first.parquet")
+    file.write_text("longer than before")
+    with pytest.raises(DataError, match="1 of 1 files are missing or not as they were written"):
+        find_version(place.store, place.folder)
+    file.unlink()
+    with pytest.raises(DataError, match=r"part-first\.parquet"):
+        find_version(place.store, place.folder)
+    Path(place.folder, "_SUCCESS").unlink()
+    with pytest.raises(DataError, match="not finished"):
+        find_version(place.store, place.folder)
+    assert complete_manifest(place.store, place.folder) is None
+
+
+def test_a_path_given_in_part_names_the_versions_it_would_mix(tmp_path):
+    store = LocalStore()
+    for version in ("2020-11-13", "2020-11-14"):
+        publish(Place(store, str(tmp_path / "sales.product"), version), "x")
+    for partly in (tmp_path / "sales.product", tmp_path):
+        with pytest.raises(DataError, match=r"holds 2: .*version=2020-11-13, .*version=2020-11-14"):
+            find_version(store, str(partly))
+    with pytest.raises(DataError, match="there is nothing at"):
+        find_version(store, str(tmp_path / "nowhere"))
+    deep = tmp_path / "sales.product/version=2020-11-13/sold=2020-01-01"
+    deep.mkdir()
+    with pytest.raises(DataError, match="only a part of one"):
+        find_version(store, str(deep))
+
+
+def test_the_local_store_links_points_and_understands_uris(tmp_path):
+    store = LocalStore()
+    store.write_text(f"file://{tmp_path}/a b/one.txt", "1")
+    assert store.read_text(f"{tmp_path}/a b/one.txt") == "1"
+    store.link({f"{tmp_path}/a b/one.txt": f"{tmp_path}/c/two.txt"})
+    assert (tmp_path / "c/two.txt").stat().st_ino == (tmp_path / "a b/one.txt").stat().st_ino
+    for target in ("a b", "c"):
+        store.point(str(tmp_path), "current", target)
+    assert (tmp_path / "current").readlink() == Path("c")
+    assert store.folders(str(tmp_path)) == ["a b", "c"]
+    assert store.files(str(tmp_path / "nowhere")) == {}
+    assert store.read_text(str(tmp_path / "nowhere")) is None
+    store.delete(str(tmp_path / "current"))
+    assert (tmp_path / "c").exists()
+
+
+def test_two_commands_that_publish_one_table_wait_for_each_other_and_not_for_its_runs(monkeypatch):
+    monkeypatch.setattr(files, "_PATIENCE_SECONDS", 0.0)
+    table, state = TableId("sales", "product"), MemoryStateStore()
+    context: Any = SimpleNamespace(table=table, state=state, config=SimpleNamespace(lease_seconds=30.0))
+    with HeldLease(state, table, current_owner("run")), publishing(context) as lease:
+        lease.require()
+        with pytest.raises(LeaseHeldError, match="another command publishes it"), publishing(context):
+            pass
+    with publishing(context):
+        pass

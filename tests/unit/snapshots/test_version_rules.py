@@ -1,0 +1,117 @@
+"""Which shape fits a table, which versions go, what hashes add up to; no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lakeward.api.snapshots import SnapshotReport, exit_code
+from lakeward.config import parse_config
+from lakeward.datatypes import Column
+from lakeward.errors import ConfigurationError
+from lakeward.pipeline.moments import parse_moment
+from lakeward.snapshots.versions.creating import moment_of, moment_text
+from lakeward.snapshots.versions.current import combined
+from lakeward.snapshots.versions.dropping import beyond
+from lakeward.snapshots.versions.publications import Publication, PublicationKind
+from lakeward.snapshots.versions.registering import default_name, require_name
+from lakeward.snapshots.versions.shapes import Shape
+from lakeward.snapshots.versions.stores import for_reading
+
+COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
+NOW = datetime.now(UTC)
+
+
+def publication(version: str, days_ago: float, kind: PublicationKind, root: str = "/out/sales.product") -> Publication:
+    return Publication(
+        id=f"{root}{version}{kind}",
+        kind=kind,
+        version=version,
+        moment=f"op:{version}",
+        location=version if kind is PublicationKind.TAG else f"{root}/version={version}",
+        generation=1,
+        op=1,
+        rows=1,
+        content_hash="",
+        created=(NOW - timedelta(days=days_ago)).isoformat(),
+        changelog=1,
+    )
+
+
+def test_dates_of_a_date_column_are_in_the_path_and_of_a_timestamp_beside_it():
+    assert Shape().folder_column("t", COLUMNS) == ""
+    assert Shape(layout="dated", date_column="sold").folder_column("t", COLUMNS) == "sold"
+    assert Shape(layout="dated", date_column="seen").folder_column("t", COLUMNS) == "seen_date"
+
+
+@pytest.mark.parametrize(
+    ("column", "columns", "told"),
+    [
+        ("name", COLUMNS, "of type string"),
+        ("gone", COLUMNS, "no column 'gone'"),
+        ("seen", (*COLUMNS, Column("Seen_Date", "date")), "named like its column 'Seen_Date'"),
+        ("sold", (Column("sold", "date"),), "only column"),
+    ],
+)
+def test_columns_that_make_no_dates_are_refused(column, columns, told):
+    with pytest.raises(ConfigurationError, match=told):
+        Shape(layout="dated", date_column=column).folder_column("sales.product", columns)
+
+
+@pytest.mark.parametrize("shape", [Shape("xml"), Shape(layout="dated"), Shape(date_column="sold")])
+def test_a_shape_that_contradicts_itself_is_refused(shape):
+    with pytest.raises(ConfigurationError):
+        shape.require_usable()
+
+
+def test_retention_counts_each_folder_and_tags_by_themselves():
+    files, tag = PublicationKind.FILES, PublicationKind.TAG
+    found = [publication(name, age, files) for name, age in (("a", 3), ("b", 2), ("c", 1))]
+    found += [publication("a", 9, files, "/other/sales.product"), publication("t", 8, tag), publication("u", 0, tag)]
+    found.append(publication("op-9", 30, PublicationKind.CURRENT))
+    assert [one.version for one in beyond(found, keep=1, older_than=None)] == ["t", "a", "b"]
+    assert [one.location for one in beyond(found, keep=None, older_than=5 * 86_400.0)] == [
+        "/other/sales.product/version=a",
+        "t",
+    ]
+    assert beyond(found, keep=None, older_than=None) == []
+
+
+def test_hashes_of_parts_add_up():
+    assert combined([]) == "0:0:0"
+    assert combined(["2:ff:18446744073709551615", "3:f0:2"]) == "5:f:1"
+
+
+@pytest.mark.parametrize("text", ["2020-11-14", "2020-11-14T10:30:00.5", "op:41", "sequence:20201114103000123"])
+def test_a_moment_is_kept_whatever_the_time_zone_is_later(text):
+    moment = parse_moment(text, "Europe/Berlin")
+    kept = replace(publication(moment.label, 0, PublicationKind.FILES), moment=moment_text(moment))
+    assert moment_of(kept) == moment
+
+
+def test_names_of_registered_tables():
+    assert require_name(default_name("product")) == "default.product_snapshot"
+    for name in ("product", "a.b.c", ".b"):
+        with pytest.raises(ConfigurationError, match=r"database\.table"):
+            require_name(name)
+
+
+def test_failures_beside_done_tables_give_three():
+    done, refused = SnapshotReport("a.b", "done"), SnapshotReport("c.d", "failed", exit_code=2)
+    assert [exit_code(some) for some in ([done], [refused], [done, refused], [])] == [0, 2, 3, 0]
+
+
+def test_patterns_in_paths_are_no_patterns():
+    assert for_reading("/a[b]/c*?.parquet") == "/a\\[b\\]/c\\*\\?.parquet"
+
+
+def test_settings_of_copies_and_retention(tmp_path):
+    body = {"publish": {"to": "./c", "layout": "dated", "date_column": "sold"}, "snapshots": {"older_than": "30d"}}
+    config = parse_config({"defaults": {"snapshots": {"keep": 2}}, "tables": {"a.b": body}}, base=tmp_path)
+    kept = config.tables["a.b"].snapshots
+    assert (kept.keep, kept.older_than) == (2, 30 * 86_400.0)
+    for wrong in ({"to": "./c", "layout": "dated"}, {"to": "./c", "date_column": "sold"}):
+        with pytest.raises(ConfigurationError, match="given together"):
+            parse_config({"tables": {"a.b": {"publish": wrong}}}, base=tmp_path)
