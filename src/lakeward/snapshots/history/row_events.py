@@ -1,0 +1,204 @@
+"""Reading all that the lake has on one row: its changes with what they left of it, bad rows, partners of key changes.
+
+Every reading is narrowed by the key first, so that files whose statistics exclude it are not opened, and is bounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+
+from lakeward import schemas as S
+from lakeward.lake.iceberg.define import LOAD_STAMP
+from lakeward.model import Operation, OrderBy, Place
+from lakeward.pipeline.effect import load_branch
+from lakeward.pipeline.open_rows import is_named
+from lakeward.snapshots.history.story import closed_keys, finished, of_keys
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.moves import is_unfinished
+from lakeward.transforms.order import as_base, place
+from lakeward.transforms.standing import is_standing
+from lakeward.transforms.versions import operation_after, shown_operation, values_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column, Row
+
+    from lakeward.model import Generation
+    from lakeward.pipeline.workspace import Workspace
+    from lakeward.snapshots.history.row_keys import RowKey
+    from lakeward.snapshots.history.story import Restriction, Story
+
+Values = dict[str, Any]
+_TIME = f"{S.PREFIX}time"
+_AFTER = f"{S.PREFIX}after"
+_PLACE = f"{S.PREFIX}place"
+_WHERE = (S.OP, S.GENERATION, S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP, S.UNCHANGED)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to the row. ``after`` is the row as it left it, None: gone."""
+
+    operation: str
+    op: int
+    generation: int
+    place: Place
+    commit_time: str | None
+    unchanged: frozenset[str]
+    after: Values | None
+    is_numbered: bool = False
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it is the load's row."""
+        return not self.place.file_time
+
+    @property
+    def order(self) -> tuple[int, Place, int]:
+        """Where it stands in the history."""
+        return (self.generation, self.place, self.op)
+
+
+def standing_events(story: Story, workspace: Workspace, key: RowKey, *, limit: int) -> list[Event]:
+    """Give the newest events of the row that stand, in order, each with the row as it left it."""
+    events = _events(story, workspace, key)
+    upto = (
+        Window.partitionBy(column(S.GENERATION))
+        .orderBy(place().asc_nulls_first())
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    others = [name for name in story.names if name not in story.keys]
+    after = [operation_after(upto).alias(_AFTER), *values_after(others, upto)]
+    told = events.select(
+        *_WHERE, place().alias(_PLACE), shown_operation().alias(S.OPERATION), _time(), *columns(story.keys), *after
+    )
+    newest = told.orderBy(column(S.GENERATION).desc(), column(_PLACE).desc_nulls_last()).limit(limit)
+    rows = newest.select(*_WHERE, S.OPERATION, _TIME, _AFTER, *_shown(story, story.names)).collect()
+    return [_event(story, row, is_gone=row[_AFTER] == Operation.DELETE) for row in reversed(rows)]
+
+
+def undone_events(story: Story, key: RowKey, *, limit: int) -> list[Event]:
+    """Give the newest events of the row that were taken back, with the values they brought themselves."""
+    if not story.progress.undone:
+        return []
+    taken_back = (column(S.KIND) == S.KIND_CHANGE) & ~is_standing(story.progress.undone) & key.matches()
+    rows = story.log.filter(taken_back).orderBy(column(S.OP).desc(), place().desc_nulls_last()).limit(limit)
+    told = rows.select(*_WHERE, S.OPERATION, _time(), *_shown(story, story.names)).collect()
+    return [_event(story, row, is_gone=row[S.OPERATION] == Operation.DELETE) for row in told]
+
+
+def partners(story: Story, events: Iterable[Event]) -> dict[tuple[int, str, int, int], Values]:
+    """Give the keys on the other side of key changes, by (op, file, row, step) of that side."""
+    moved = [one for one in events if one.place.step == S.STEP_MOVED_HERE or one.operation == Operation.DELETE]
+    if not moved:
+        return {}
+    narrowed = column(S.OP).isin(*{one.op for one in moved}) & column(S.FILE).isin(*{one.place.file for one in moved})
+    named = is_named({f"{one.place.file}:{one.place.row}" for one in moved})
+    rows = story.log.filter((column(S.KIND) == S.KIND_CHANGE) & narrowed & named)
+    found = rows.select(S.OP, S.FILE, S.ROW, S.STEP, *_shown(story, story.keys)).limit(2 * len(moved)).collect()
+    return {(row[S.OP], row[S.FILE], row[S.ROW], row[S.STEP]): _values(story.keys, row) for row in found}
+
+
+def row_now(story: Story, key: RowKey) -> Values | None:
+    """Give the row as the mirror has it, None: it has none."""
+    assert story.bases.mirror is not None  # the story was read
+    mirror = story.context.mirror.read(story.bases.mirror.id).filter(key.matches())
+    found = mirror.select(*_shown(story, story.names)).take(1)
+    return _values(story.names, found[0]) if found else None
+
+
+def first_ops(story: Story) -> dict[int, int]:
+    """Give the op that began each generation."""
+    control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(story.progress.undone)
+    rows = story.log.filter(control).groupBy(S.GENERATION).agg(F.min(S.OP).alias(S.OP)).collect()
+    return {row[S.GENERATION]: row[S.OP] for row in rows}
+
+
+def load_files(story: Story, ops: Iterable[int]) -> dict[int, str]:
+    """Give the file of each load op that read one alone: rows of several are not told apart in the mirror."""
+    if not (wanted := {*ops}):
+        return {}
+    files = story.log.filter((column(S.KIND) == S.KIND_FILE) & column(S.OP).isin(*wanted))
+    counted = files.groupBy(S.OP).agg(F.count(F.lit(1)).alias("files"), F.min(S.FILE).alias(S.FILE))
+    return {row[S.OP]: row[S.FILE] for row in counted.filter("files = 1").collect()}
+
+
+def _events(story: Story, workspace: Workspace, key: RowKey) -> DataFrame:
+    """Give the row's load rows and changes, with op and generation; moves into it are finished."""
+    own: Restriction = lambda rows: rows.filter(key.matches())  # noqa: E731
+    if not own(story.changes).filter(is_unfinished()).select(S.OP).take(1):
+        return _with_loads(story, story.progress.generations, own, story.changes)
+    related = of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
+    frames = []
+    for one in story.progress.generations:
+        changes = story.changes.filter(column(S.GENERATION) == one.number)
+        events = _with_loads(story, (one,), related, changes)
+        frames.append(own(finished(story, workspace, events, S.OP, S.GENERATION)))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _with_loads(story: Story, generations: Sequence[Generation], only: Restriction, changes: DataFrame) -> DataFrame:
+    """Join changes and the rows of loads, as every op that wrote to a load left them."""
+    frames = [only(changes)]
+    for generation in generations:
+        head = story.mirror.head(load_branch(generation.number))
+        for snapshot in story.mirror.lineage(head.id) if head else ():
+            if op := snapshot.summary.get(LOAD_STAMP):
+                rows = only(story.context.mirror.read(snapshot.id)).withColumns(
+                    {S.OP: F.lit(int(op)).cast("long"), S.GENERATION: F.lit(generation.number)}
+                )
+                base = as_base(rows, (*story.names, S.OP, S.GENERATION))
+                # A later part of the load replaces rows of earlier ones.
+                frames.append(base.withColumn(S.ROW, column(S.OP)))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _event(story: Story, row: Row, *, is_gone: bool) -> Event:
+    # A generation that was undone is no longer among them.
+    orders = {one.number: one.order_by for one in story.progress.generations}
+    # What the load brought has no place of its own; text sorts as if it came first, as it did.
+    found = Place(row[S.SEQUENCE] or "", row[S.FILE_TIME] or "", row[S.FILE] or "", row[S.ROW], row[S.STEP] or 0)
+    return Event(
+        operation=row[S.OPERATION],
+        op=row[S.OP],
+        generation=row[S.GENERATION],
+        place=found,
+        commit_time=row[_TIME],
+        unchanged=frozenset(row[S.UNCHANGED] or ()),
+        after=None if is_gone else _values(story.names, row),
+        is_numbered=orders.get(row[S.GENERATION]) is OrderBy.SEQUENCE and bool(found.sequence),
+    )
+
+
+def _values(names: Sequence[str], row: Row) -> Values:
+    return dict(zip(names, tuple(row)[-len(names) :], strict=True))
+
+
+def _time() -> Column:
+    return _iso(column(S.COMMIT_TIME)).alias(_TIME)
+
+
+def _shown(story: Story, names: Iterable[str]) -> list[Column]:
+    """Give columns as Python can hold them: times as ISO text, as Python would move them to its own zone."""
+    types = {one.name: S.spark_type(one.lake_type) for one in story.bases.columns}
+    return [_readable(column(name), types[name]).alias(name) for name in names]
+
+
+def _readable(value: Column, data_type: T.DataType) -> Column:
+    if isinstance(data_type, T.TimestampType):
+        return _iso(value)
+    if isinstance(data_type, T.TimestampNTZType):
+        return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+    return value.cast("string") if isinstance(data_type, T.DateType) else value
+
+
+def _iso(value: Column) -> Column:
+    return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
