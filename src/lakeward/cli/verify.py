@@ -1,0 +1,136 @@
+"""``lakeward verify``: compute mirrors again and compare them row for row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import add_row, age, count, emit, error_line, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lakeward.cli.invocation import Invocation
+    from lakeward.snapshots.verification.report import RowFinding, TableVerification, VerifyReport
+
+
+@command("verify")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option(
+    "--basis", type=click.Choice(("auto", "files", "changelog")), default="auto", show_default=True,
+    help="What to compute the rows from: the landing files read again, or load and changelog; auto takes the files "
+    "where all are still there unchanged.",
+)  # fmt: skip
+@click.option(
+    "--sample", type=click.FloatRange(min=0, max=1, min_open=True), metavar="SHARE",
+    help="Compare only this share of the keys, the same ones every time: 0.01 is one in a hundred.",
+)  # fmt: skip
+@click.option(
+    "--key-range", "key_ranges", multiple=True, metavar="'COLUMN=LOW..HIGH'",
+    help="Compare only keys in this range, ends included; one end may be left out. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--against", metavar="LOCATION",
+    help="Compare with another copy instead: a jdbc: address (user and password from LAKEWARD_AGAINST_USER and "
+    "LAKEWARD_AGAINST_PASSWORD), a folder of Parquet, ORC, CSV or JSON files, or a published version.",
+)  # fmt: skip
+@click.option(
+    "--against-table", metavar="NAME",
+    help="The table's name in that database, or a query in parentheses with an alias.  [default: schema.table]",
+)  # fmt: skip
+@click.option(
+    "--cut-off", metavar="TIME",
+    help="With --against: leave out keys with changes after this day or time, which may still be under way.",
+)  # fmt: skip
+@click.option("--changed-at", metavar="COLUMN", help="The other copy's column that tells when a row changed last.")
+@click.option("--repair", is_flag=True, help="Put right what is found: only the differing keys, as one op per table.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Findings to show per table."
+)  # fmt: skip
+def verify(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
+    """Compute mirrors again, independently, and compare them row for row: all active tables, or those named.
+
+    A complete verification that finds nothing is kept on record and shown by `lakeward status`. The exit code is 1
+    when anything was found, repaired or not, and 3 when a table could not be verified.
+    """
+    with invocation.lake() as lake:
+        report = lake.verify(names, **choices)  # type: ignore[arg-type]
+    emit(invocation, report.to_dict(), lambda console: _draw(console, report))
+    for one in report.tables:
+        if one.message and one.exit_code:
+            error_line(one.message, one.hint)
+    return report.exit_code
+
+
+def _draw(console: Console, report: VerifyReport) -> None:
+    for one in report.tables:
+        console.print(f"{one.table}: {_summary(one)}")
+        for line in _details(one):
+            console.print(f"  {line}")
+        if one.findings:
+            _draw_findings(console, one.findings)
+    if not report.tables:
+        console.print("no active tables")
+
+
+def _summary(one: TableVerification) -> str:
+    if one.verdict == "failed":
+        return "could not be verified"
+    if one.verdict == "skipped":
+        return one.message or "nothing to verify"
+    rows = count(one.rows_found or 0, "row")
+    if one.verdict == "clean":
+        return f"clean: {rows} at op {one.op} ({age(one.seconds)})"
+    kinds = {"missing": one.missing, "extra": one.extra, "different": one.different}
+    shown = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number)
+    return f"{shown}: {rows} found, {one.rows_expected or 0:,} expected at op {one.op} ({age(one.seconds)})"
+
+
+def _details(one: TableVerification) -> list[str]:
+    lines = []
+    if one.basis:
+        with_what = {"files": "its landing files", "changelog": "its load and changelog"}.get(one.basis)
+        lines.append(f"compared with {with_what} ({one.reason})" if with_what else f"compared with {one.reason}")
+    if one.part:
+        lines.append(f"only a part was looked at: {one.part}")
+    if one.left_out:
+        lines.append(f"{count(one.left_out, 'key')} changed after the cut-off and left out")
+    names = {
+        "only in the mirror": one.only_here,
+        "only in the other copy": one.only_there,
+        "not compared": one.not_compared,
+    }
+    lines += [f"columns {what}: {', '.join(columns)}" for what, columns in names.items() if columns]
+    if one.columns:
+        shown = ", ".join(f"{name} {number:,}" for name, number in one.columns.items())
+        lines.append(f"rows that differ by column: {shown}")
+    lines += one.notes
+    if one.repair is not None:
+        lines.append(f"put right by op {one.repair.op}: {one.repair.reason}")
+    if one.verified is not None:
+        lines.append(f"verified through op {one.verified.op} at {one.verified.at}")
+    return lines
+
+
+def _draw_findings(console: Console, findings: tuple[RowFinding, ...]) -> None:
+    drawn = table("finding", "key", "column", "expected", "found", "> times")
+    for one in findings:
+        key = _row(one.key)
+        if one.row is not None:
+            values = _row({name: value for name, value in one.row.items() if name not in one.key})
+            expected, found = (values, "") if one.kind == "missing" else ("", values)
+        else:
+            expected, found = _text(one.expected), _text(one.found)
+        add_row(drawn, [one.kind, key, one.column, expected, found, one.times])
+    console.print(drawn)
+
+
+def _row(values: dict[str, str | None]) -> str:
+    return ", ".join(f"{name}={_text(value)}" for name, value in values.items())
+
+
+def _text(value: str | None) -> str:
+    """Tell a null from the text of that name."""
+    return "NULL" if value is None else repr(value)

@@ -1,0 +1,200 @@
+"""A table's landing files read again, exactly those that its ops consumed, without looking at what came of them.
+
+Which files those are comes from the changelog's control rows and stays in Spark: each task reads its files and holds
+their content against what was recorded. A file that is gone, has other content or reads differently today is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakeward import schemas as S
+from lakeward.model import Disposition, FileClass, LandingFile
+from lakeward.pipeline.records import FileRecord
+from lakeward.sources.base import FileSummary
+from lakeward.sources.dms import transactions as T
+from lakeward.sources.dms.reader import read_file
+from lakeward.sources.dms.records import build_batch, record_schema
+from lakeward.transforms.columns import column
+from lakeward.transforms.standing import is_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.datatypes import Column
+    from lakeward.pipeline.as_of import Standpoint
+    from lakeward.pipeline.workspace import Workspace
+    from lakeward.snapshots.verification.schemas import PastSpecs
+    from lakeward.sources.base import ReadSpec
+    from lakeward.sources.storage import Storage
+
+_BYTES_PER_TASK = 16 << 20
+_FILES_PER_TASK = 250
+_PROBLEMS_SHOWN = 3
+_COUNTED = ("rows", "inserts", "updates", "deletes", "moves", "bad", "partial")
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """All records of a table's consumed files with their op; ``problem`` says why they cannot be counted on."""
+
+    records: DataFrame
+    rows: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a task needs to read files again. Pickled into it."""
+
+    storage: Storage
+    specs: PastSpecs
+    columns: tuple[Column, ...]
+    has_erasures: bool
+    look_only: bool = False
+
+
+def consumed_files(at: Standpoint, log: DataFrame) -> DataFrame:
+    """Give op and record of every file that counts at a standpoint and holds rows."""
+    is_counted = (
+        (column(S.KIND) == S.KIND_FILE)
+        & (column(S.GENERATION) == at.generation.number)
+        & (column(S.OP) <= at.progress.op)
+        & is_standing(at.progress.undone)
+    )
+    disposition = F.get_json_object(column(S.DETAIL), "$.disposition")
+    return log.filter(is_counted & (disposition == Disposition.CONSUMED.value)).select(S.OP, S.DETAIL)
+
+
+def read_files(
+    at: Standpoint, workspace: Workspace, log: DataFrame, specs: PastSpecs, columns: tuple[Column, ...]
+) -> FilesRead:
+    """Read every consumed file again; nothing large is read in vain where one is gone or has another size."""
+    files = consumed_files(at, log)
+    size, rows = (F.get_json_object(column(S.DETAIL), f"$.file.{name}") for name in ("identity.size", "rows"))
+    count, total_size, total_rows = files.agg(
+        F.count(F.lit(1)),
+        F.coalesce(F.sum(size.cast("long")), F.lit(0)),
+        F.coalesce(F.sum(rows.cast("long")), F.lit(0)),
+    ).collect()[0]
+    tasks = max(total_size // _BYTES_PER_TASK, count // _FILES_PER_TASK) + 1
+    spread = files.repartition(tasks) if tasks > 1 else files.coalesce(1)
+    reading = _Reading(at.context.storage, specs, columns, at.bases.erased is not None)
+    if tasks > 1:
+        looked_at = _read(spread, replace(reading, look_only=True))
+        if problem := _problem(looked_at, count):
+            return FilesRead(looked_at, total_rows, problem)
+    records = workspace.keep(_read(spread, reading))
+    return FilesRead(records, total_rows, _problem(records, count))
+
+
+def _read(files: DataFrame, reading: _Reading) -> DataFrame:
+    struct = StructType([S.OP_FIELDS[0], *S.record_struct(reading.columns).fields])
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for op, detail in zip(*(one.to_pylist() for one in batch.columns), strict=True):
+                yield from _read_one(op, FileRecord.from_json(detail).summary, reading)
+
+    return files.mapInArrow(read, struct)
+
+
+def _problem(records: DataFrame, count: int) -> str | None:
+    troubled = records.filter(column(S.KIND) == S.KIND_FILE).select(S.FILE, S.DETAIL)
+    found = troubled.limit(_PROBLEMS_SHOWN).collect()
+    if not found:
+        return None
+    shown = "; ".join(f"{row[0]} {row[1]}" for row in found)
+    number = troubled.count() if len(found) == _PROBLEMS_SHOWN else len(found)
+    return f"{number:,} of {count:,} consumed files cannot be read as they were: {shown}"
+
+
+def _read_one(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.RecordBatch]:
+    """Give a file's records, and a file record with what is wrong where something is."""
+    try:
+        identity = reading.storage.identity(recorded.path)
+    except FileNotFoundError:
+        yield _trouble(op, recorded, "is gone", reading)
+        return
+    spec = reading.specs.at(op)
+    if identity.size != recorded.identity.size:
+        trouble = f"has {identity.size:,} bytes now, and had {recorded.identity.size:,} when op {op} consumed it"
+        yield _trouble(op, recorded, trouble, reading)
+    elif spec is None:
+        yield _trouble(op, recorded, f"was read under columns that are no longer known, by op {op}", reading)
+    elif not reading.look_only:
+        location = reading.storage.location(recorded.path)
+        file = LandingFile(recorded.path, location, recorded.file_class, recorded.time, identity)
+        yield from _checked(op, recorded, _records(file, spec, reading.storage), reading)
+
+
+def _checked(
+    op: int, recorded: FileSummary, batches: Iterable[pa.RecordBatch], reading: _Reading
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.column(S.KIND)[0].as_py() != S.KIND_FILE:
+            yield _conformed(op, batch, reading)
+            continue
+        found = FileSummary.from_json(batch.column(S.DETAIL)[0].as_py())
+        if trouble := _difference(recorded, found, has_erasures=reading.has_erasures):
+            yield _trouble(op, recorded, trouble, reading)
+
+
+def _records(file: LandingFile, spec: ReadSpec, storage: Storage) -> Iterator[pa.RecordBatch]:
+    if file.file_class is not FileClass.TRANSACTIONS:
+        return read_file(storage, file, spec)
+    schema, table = T.source_name(spec)
+
+    def own() -> Iterator[pa.RecordBatch]:
+        for batch in T.sort_file(storage, file, spec.settings.csv):
+            is_own = pc.and_(pc.equal(batch.column(T.SCHEMA), schema), pc.equal(batch.column(T.TABLE), table))
+            yield batch.filter(pc.or_(pc.fill_null(is_own, False), pc.is_valid(batch.column(T.ENDING))))
+
+    return T.read_sorted(own(), {file.path: file}, spec)
+
+
+def _difference(recorded: FileSummary, found: FileSummary, *, has_erasures: bool) -> str | None:
+    """Say in what a file differs from what was recorded when it was consumed."""
+    if not found.stable:
+        return "changed while it was read"
+    if found.content_hash != recorded.content_hash:
+        return "has other content than when it was consumed"
+    if found.problem or found.mismatch:
+        return f"cannot be read under today's settings: {found.problem or 'its columns do not fit'}"
+    # Rows of keys that were erased before the file came are counted apart, and not by what they do.
+    then = {"rows": recorded.rows + recorded.erased} if has_erasures else _counts(recorded)
+    now = {name: _counts(found)[name] for name in then}
+    if now != then:
+        shown = ", ".join(f"{now[name]:,} {name} for {then[name]:,}" for name in then if now[name] != then[name])
+        return f"reads differently under today's settings: {shown}"
+    return None
+
+
+def _counts(summary: FileSummary) -> dict[str, int]:
+    return {name: getattr(summary, name) for name in _COUNTED}
+
+
+def _conformed(op: int, batch: pa.RecordBatch, reading: _Reading) -> pa.RecordBatch:
+    """Give records of an earlier day the table's columns of now."""
+    schema = _schema(reading)
+    arrays = {
+        field.name: batch.column(field.name).cast(field.type) for field in schema if field.name in batch.schema.names
+    }
+    return build_batch(schema, batch.num_rows, {S.OP: op, **arrays})
+
+
+def _trouble(op: int, recorded: FileSummary, trouble: str, reading: _Reading) -> pa.RecordBatch:
+    fields = {S.OP: op, S.KIND: S.KIND_FILE, S.FILE: recorded.path, S.DETAIL: trouble}
+    return build_batch(_schema(reading), 1, fields)
+
+
+def _schema(reading: _Reading) -> pa.Schema:
+    return pa.schema([pa.field(S.OP, pa.int64(), nullable=False), *record_schema(reading.columns)])

@@ -1,0 +1,37 @@
+"""How far a mirror was verified: kept as one of its properties, so that it goes with the lake."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from lakeward.pipeline.checkpoints import is_undone
+from lakeward.snapshots.verification.report import Verified
+
+if TYPE_CHECKING:
+    from lakeward.lake.iceberg.metadata import TableMetadata
+    from lakeward.lake.iceberg.table import IcebergTable
+    from lakeward.model import Progress
+
+VERIFIED_PROPERTY = "lakeward.verified"
+
+
+def last_verified(mirror: TableMetadata, progress: Progress) -> Verified | None:
+    """Give the last complete verification that found nothing, None where its op no longer stands."""
+    text = mirror.property(VERIFIED_PROPERTY)
+    found = Verified(**json.loads(text)) if text else None
+    return None if found is None or is_undone(found.op, progress.undone) else found
+
+
+def record_verified(mirror: IcebergTable, verified: Verified, before: Verified | None) -> Verified:
+    """Keep a verification, unless one of a later op was kept meanwhile; give the one that is on record."""
+    if before is not None and before.op > verified.op:
+        return before
+    mirror.set_properties({VERIFIED_PROPERTY: json.dumps(asdict(verified), separators=(",", ":"))})
+    return verified
+
+
+def forget_verified(mirror: IcebergTable) -> None:
+    """Take the record back: the mirror was found to be wrong."""
+    mirror.set_properties({VERIFIED_PROPERTY: None})
