@@ -1,0 +1,155 @@
+"""``lakeward erase``: remove rows of certain keys from everywhere, with a receipt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from lakeward.cli.confirm import confirmed, require_answerable
+from lakeward.cli.options import command
+from lakeward.cli.output import add_row, count, emit, lines, note, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+    from lakeward.api import Lakeward
+    from lakeward.cli.invocation import Invocation
+    from lakeward.snapshots.erasure.receipts import Receipt
+
+
+@command("erase")
+@click.argument("name", metavar="TABLE")
+@click.option("--key", "texts", multiple=True, metavar="COLUMN=VALUE", help="A key; all columns of a composite one.")
+@click.option("--keys-from", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Keys, one per line.")
+@click.option("--reason", metavar="TEXT", default="", help="Why, for the record; needed.")
+@click.option("--landing", is_flag=True, help="Rewrite the landing files that hold the rows, too.")
+@click.option(
+    "--moves", type=click.Choice(("erase", "keep")), help="Keys that the rows moved to or came from by key changes."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and change nothing.")
+@click.option("--resume", is_flag=True, help="Finish an erasure that was interrupted.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--receipt", type=click.Path(dir_okay=False), metavar="FILE", help="Where the receipt is written.")
+def erase(
+    invocation: Invocation,
+    name: str,
+    texts: tuple[str, ...],
+    keys_from: str | None,
+    reason: str,
+    landing: bool,
+    moves: Literal["erase", "keep"] | None,
+    dry_run: bool,
+    resume: bool,
+    yes: bool,
+    receipt: str | None,
+) -> None:
+    """Erase rows by key, for good, and prove it.
+
+    Rows of the given keys are removed from the mirror, its load branches, tags and history, from the changelog, the
+    quarantine and all published files. Snapshots that may hold them expire, also within the undo window. Only salted
+    hashes of the keys are kept, so that files read again do not bring the rows back. The receipt lists every place
+    with what was removed and what a scan found afterwards.
+
+    Several keys are given by several options: --key id=42 --key id=43. A composite key takes one option for each of
+    its columns: --key region=EU --key number=7. A file of --keys-from has a key per line, as id=42 or as a JSON object
+    of all key columns.
+    """
+    if resume and (texts or keys_from or dry_run):
+        msg = "--resume finishes what was begun: it takes no keys"
+        raise click.UsageError(msg)
+    with invocation.lake() as lake:
+        keys = [] if resume else _keys(lake, name, texts, keys_from)
+        if not (resume or dry_run or _is_meant(name, len(keys), reason, yes=yes)):
+            note(invocation, "nothing was erased")
+            return
+        if resume:
+            receipts = lake.erase.resume(name)
+        elif dry_run:
+            receipts = [lake.erase.plan(name, keys, moves=moves)]
+        else:
+            receipts = lake.erase(name, keys, reason=reason, landing=landing, moves=moves)
+    for one in receipts:
+        if not one.dry_run:
+            _write(invocation, one, receipt if one is receipts[-1] else None)
+    emit(invocation, {"receipts": [one.to_dict() for one in receipts]}, lambda console: _draw(console, name, receipts))
+
+
+def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None) -> list[Mapping[str, Any]]:
+    from lakeward.snapshots.history.row_keys import read_assignments
+
+    columns = lake.table(name).settings.primary_key
+    if not texts and not keys_from:
+        msg = "name the keys to erase: --key COLUMN=VALUE, or --keys-from FILE"
+        raise click.UsageError(msg)
+    width = max(len(columns), 1)
+    if len(texts) % width:
+        msg = f"{name} is keyed by {', '.join(columns)}: give all of them for every key"
+        raise click.UsageError(msg)
+    groups: list[Mapping[str, Any]] = [
+        read_assignments(texts[start : start + width]) for start in range(0, len(texts), width)
+    ]
+    return groups + (_keys_of_file(keys_from) if keys_from else [])
+
+
+def _keys_of_file(path: str) -> list[Mapping[str, Any]]:
+    """Read a file of keys: a line is an assignment, or a JSON object."""
+    from lakeward.snapshots.history.row_keys import read_assignments
+
+    found: list[Mapping[str, Any]] = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        if not line.lstrip().startswith("{"):
+            found.append(read_assignments([line.strip()]))
+            continue
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            msg = f"{path}, line {number}: not a JSON object: {error}"
+            raise click.UsageError(msg) from error
+    return found
+
+
+def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
+    """Ask a person, and refuse where there is none: nothing brings the rows back."""
+    if not reason.strip():
+        msg = "an erasure needs a reason: --reason TEXT"
+        raise click.UsageError(msg)
+    require_answerable(yes=yes)
+    question = f"Erase {count(keys, 'key')} from {name} and all that was made of it? Nothing brings the rows back."
+    return confirmed(question, yes=yes)
+
+
+def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:
+    file = Path(path or f"erasure-{receipt.table}-op{receipt.op}.json")
+    file.write_text(json.dumps(receipt.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    note(invocation, f"the receipt of op {receipt.op} is in {file}")
+
+
+def _draw(console: Console, name: str, receipts: Sequence[Receipt]) -> None:
+    if not receipts:
+        console.print(f"{name}: no erasure was interrupted")
+    for receipt in receipts:
+        _draw_receipt(console, receipt)
+
+
+def _draw_receipt(console: Console, receipt: Receipt) -> None:
+    what = "would erase" if receipt.dry_run else f"op {receipt.op} erased"
+    console.print(f"{receipt.table}: {what} {count(receipt.keys, 'key')}")
+    drawn = table("place", "> rows", "> deleted before", "> files", "> left")
+    for one in receipt.places:
+        add_row(drawn, [one.place, one.rows, one.hidden, one.files, one.remaining_rows])
+    console.print(drawn)
+    facts = [("landing", f"{one.path}: {count(one.rows, 'row')}, {one.outcome}") for one in receipt.landing]
+    if receipt.bad_rows_untold:
+        told = f"{count(receipt.bad_rows_untold, 'bad row')} whose key cannot be told were left"
+        facts.append(("quarantine", f"{told}: lakeward quarantine list {receipt.table}"))
+    if not receipt.dry_run:
+        facts.append(("snapshots", f"{receipt.snapshots_expired:,} expired, also within the undo window"))
+        facts.append(("proof", "a scan of every place found no row of these keys" if receipt.proved else "missing"))
+    lines(console, facts)
