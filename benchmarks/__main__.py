@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -14,12 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.apply import Measured, growth_exponent, run_apply
+from benchmarks.asof import run_asof
 from benchmarks.landing_to_row import run_landing_to_row
+from benchmarks.maintenance import run_maintenance
 from benchmarks.many_files import run_many_files
 from benchmarks.many_tables import run_many_tables
+from benchmarks.row_history import run_row_history
 
 BATCH_SIZES = (300, 30_000)
-_PARTS = ["apply", "files", "tables", "latency"]
+_PARTS = ["apply", "files", "tables", "latency", "maintenance", "asof", "history"]
+_SCALE = float(os.environ.get("BENCH_SCALE", "1"))
 _SHOWN = ("merge_cpu", "apply_cpu", "whole_op_cpu", "merge_over_apply", "whole_over_merge", "spark_jobs_per_batch")
 
 
@@ -43,6 +48,14 @@ def main() -> int:
             results["many_tables"] = run_many_tables(folder / "tables", options.tables)
         if "latency" in options.only:
             results["landing_to_row"] = run_landing_to_row(folder / "latency", options.landings)
+        if "maintenance" in options.only:
+            results["maintenance"] = run_maintenance(
+                folder / "maintenance", options.rows[0], options.small_batches, options.cadence
+            )
+        if "asof" in options.only:
+            results["asof"] = run_asof(folder / "asof", options.rows[0])
+        if "history" in options.only:
+            results["history"] = run_row_history(folder / "history", int(options.changes * _SCALE))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     _print(results)
@@ -58,6 +71,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--tables", type=int, default=200)
     parser.add_argument("--landings", type=int, default=40)
+    parser.add_argument("--small-batches", type=int, default=100, help="batches of 0.1 %% each, for maintenance")
+    parser.add_argument("--cadence", type=int, default=20, help="small batches between maintenance")
+    parser.add_argument("--changes", type=int, default=10_000_000, help="changes of the history, times BENCH_SCALE")
     parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     parser.add_argument("--folder", type=Path, default=None, help="where the tables are made; some GB for 12 M rows")
     parser.add_argument("--json", type=Path, default=Path(".cache/bench.json"))
@@ -84,7 +100,12 @@ def _print(results: dict[str, Any]) -> None:
     console.print(table)
     console.print("goals: MERGE / d+a ≥ 2.5 at 3 M and ≥ 4 at 12 M; whole / MERGE < 1 at 3 M and ≤ 0.4 at 12 M")
     console.print("goals: wall_ratio ≥ 1.6 on 2 cores, idle_table_ms ≤ 30, p50_seconds ≤ 3")
-    for name in ("growth_exponent", "many_files", "many_tables", "landing_to_row"):
+    console.print(
+        "goals: maintained_over_fresh ≤ 1.3, merge with maintenance ≥ 2 times ours, recomputed_over_as_of ≥ 5"
+    )
+    for name in (
+        "growth_exponent", "many_files", "many_tables", "landing_to_row", "maintenance", "asof", "history",
+    ):  # fmt: skip
         if name in results:
             console.print(f"{name}: {results[name]}")
 

@@ -9,7 +9,7 @@ import lakeward
 from tests.spark.test_crashes import ELSEWHERE
 
 _NAMED = re.compile(r'reached\(\s*"([^"]+)"')
-_CRASHED = re.compile(r"^CRASHED = \((.*?)\)$", re.MULTILINE | re.DOTALL)
+_CRASHED = re.compile(r"^CRASHED = \((.*?)\)", re.MULTILINE | re.DOTALL)
 
 
 def test_every_step_is_crashed_at() -> None:

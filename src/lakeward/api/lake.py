@@ -10,40 +10,39 @@ What needs Spark is imported by the methods that need it: listing tables shall n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from lakeward.config import Config, load_config
+from lakeward.api.registry import TableRegistry
 from lakeward.controller import discovery
 from lakeward.controller.reporting import Reporting
-from lakeward.controller.tables import KnownTable, find_tables, known_tables, require_table, settings_for
-from lakeward.errors import ConfigurationError
+from lakeward.controller.tables import find_tables
 from lakeward.model import TableId
 from lakeward.pipeline.context import RunOptions
-from lakeward.sources.storage import open_storage
-from lakeward.state.open import open_state
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeward.api.erasure import Erasing
+    from lakeward.api.history import History
+    from lakeward.api.maintenance import Maintain
+    from lakeward.api.snapshots import Snapshots
+    from lakeward.api.undoing import Undo
+    from lakeward.api.verification import Verification
+    from lakeward.config import Config
     from lakeward.config.watching import WatchSettings
     from lakeward.controller.history import RunDetail, RunSummary
     from lakeward.controller.metrics import Metrics
     from lakeward.controller.observers import Observer
     from lakeward.controller.status import TableStatus
-    from lakeward.controller.takeover import ImportedTable
     from lakeward.controller.triggers.watcher import RunObserver, Watcher
-    from lakeward.controller.validation import Finding
-    from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
     from lakeward.pipeline.report import RunReport, TablePlan
 
 
-class Lakeward:
+class Lakeward(TableRegistry):
     """One configured lake. Spark starts at the first call that needs it; ``close`` lets everything go."""
 
     def __init__(
@@ -62,127 +61,14 @@ class Lakeward:
             on_step: hears (table, step) as an op passes its steps, from the thread that works on the table.
             observers: hear of runs, tables and ops.
         """
-        self.config = config
-        self.storage = open_storage(config.resolve(config.landing), config.s3)
-        self.state = open_state(config.state, config.base)
-        self._spark = spark
-        self._on_step = on_step
+        super().__init__(config, spark=spark, on_step=on_step)
         self._observers = tuple(observers)
         self._reporting = Reporting(config, self.state, self.status)
-
-    @classmethod
-    def open(cls, path: str | Path | None = None, **options: Any) -> Self:
-        """Open ``lakeward.yaml`` or the file given; options as for the constructor."""
-        return cls(load_config(path), **options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the state store and the metrics' port. The Spark application stays: other lakes may use it."""
         self._reporting.close()
-        self.state.close()
-
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session, started at first use."""
-        if self._spark is None:
-            from lakeward.lake.iceberg.session import open_session
-
-            self._spark = open_session(self.config)
-        return self._spark
-
-    def tables(self) -> list[KnownTable]:
-        """All tables that are declared or registered."""
-        return known_tables(self.config, self.state)
-
-    def table(self, name: str) -> KnownTable:
-        """One table by name."""
-        return require_table(self.tables(), TableId.parse(name))
-
-    def discover(self, *, read_transactions: bool = False) -> discovery.Discovery:
-        """Register tables found in landing as inactive; say which are new and what was left out.
-
-        Args:
-            read_transactions: look into transaction files too, for tables that have no folder.
-        """
-        discovery.require_landing(self.config, self.storage)
-        return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
-
-    def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:
-        """Hold the settings of tables against their files: all known ones, or those named.
-
-        Args:
-            tables: names as ``schema.table``.
-            check_data: read the loads for keys that come twice; Spark starts where one is large.
-        """
-        return [one for table in self._named(tables) for one in self._findings(table, check_data=check_data)]
-
-    def set_table(
-        self,
-        name: str,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        active: bool | None = None,
-        force: bool = False,
-        check_data: bool = True,
-        on_finding: Callable[[Finding], None] | None = None,
-    ) -> KnownTable:
-        """Change a table's settings or activate it; a table is activated only if its settings fit its files.
-
-        Args:
-            name: the table as ``schema.table``.
-            settings: what to set; None goes back to the default.
-            active: take part in runs, or no longer.
-            force: activate whatever is found.
-            check_data: read the load for keys that come twice.
-            on_finding: hears what was found before activation.
-
-        Raises:
-            ConfigurationError: the table is declared in the configuration file, or a setting does not fit.
-        """
-        table = TableId.parse(name)
-        if settings and table in self.config.declared():
-            msg = f"{table} is declared in the configuration file; its settings are changed there"
-            raise ConfigurationError(msg, hint=f"edit tables: {table}: in lakeward.yaml")
-        before = self.state.find_table(table)
-        merged = {**(before.settings if before else {}), **(settings or {})}
-        complete = settings_for(self.config, table, {key: one for key, one in merged.items() if one is not None})
-        if active:
-            from lakeward.controller.validation import require_fitting
-
-            declared = self.config.declared().get(table)
-            proposed = KnownTable(table, declared or complete, active=True, declared=declared is not None)
-            findings = self._findings(proposed, check_data=check_data)
-            require_fitting(proposed, findings, force=force, on_finding=on_finding)
-        self.state.set_table(table, active=active, settings=dict(settings or {}))
-        return self.table(name)
-
-    def import_walkthrough(
-        self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
-    ) -> list[ImportedTable]:
-        """Take over the tables of a DMS walkthrough deployment, settings only; say what became of each item."""
-        from lakeward.controller.takeover import take_over
-        from lakeward.controller.walkthrough_items import scan_items
-
-        items = scan_items(dynamodb, region=region, endpoint=endpoint)
-        return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
-
-    def _named(self, tables: Iterable[str]) -> list[KnownTable]:
-        """Give the named tables, all known ones when none is named."""
-        known = self.tables()
-        return [require_table(known, TableId.parse(name)) for name in tables] or known
-
-    def _findings(self, table: KnownTable, *, check_data: bool) -> list[Finding]:
-        from lakeward.controller.validation import SettingsCheck
-
-        check = SettingsCheck(table, self.config, self.storage, check_data=check_data, spark=lambda: self.spark)
-        return check.findings()
+        super().close()
 
     def run(
         self,
@@ -269,6 +155,20 @@ class Lakeward:
         """Figures of this lake for Prometheus. Once asked for, or with ``metrics: file:``, every run is taken in."""
         return self._reporting.metrics
 
+    @property
+    def history(self) -> History:
+        """What happened to rows: the history of one, versions with their times, the feed of changes."""
+        from lakeward.api.history import History
+
+        return History(self._bench, self.table, self.tables)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Versions of tables as of a moment: create, read, list, refresh, drop."""
+        from lakeward.api.snapshots import Snapshots
+
+        return Snapshots(self._bench, lambda names: find_tables(self.config, self.state, names), self._named)
+
     def sql(self, query: str, *, allow_writes: bool = False) -> DataFrame:
         """Run Spark SQL over the lake; ``sales.product`` is the mirror.
 
@@ -303,6 +203,37 @@ class Lakeward:
         with self._bench().leased(self.table(name)) as context:
             return drop_rows(context, ids)
 
+    @property
+    def verify(self) -> Verification:
+        """Compute mirrors again and compare them row for row: ``lake.verify(["sales.product"])``."""
+        from lakeward.api.verification import Verification
+
+        return Verification(
+            self._bench, lambda names: self._named(names) if names else find_tables(self.config, self.state, ())
+        )
+
+    @property
+    def undo(self) -> Undo:
+        """Take ops back: ``lake.undo("sales.product", to_op=41)``; ``lake.undo.plan`` says what it would do."""
+        from lakeward.api.undoing import Undo
+        from lakeward.controller.files import landing_path
+
+        return Undo(self._bench, self.table, lambda name: landing_path(self, name))
+
+    @property
+    def erase(self) -> Erasing:
+        """Erase keys everywhere, with a receipt: ``lake.erase("sales.customer", [{"id": 42}], reason="…")``."""
+        from lakeward.api.erasure import Erasing
+
+        return Erasing(self._bench, self.table)
+
+    @property
+    def maintain(self) -> Maintain:
+        """Compact, cluster, expire, clear: ``lake.maintain(["sales.product"], max_seconds=60)``."""
+        from lakeward.api.maintenance import Maintain
+
+        return Maintain(self._bench, self.tables, lambda names: find_tables(self.config, self.state, names))
+
     def rebuild_state(self) -> list[str]:
         """Fill the state store anew from the lake; give the tables found."""
         from lakeward.controller.registry import rebuild_registry
@@ -314,8 +245,3 @@ class Lakeward:
             context = bench.context(self.table(str(table)))
             rebuild(context, context.changelog.require_head().id)
         return [str(table) for table in found]
-
-    def _bench(self) -> Workbench:
-        from lakeward.controller.workbench import Workbench
-
-        return Workbench(self.config, self.spark, self.storage, self.state, self._on_step)

@@ -37,7 +37,6 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
     if config is None:
         names = ("jars", "landing", "warehouse", "state", "tables", "spark")
         return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
-    _warn_of_unused_settings(config)
     checks += [
         _look("jars", lambda: _jars(config)),
         _look("landing", lambda: _landing(config)),
@@ -95,14 +94,6 @@ def _configuration(config_file: str | None) -> tuple[Check, Config | None]:
 
     check = _look("config", load)
     return check, found[0] if found else None
-
-
-def _warn_of_unused_settings(config: Config) -> None:
-    from lakeward.cli.warnings import warn_of_publishing
-    from lakeward.controller.tables import KnownTable
-
-    declared = config.declared().items()
-    warn_of_publishing(KnownTable(table, settings, active=True, declared=True) for table, settings in declared)
 
 
 def _jars(config: Config) -> str:

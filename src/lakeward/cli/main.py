@@ -8,23 +8,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import __version__
+from lakeward.cli.changes import changes
 from lakeward.cli.demo import demo
 from lakeward.cli.discover import discover
 from lakeward.cli.doctor import doctor
+from lakeward.cli.erase import erase
 from lakeward.cli.failures import guarded
+from lakeward.cli.history import history
 from lakeward.cli.init import init
 from lakeward.cli.invocation import Invocation
+from lakeward.cli.maintain import maintain
 from lakeward.cli.options import common_options
 from lakeward.cli.plan import plan
 from lakeward.cli.process import end_on_signals, reserve_stdout
 from lakeward.cli.quarantine import quarantine
 from lakeward.cli.run import run
 from lakeward.cli.runs import runs
+from lakeward.cli.scd2 import scd2
 from lakeward.cli.simulate import simulate
+from lakeward.cli.snapshot import snapshot
 from lakeward.cli.sql import sql
 from lakeward.cli.state import state
 from lakeward.cli.status import status
 from lakeward.cli.tables import tables
+from lakeward.cli.undo import undo
+from lakeward.cli.verify import verify
 from lakeward.cli.watch import watch
 
 if TYPE_CHECKING:
@@ -78,7 +86,15 @@ for _command in (
     status,
     runs,
     sql,
+    history,
+    changes,
+    scd2,
+    snapshot,
     quarantine,
+    verify,
+    undo,
+    erase,
+    maintain,
     state,
     simulate,
 ):

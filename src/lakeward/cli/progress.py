@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 # The steps that a log shows: a line for each would bury the rest.
-_LOGGED = ("check.read", "log.publish")
+_LOGGED = ("check.read", "log.publish", "publish.rows", "maintain.branch", "maintain.tags")
 
 
 class Progress(Observer, Protocol):

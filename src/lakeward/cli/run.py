@@ -8,10 +8,9 @@ import click
 
 from lakeward.cli.optional_number import with_number
 from lakeward.cli.options import LakewardCommand, command
-from lakeward.cli.output import add_row, age, count, emit, error_line, note, styled, table
+from lakeward.cli.output import add_row, age, count, emit, error_line, note, styled, table, warn
 from lakeward.cli.run_limits import run_limits, with_limits
 from lakeward.cli.run_options import read_options, run_options
-from lakeward.cli.warnings import warn_of_publishing
 from lakeward.controller.runlog import rate
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def run(invocation: Invocation, names: tuple[str, ...], wait: float, parallel: i
     A table that fails does not stop the others. A table held by another writer is skipped and reported.
     """
     with invocation.lake() as lake:
-        warn_of_publishing(lake.tables())
         tables, options = read_options(lake, names, choices)
         report = lake.run(tables, options=with_limits(options, choices), wait=wait, parallel=parallel)
     if not report.tables:
@@ -68,6 +66,8 @@ def tell_reasons(invocation: Invocation, report: RunReport) -> None:
             error_line(one.message or f"{one.table} failed", one.hint)
         elif one.message:
             note(invocation, f"{one.table}: {one.message}")
+        if one.maintenance is not None and one.maintenance.outcome == "failed":
+            warn(f"{one.table}: maintenance failed: {one.maintenance.message}")
 
 
 def draw_report(console: Console, report: RunReport) -> None:
@@ -79,6 +79,10 @@ def draw_report(console: Console, report: RunReport) -> None:
     for one in report.tables:
         add_row(drawn, [one.table, styled(one.outcome, _STYLES.get(one.outcome, "dim")), *_figures(one)])
     console.print(drawn)
+    for one in report.tables:
+        if one.maintenance is not None and one.maintenance.work:
+            done = ", ".join(f"{work.kind} {work.target}" for work in one.maintenance.work)
+            console.print(f"{one.table}: maintained: {done}")
     failed = f", {len(report.failed):,} failed" if report.failed else ""
     console.print(f"{count(len(report.tables), 'table')}{failed}, {age(report.seconds)}")
 

@@ -19,7 +19,8 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+def byte_size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Read a number of bytes; an option's callback."""
     if value is None:
         return None
     match = _SIZE.fullmatch(value.strip())
@@ -29,7 +30,8 @@ def _size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     return size
 
 
-def _limit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+def time_limit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Read a span in which something may be done; an option's callback."""
     seconds = span(ctx, parameter, value)
     if seconds == 0:
         msg = "a limit of no time leaves none to work in"
@@ -50,11 +52,11 @@ def run_limits(function: Any) -> Any:
                 help="Take in at most so many files, over all tables; the rest waits for the next run.",
             ),
             click.option(
-                "--max-bytes", callback=_size, metavar="SIZE",
+                "--max-bytes", callback=byte_size, metavar="SIZE",
                 help="Take in files up to this size, over all tables, such as 500MB.",
             ),
             click.option(
-                "--time-limit", callback=_limit, metavar="SPAN",
+                "--time-limit", callback=time_limit, metavar="SPAN",
                 help="Begin no further op of a table after this time, such as 10m; cancel an op that takes as long.",
             ),
         ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeward.testing.simulator import SimulationResult
 
 # All files land at once here: options on when files land have no meaning.
-NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts"})
+NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts", "truncates"})
 HELP = {
     "seed": "The same seed and options give the same files.",
     "tables": "Number of tables.",

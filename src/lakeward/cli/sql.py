@@ -56,7 +56,8 @@ def _write_json(invocation: Invocation, frame: DataFrame) -> None:
     sys.stdout.flush()
 
 
-def _write_csv(invocation: Invocation, frame: DataFrame) -> None:
+def write_csv(invocation: Invocation, frame: DataFrame) -> None:
+    """Write rows as CSV with a header, as they come."""
     from lakeward.cli.sql_values import csv_record, text_rows
 
     rows = _prefetched(text_rows(frame).toLocalIterator())
@@ -88,7 +89,7 @@ def _write_text(invocation: Invocation, frame: DataFrame) -> None:
         note(invocation, f"only the first {_TEXT_ROWS:,} rows are shown; --output json or csv gives all")
 
 
-_WRITERS = {"json": _write_json, "csv": _write_csv, "text": _write_text}
+_WRITERS = {"json": _write_json, "csv": write_csv, "text": _write_text}
 
 
 def _streamed(frame: DataFrame | None) -> Iterator[str]:

@@ -98,7 +98,7 @@ def _drawing(found: list[TableStatus]) -> RenderableType:
 def _table(found: list[TableStatus]) -> RenderableType:
     drawn = table(
         "table", "state", "> rows", "> generation", "> op", "> waiting", "lag", "> set aside", "last run", "> took",
-        "> rows/s", "debt", "held by",
+        "> rows/s", "debt", "verified", "held by",
     )  # fmt: skip
     for one in found:
         waiting = f"{one.files_pending:,} ({size(one.bytes_pending)})" if one.files_pending else "0"
@@ -108,7 +108,7 @@ def _table(found: list[TableStatus]) -> RenderableType:
             [
                 one.table, styled(one.state, _STYLES.get(one.state, "dim")), one.rows, one.generation, one.op, waiting,
                 _age(one.oldest_pending_seconds), one.quarantined, _to_the_second(one.last_run),
-                _age(one.last_seconds), speed, _debt(one.debt), one.locked_by,
+                _age(one.last_seconds), speed, _debt(one.debt), _verified(one), one.locked_by,
             ],
         )  # fmt: skip
     return drawn
@@ -133,6 +133,12 @@ def _debt(debt: Debt | None) -> str | None:
     return f"{debt.deleted_share:.0%} deleted, {count(debt.data_files + debt.delete_files, 'file')}"
 
 
+def _verified(one: TableStatus) -> str | None:
+    """Say through which op all rows were found right, and when."""
+    found = one.verified
+    return f"op {found.op}, {_to_the_second(found.at)}" if found is not None else None
+
+
 def _age(seconds: float | None) -> str | None:
     return age(seconds) if seconds is not None else None
 
@@ -149,6 +155,8 @@ def _remarks(one: TableStatus) -> list[str]:
         more = one.unknown_count - len(one.unknown_files)
         names = ", ".join(one.unknown_files) + (f" and {more:,} more" if more else "")
         remarks.append(f"files whose names fit no rule: {names}")
+    if one.unfinished_erasure is not None:
+        remarks.append(f"the erasure of op {one.unfinished_erasure} is not finished")
     if one.next_command:
         label = "decide" if one.waits_for_decision else "next"
         remarks.append(f"{label}: {one.next_command}")

@@ -12,7 +12,6 @@ import click
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit_line, error_line, note
 from lakeward.cli.spans import span
-from lakeward.cli.warnings import warn_of_publishing
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -62,7 +61,6 @@ def watch(
     from lakeward.cli.progress import NoProgress
 
     with CommandLake.open(invocation.config, progress=NoProgress()) as lake:
-        warn_of_publishing(lake.tables())
         settings = _settings(lake.config, choices)
         if port := metrics_port or lake.config.metrics.port:
             lake.metrics.serve(port, lake.config.metrics.address)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lakeward.api.snapshots import SnapshotReport
 from lakeward.cli import docs
 from lakeward.cli.checks import Check
 from lakeward.cli.config_reference import config_reference
@@ -16,8 +17,17 @@ from lakeward.controller.status import StatusTotals, TableStatus
 from lakeward.controller.takeover import ImportedTable
 from lakeward.controller.validation import Finding
 from lakeward.lake.iceberg.debt import Debt
+from lakeward.pipeline.erase.landing import LandingTrace
+from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
 from lakeward.pipeline.quarantine import BadRow, QuarantineReport
 from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.pipeline.row_changes import RowChanges
+from lakeward.pipeline.undo.plan import ConcernedOp, Marked, UndoPlan
+from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
+from lakeward.snapshots.history.row_history import HistoryEntry, RowHistory
+from lakeward.snapshots.history.scd2_table import HistoryReport
+from lakeward.snapshots.verification.report import RowFinding, TableVerification, Verified
+from lakeward.snapshots.versions.listing import Version
 from lakeward.testing.simulator import SimulationResult
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -58,7 +68,10 @@ def test_every_setting_says_what_it_means():
     "value_type",
     [
         OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Debt, RunSummary, Check, TableCheck, Finding,
-        ImportedTable, SimulationResult,
+        ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
+        TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
+        ErasedPlace, LandingTrace,
+        UndoPlan, ConcernedOp, RowChanges, Marked,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value_type):
@@ -69,6 +82,7 @@ def test_reports_with_totals_are_described():
     table = TableReport("a.b", Outcome.DONE)
     assert documented("TableReport") == list(table.to_dict())
     assert documented("RunReport") == list(RunReport("r").to_dict())
+    assert documented("MaintenanceReport") == list(MaintenanceReport().to_dict())
     assert documented("BadRow") == ["id", *names_of(BadRow)]
     assert documented("QuarantineReport") == ["table", *names_of(QuarantineReport)]
 

@@ -117,14 +117,6 @@ def test_files_that_nobody_would_read_are_refused(project, call):
     assert (result.exit_code, "is not a file under landing" in result.stderr) == (2, True)
 
 
-def test_publish_is_accepted_with_a_warning(project, call, answers):
-    (project / "lakeward.yaml").write_text("tables: {sales.product: {publish: {to: ./current}}}")
-    answers("run", RunReport("r1"))
-    assert "warning: publish: is set and this version does not act on it yet: sales.product" in call("run").stderr
-    assert "does not act on it yet" in call("run", "--quiet").stderr
-    assert "does not act on it yet: sales.product" in call("doctor", "--no-spark").stderr
-
-
 def test_plan_tells_what_a_run_would_do(project, call, call_json, answers):
     files = tuple(f"sales/product/{number}.csv" for number in range(8))
     plan = TablePlan("sales.product", Outcome.DONE, OP, files, files_waiting=12)

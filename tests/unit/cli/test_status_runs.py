@@ -21,7 +21,7 @@ ENDED = datetime(2024, 4, 5, 1, 2, 3, 456, tzinfo=UTC).isoformat()
 WRONG = TableStatus(
     "sales.product", "failed", 1, 4, 1234, 10, 2, 3 << 20, 7200.0, ("sales/product/odd.txt",), 21, 5,
     "3 bad rows", "repair the files", "run 9", ENDED, "failed", 95.0, 1250.4, Debt(12, 3, 40, 0.25, 1000, 9), Debt(4),
-    "lakeward plan sales.product",
+    next_command="lakeward plan sales.product",
 )  # fmt: skip
 ACTIVATE = "lakeward tables set sales.new --primary-key COLUMN --activate"
 FOUND = TableStatus("sales.new", "inactive", next_command=ACTIVATE)

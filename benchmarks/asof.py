@@ -1,0 +1,95 @@
+"""A table as of one day after a checkpoint, against computing it anew from the load and all change files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from benchmarks.cpu import measured
+from benchmarks.data import SCHEMA, change_file_name, write_batch, write_load
+from lakeward.api import Lakeward
+from lakeward.config import parse_config
+from lakeward.controller.workbench import Workbench
+from lakeward.lake.iceberg.define import mirror_of
+from lakeward.model import TableId
+from lakeward.pipeline.as_of import rows_as_of
+from lakeward.pipeline.moments import parse_moment
+from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.hashing import content_hash
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "bench.orders"
+_HOURS = 6
+# Batches are numbered by their hour after 2024-01-01.
+_DAYS = 4
+_CHECKPOINT_DAY, _ASKED = 2, "2024-01-03"
+_TIMES = 3
+
+
+def run_asof(folder: Path, rows: int) -> dict[str, Any]:
+    """Change 1 % of the rows every six hours for four days; ask for the third, with a tag at the end of the second."""
+    settings = {"primary_key": "id", "timestamp_column": "cdc_timestamp", "undo_window": "0s"}
+    config = parse_config(
+        {"tables": {TABLE: settings}, "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "6g"}}},
+        base=folder,
+    )
+    landing = folder / "landing" / "bench" / "orders"
+    write_load(landing, rows)
+    with Lakeward(config) as lakeward:
+        _require(lakeward.run())
+        for number in range(_HOURS, _DAYS * 24, _HOURS):
+            write_batch(landing / change_file_name(number), rows=rows, changes=max(10, rows // 100), number=number)
+            _require(lakeward.run())
+            if number + _HOURS == _CHECKPOINT_DAY * 24:
+                mirror = mirror_of(lakeward.spark, TableId.parse(TABLE))
+                mirror.create_tag("checkpoint", mirror.require_head().id)
+        # Only the tag is left to start from.
+        _require(lakeward.maintain(only="expire"))
+        own = [_as_of(lakeward) for _ in range(_TIMES)]
+        peer = [_recomputed(lakeward.spark, landing) for _ in range(_TIMES)]
+    if len({found for found, _ in (*own, *peer)}) != 1:
+        msg = f"the states differ: {own} and {peer}: the measurement is void"
+        raise AssertionError(msg)
+    as_of, recomputed = min(cpu for _, cpu in own), min(cpu for _, cpu in peer)
+    return {
+        "rows": rows,
+        "as_of_cpu": round(as_of, 2),
+        "recomputed_cpu": round(recomputed, 2),
+        "recomputed_over_as_of": round(recomputed / as_of, 2),
+    }
+
+
+def _as_of(lakeward: Lakeward) -> tuple[str, float]:
+    bench = Workbench(lakeward.config, lakeward.spark, lakeward.storage, lakeward.state)
+    context = bench.context(lakeward.table(TABLE))
+    with measured() as spent, Workspace() as workspace:
+        found = _hash(rows_as_of(context, workspace, parse_moment(_ASKED)).rows)
+    return found, spent.cpu
+
+
+def _recomputed(spark: SparkSession, landing: Path) -> tuple[str, float]:
+    """Read the load and all change files; keep each key's last change up to the day, and the load's other rows."""
+    with measured() as spent:
+        load = spark.read.parquet(str(landing / "LOAD*")).select(*SCHEMA.names)
+        files = spark.read.parquet(str(landing / "2024*")).withColumn("file", F.input_file_name())
+        counted = files.filter(F.to_timestamp("cdc_timestamp") < F.expr(f"date'{_ASKED}' + 1"))
+        newest = Window.partitionBy("id").orderBy(F.col("cdc_timestamp").desc(), F.col("file").desc())
+        last = counted.withColumn("number", F.row_number().over(newest)).filter("number = 1")
+        writes = last.filter("Op <> 'D'").select(*SCHEMA.names)
+        found = _hash(load.join(last.select("id"), "id", "left_anti").select(*SCHEMA.names).unionByName(writes))
+    return found, spent.cpu
+
+
+def _hash(rows: DataFrame) -> str:
+    return str(rows.agg(content_hash(SCHEMA.names)).collect()[0][0])
+
+
+def _require(report: Any) -> None:
+    if report.exit_code:
+        raise AssertionError([one.message for one in report.tables])

@@ -1,0 +1,95 @@
+"""Which tables there are and how they are set: found, checked, activated, taken over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeward.api.opened import OpenedLake
+from lakeward.controller import discovery
+from lakeward.controller.tables import KnownTable, settings_for
+from lakeward.errors import ConfigurationError
+from lakeward.model import TableId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lakeward.controller.takeover import ImportedTable
+    from lakeward.controller.validation import Finding
+
+
+class TableRegistry(OpenedLake):
+    """The tables of a lake and their settings."""
+
+    def discover(self, *, read_transactions: bool = False) -> discovery.Discovery:
+        """Register tables found in landing as inactive; say which are new and what was left out.
+
+        Args:
+            read_transactions: look into transaction files too, for tables that have no folder.
+        """
+        discovery.require_landing(self.config, self.storage)
+        return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
+
+    def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:
+        """Hold the settings of tables against their files: all known ones, or those named.
+
+        Args:
+            tables: names as ``schema.table``.
+            check_data: read the loads for keys that come twice; Spark starts where one is large.
+        """
+        return [one for table in self._named(tables) for one in self._findings(table, check_data=check_data)]
+
+    def set_table(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        active: bool | None = None,
+        force: bool = False,
+        check_data: bool = True,
+        on_finding: Callable[[Finding], None] | None = None,
+    ) -> KnownTable:
+        """Change a table's settings or activate it; a table is activated only if its settings fit its files.
+
+        Args:
+            name: the table as ``schema.table``.
+            settings: what to set; None goes back to the default.
+            active: take part in runs, or no longer.
+            force: activate whatever is found.
+            check_data: read the load for keys that come twice.
+            on_finding: hears what was found before activation.
+
+        Raises:
+            ConfigurationError: the table is declared in the configuration file, or a setting does not fit.
+        """
+        table = TableId.parse(name)
+        if settings and table in self.config.declared():
+            msg = f"{table} is declared in the configuration file; its settings are changed there"
+            raise ConfigurationError(msg, hint=f"edit tables: {table}: in lakeward.yaml")
+        before = self.state.find_table(table)
+        merged = {**(before.settings if before else {}), **(settings or {})}
+        complete = settings_for(self.config, table, {key: one for key, one in merged.items() if one is not None})
+        if active:
+            from lakeward.controller.validation import require_fitting
+
+            declared = self.config.declared().get(table)
+            proposed = KnownTable(table, declared or complete, active=True, declared=declared is not None)
+            findings = self._findings(proposed, check_data=check_data)
+            require_fitting(proposed, findings, force=force, on_finding=on_finding)
+        self.state.set_table(table, active=active, settings=dict(settings or {}))
+        return self.table(name)
+
+    def import_walkthrough(
+        self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
+    ) -> list[ImportedTable]:
+        """Take over the tables of a DMS walkthrough deployment, settings only; say what became of each item."""
+        from lakeward.controller.takeover import take_over
+        from lakeward.controller.walkthrough_items import scan_items
+
+        items = scan_items(dynamodb, region=region, endpoint=endpoint)
+        return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
+
+    def _findings(self, table: KnownTable, *, check_data: bool) -> list[Finding]:
+        from lakeward.controller.validation import SettingsCheck
+
+        check = SettingsCheck(table, self.config, self.storage, check_data=check_data, spark=lambda: self.spark)
+        return check.findings()

@@ -1,0 +1,114 @@
+"""``lakeward maintain``: work on the debt of tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import add_row, age, count, emit, error_line, note, size, styled, table
+from lakeward.cli.run import note_idle
+from lakeward.cli.run_limits import byte_size, time_limit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lakeward.cli.invocation import Invocation
+    from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
+
+_STYLES = {"failed": "red", "locked": "yellow", "done": "green"}
+_SHOWN_PATHS = 20
+
+
+@command("maintain")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option(
+    "--only", type=click.Choice(("compact", "cluster", "expire", "orphans")),
+    help="Do one kind of work: merge files of mirrors, sort changelogs by key, let old snapshots go, "
+    "remove files that no snapshot knows.",
+)  # fmt: skip
+@click.option(
+    "--max-seconds", callback=time_limit, metavar="SPAN",
+    help="Begin no further slice after this time, over all tables, such as 10m.",
+)  # fmt: skip
+@click.option(
+    "--max-bytes", callback=byte_size, metavar="SIZE",
+    help="Begin no further slice after so many bytes were rewritten, over all tables, such as 5GB.",
+)  # fmt: skip
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+    help="Wait for a table that another writer holds; else it is left out and reported.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would be done, of the first slice of each kind of work.")
+def maintain(
+    invocation: Invocation,
+    names: tuple[str, ...],
+    only: str | None,
+    max_seconds: float | None,
+    max_bytes: int | None,
+    wait: float,
+    dry_run: bool,
+) -> int:
+    """Work on the debt of tables: all active ones, or those named.
+
+    Mirrors are compacted, changelogs sorted by key, snapshots older than the undo window removed, and files that no
+    snapshot knows. A table is held for one slice of the work at a time; a run that waits gets it in between.
+    """
+    with invocation.lake() as lake:
+        if dry_run:
+            report = lake.maintain.plan(names, only=only)
+        else:
+            report = lake.maintain(names, only=only, max_seconds=max_seconds, max_bytes=max_bytes, wait=wait)
+    if not report.tables:
+        note_idle(invocation)
+    emit(invocation, report.to_dict(), lambda console: _draw(console, report))
+    for one in report.tables:
+        if one.outcome == "failed":
+            error_line(one.message or f"{one.table} failed", one.hint)
+        elif one.message:
+            note(invocation, f"{one.table}: {one.message}")
+    return report.exit_code
+
+
+def _draw(console: Console, report: MaintenanceReport) -> None:
+    drawn = table(
+        "table", "outcome", "work", "> slices", "> files gone", "> files new", "> deleted rows", "> snapshots",
+        "> read", "> written", "> seconds",
+    )  # fmt: skip
+    for one in report.tables:
+        outcome = "would be done" if one.dry_run and one.work else str(one.outcome)
+        shown = styled(outcome, _STYLES.get(str(one.outcome), "dim"))
+        for work in one.work:
+            add_row(drawn, [one.table, shown, f"{work.kind} {work.target}", *_figures(work)])
+        if not one.work:
+            add_row(drawn, [one.table, shown, "nothing", *[None] * 8])
+    console.print(drawn)
+    for one in report.tables:
+        _draw_rest(console, one)
+    console.print(f"{count(len(report.tables), 'table')}, {age(report.seconds)}")
+
+
+def _figures(work: WorkReport) -> list[object]:
+    return [
+        work.slices,
+        work.removed_files,
+        work.added_files,
+        work.removed_deleted_rows,
+        work.removed_snapshots,
+        size(work.bytes_read) if work.bytes_read else None,
+        size(work.bytes_written) if work.bytes_written else None,
+        f"{work.seconds:.1f}",
+    ]
+
+
+def _draw_rest(console: Console, one: TableMaintenance) -> None:
+    """Tell the debt before and after, and orphan files by name."""
+    if one.before and one.after and one.work and not one.dry_run:
+        before, after = (
+            f"{debt.deleted_share:.0%} deleted, {count(debt.data_files + debt.delete_files, 'file')}, "
+            f"{count(debt.snapshots, 'snapshot')}"
+            for debt in (one.before, one.after)
+        )
+        console.print(f"{one.table}: {before} before; {after} now")
+    for path in [path for work in one.work for path in work.paths][:_SHOWN_PATHS]:
+        console.print(f"  {path}")

@@ -1,0 +1,118 @@
+"""``lakeward undo``: take ops back."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.confirm import confirmed, require_answerable
+from lakeward.cli.options import command
+from lakeward.cli.output import add_row, console_on, count, emit, note, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from lakeward.cli.invocation import Invocation
+    from lakeward.pipeline.report import OpReport
+    from lakeward.pipeline.undo.plan import ConcernedOp, UndoPlan
+
+_SHOWN = 20
+
+
+@command("undo")
+@click.argument("name", metavar="TABLE")
+@click.option("--to-op", type=click.IntRange(min=0), metavar="OP", help="Op whose state shall hold again; 0: none.")
+@click.option("--to-time", metavar="TIME", help="Day or time: the last op without changes committed after it.")
+@click.option("--skip-file", multiple=True, metavar="PATH", help="Never take this change file again; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Show what would be taken back, and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def undo(
+    invocation: Invocation,
+    name: str,
+    to_op: int | None,
+    to_time: str | None,
+    skip_file: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Take back every op after one: rows, deletes and the memory of which files were taken.
+
+    Their files are new to the next run, unless --skip-file fences them. The undo is an op itself and can be undone: go
+    back to the op before it.
+    """
+    if (to_op is None) == (to_time is None):
+        msg = "give either --to-op or --to-time"
+        raise click.UsageError(msg)
+    if not dry_run:
+        require_answerable(yes=yes)
+    goal: dict[str, Any] = {"to_op": to_op, "to_time": to_time, "skip_files": skip_file}
+    if dry_run or not yes:
+        with invocation.lake() as lake:
+            plan = lake.undo.plan(name, **goal, finish=not dry_run)
+        if dry_run:
+            _emit(invocation, plan, None)
+            return
+        if plan.op is not None:
+            _draw(console_on(sys.stderr), plan, None)
+            if not confirmed("Take this back?", yes=yes):
+                note(invocation, "nothing was taken back")
+                return
+        goal["newest_op"] = plan.newest_op
+    with invocation.lake() as lake:
+        done = lake.undo(name, **goal)
+    _emit(invocation, done.plan, done.op)
+
+
+def _emit(invocation: Invocation, plan: UndoPlan, op: OpReport | None) -> None:
+    document = {"plan": plan.to_dict(), "op": asdict(op) if op else None}
+    emit(invocation, document, lambda console: _draw(console, plan, op))
+
+
+def _draw(console: Console, plan: UndoPlan, op: OpReport | None) -> None:
+    if plan.op is None:
+        console.print(f"{plan.table}: nothing to take back: {plan.reason}")
+        return
+    done = f"op {plan.op} took back" if op else f"op {plan.op} would take back"
+    console.print(f"{plan.table}: {done} {count(plan.op_count, 'op')}; the table is as after op {plan.back_to}")
+    console.print(f"  {plan.reason}")
+    _draw_ops(console, plan.ops)
+    if plan.ops_again:
+        console.print("stand again:")
+        _draw_ops(console, plan.ops_again)
+    _draw_files(console, plan)
+    if plan.rows is not None:
+        rows = plan.rows
+        console.print(f"rows: {rows.inserted:,} inserted, {rows.updated:,} updated, {rows.deleted:,} deleted")
+    if op is not None:
+        console.print(f"the mirror has {count(op.mirror_rows or 0, 'row')} ({op.strategy}: {op.reason})")
+    for one in plan.marked:
+        console.print(f"holds what is taken back: {one.kind} {one.version} at op {one.op}, {one.location}")
+    if op is not None:
+        console.print(f"to undo this: lakeward undo {plan.table} --to-op {plan.newest_op}")
+
+
+def _draw_ops(console: Console, ops: Sequence[ConcernedOp]) -> None:
+    drawn = table("> op", "kind", "> generation", "> files", "> changes")
+    for one in ops[:_SHOWN]:
+        add_row(drawn, [one.op, one.kind, one.generation, one.files, one.changes])
+    console.print(drawn)
+    if len(ops) > _SHOWN:
+        console.print(f"  and {len(ops) - _SHOWN:,} more; --output json lists 1,000")
+
+
+def _draw_files(console: Console, plan: UndoPlan) -> None:
+    fenced = set(plan.fenced)
+    new = [path for path in plan.files if path not in fenced]
+    console.print(f"{count(plan.file_count, 'file')} of these ops; new to the next run unless fenced:")
+    for path in new[:_SHOWN]:
+        console.print(f"  {path}")
+    if len(new) > _SHOWN:
+        console.print(f"  and {plan.file_count - len(fenced) - _SHOWN:,} more")
+    for words, paths in (("fenced", plan.fenced), ("no longer fenced", plan.unfenced)):
+        for path in paths:
+            console.print(f"  {words}: {path}")
