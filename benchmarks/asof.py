@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 TABLE = "bench.orders"
 _HOURS = 6
 # Batches are numbered by their hour after 2024-01-01.
-_DAYS = 4
-_CHECKPOINT_DAY, _ASKED = 2, "2024-01-03"
+_DAYS = 16
+_CHECKPOINT_DAY, _ASKED = 14, "2024-01-15"
 _TIMES = 3
 
 
 def run_asof(folder: Path, rows: int) -> dict[str, Any]:
-    """Change 1 % of the rows every six hours for four days; ask for the third, with a tag at the end of the second."""
+    """Change 1 % of the rows every six hours for 16 days; ask for the 15th, with a tag at the end of the 14th."""
     settings = {"primary_key": "id", "timestamp_column": "cdc_timestamp", "undo_window": "0s"}
     config = parse_config(
         {"tables": {TABLE: settings}, "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "6g"}}},

@@ -14,7 +14,9 @@ os.write(1, b"noise of a library\\n")
 print("the result")
 """
 WAITING = """
-import sys, time
+import signal, sys, time
+# Tests may run where Ctrl-C is ignored, as behind nohup.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from lakeward.cli import lake, main
 def wait(self, *arguments):
     print("waiting", file=sys.stderr, flush=True)
