@@ -35,7 +35,8 @@ check: lint ## lint, types, layers and the tests that need no JVM: under a minut
 
 test: setup lint ## check, and all tests with the coverage floor
 	$(BIN)/pytest $(QUICK) --cov --cov-report= --cov-fail-under=0 $(PYTEST)
-	$(BIN)/pytest $(REST) --cov --cov-append --cov-report=term $(PYTEST)
+	$(BIN)/pytest $(REST) --cov --cov-append --cov-report= --cov-fail-under=0 $(PYTEST)
+	$(BIN)/coverage report
 
 demo: setup ## load a sample shop, change it, show before and after
 	@rm -rf $(DEMO)

@@ -67,7 +67,7 @@ def test_as_of_any_commit_equals_the_oracle_whatever_arrived_late(
                 after_op[report.ops[-1].op] = simulation.truth_after(stage)[table.id]
             commits = simulation.commits(stage)
             is_last = stage is stages[-1]
-            chosen = random.sample(commits, min(12 if is_last else 2, len(commits)))
+            chosen = random.sample(commits, min(7 if is_last else 1, len(commits)))
             for commit in chosen:
                 found = asked(lakeward, str(table.id), moment_of(commit))
                 expected = simulation.truth_as_of(stage, commit)[table.id]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-EXAMPLES = 25
+EXAMPLES = 18
 
 
 def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_every: int = 1) -> None:

@@ -1,0 +1,107 @@
+"""``lakeward erase``: asks, refuses to guess, writes a receipt and tells what was done."""
+
+import json
+from inspect import signature
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from lakeward.api.erasure import Erasing
+from lakeward.cli import lake
+from lakeward.cli.rows import draw_rows, plain
+from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
+
+TABLE = "sales.product"
+PLACES = (ErasedPlace("mirror", 2, 1, 3, 0, 0), ErasedPlace("changelog", 4, 0, 1, 0, 0))
+
+
+def receipt(*, dry_run: bool = False) -> Receipt:
+    landing = (SimpleNamespace(path="sales/product/a.csv", rows=1, outcome="listed"),)
+    return Receipt(TABLE, 9, "asked", None, 1, ("ab12",), PLACES, 5, () if dry_run else landing, 2, True, dry_run)
+
+
+class FakeErasing:
+    """Answers with a receipt and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple] = []
+        self.interrupted: list[Receipt] = []
+
+    def __call__(self, name: str, keys: list, **options: object) -> list[Receipt]:
+        signature(Erasing.__call__).bind(self, name, keys, **options)
+        self.asked.append(("erase", [dict(key) for key in keys], options["reason"]))
+        return [receipt(dry_run=False)]
+
+    def plan(self, name: str, keys: list, **options: object) -> Receipt:
+        signature(Erasing.plan).bind(self, name, keys, **options)
+        self.asked.append(("plan", [dict(key) for key in keys]))
+        return receipt(dry_run=True)
+
+    def resume(self, name: str) -> list[Receipt]:
+        return self.interrupted
+
+
+@pytest.fixture
+def erasing(project, monkeypatch) -> FakeErasing:
+    fake = FakeErasing()
+    monkeypatch.setattr(lake.CommandLake, "erase", property(lambda self: fake))
+    monkeypatch.setattr(Receipt, "to_dict", lambda self: {"table": self.table, "op": self.op})
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name the keys to erase"),
+        (("--key", "id=1"), "an erasure needs a reason"),
+        (("--key", "id=1", "--reason", "asked"), "--yes"),
+        (("--resume", "--key", "id=1"), "--resume finishes what was begun"),
+    ],
+)
+def test_keys_a_reason_and_a_consent_are_needed(erasing, call, arguments, message):
+    result = call("erase", TABLE, *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+    assert erasing.asked == []
+
+
+def test_keys_come_from_options_and_from_a_file_of_both_forms(erasing, call, project):
+    (project / "keys.txt").write_text('id=2\n\n{"id": 3}\n')
+    result = call("erase", TABLE, "--key", "id=1", "--keys-from", "keys.txt", "--reason", "asked", "--yes")
+    assert result.exit_code == 0, result.stderr
+    (what, keys, reason), = erasing.asked  # fmt: skip
+    assert (what, [key["id"] for key in keys], reason) == ("erase", ["1", "2", 3], "asked")
+    for words in ("op 9 erased 1 key", "a.csv: 1 row, listed", "2 bad rows whose key cannot be told", "5 expired"):
+        assert words in result.stdout
+    assert json.loads((project / f"erasure-{TABLE}-op9.json").read_text()) == {"table": TABLE, "op": 9}
+
+
+def test_a_file_of_keys_that_is_no_json_is_refused_by_line(erasing, call, project):
+    (project / "keys.txt").write_text('id=2\n{"id": \n')
+    result = call("erase", TABLE, "--keys-from", "keys.txt", "--reason", "asked", "--yes")
+    assert result.exit_code == 2 and "keys.txt, line 2: not a JSON object" in result.stderr
+
+
+def test_a_dry_run_needs_no_consent_and_writes_no_receipt(erasing, call, project):
+    result = call("erase", TABLE, "--key", "id=1", "--dry-run")
+    assert result.exit_code == 0 and "would erase 1 key" in result.stdout
+    assert [what for what, *_ in erasing.asked] == ["plan"]
+    assert list(project.glob("erasure-*")) == []
+
+
+def test_what_was_interrupted_is_finished_and_told(erasing, call, project):
+    assert "no erasure was interrupted" in call("erase", TABLE, "--resume").stdout
+    erasing.interrupted = [receipt()]
+    result = call("erase", TABLE, "--resume", "--receipt", "proof.json")
+    assert result.exit_code == 0 and (project / "proof.json").exists()
+
+
+def test_values_are_shown_as_json_has_them_and_null_as_itself():
+    values = {"data": b"\x00\x01", "list": (float("nan"), 1.5), "inner": {"x": bytearray(b"a")}, "none": None}
+    assert plain(values) == {"data": "AAE=", "list": ["nan", 1.5], "inner": {"x": "YQ=="}, "none": None}
+    console = Console(record=True, width=80)
+    draw_rows(console, ["id", "tags", "name"], [{"id": 1, "tags": ["ä"], "name": None}], "row")
+    draw_rows(console, ["id"], [], "row")
+    text = console.export_text()
+    for words in ('["ä"]', "NULL", "1 row", "0 rows"):
+        assert words in text
