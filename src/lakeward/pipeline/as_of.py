@@ -18,7 +18,7 @@ from lakeward.model import Generation, OrderBy
 from lakeward.pipeline.checkpoints import best_checkpoint, load_at
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless
-from lakeward.pipeline.ledger import op_records, progress_of, require_state
+from lakeward.pipeline.ledger import op_record, op_records, progress_of, require_state
 from lakeward.pipeline.moments import MomentKind, parse_moment
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete, is_partial
@@ -62,7 +62,7 @@ class Standpoint:
         A file named after a reload may hold changes that were committed before it: they count for the generation
         before too, whether they were logged in that one, in the next, or in both.
         """
-        log = self.context.changelog.read(self._changelog.id)
+        log = self.context.changelog.read(self.changelog.id)
         counted = log.filter((column(S.KIND) == S.KIND_CHANGE) & self._is_counted() & is_standing(self.progress.undone))
         number, newest = self.generation.number, self.progress.generations[-1].number
         if self.moment.kind is MomentKind.OP or number == newest:
@@ -75,7 +75,8 @@ class Standpoint:
         return self.context.mirror.read(self.load.id) if self.load else None
 
     @property
-    def _changelog(self) -> Snapshot:
+    def changelog(self) -> Snapshot:
+        """The changelog's snapshot that is read."""
         if self.bases.changelog is None:
             raise never_run(self.context)
         return self.bases.changelog
@@ -133,7 +134,8 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
     mirror = context.mirror.metadata()
     checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load)
     changes, is_held = at.changes(), _is_held(checkpoint)
-    span = _look(at, changes, is_held)
+    _require_times(at, changes)
+    span = _look(at, changes, checkpoint)
     start = checkpoint.snapshot if checkpoint else (at.load.id if at.load else None)
     base = context.mirror.read(start).select(*columns(at.names)) if start is not None else None
     if not span.count:
@@ -236,23 +238,34 @@ def _is_held(checkpoint: Checkpoint | None) -> Column:
     return is_held & (column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until))
 
 
-def _look(at: Standpoint, changes: DataFrame, is_held: Column) -> _Span:
+def _look(at: Standpoint, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
     """Count what lies between, and tell whether any of it belongs before what the checkpoint holds."""
-    no_time = column(S.COMMIT_TIME).isNull() & (F.coalesce(column(S.FILE_TIME), F.lit("")) != "")
-    found = changes.agg(
-        F.count(F.when(~is_held, 1)),
-        F.min(F.when(~is_held, place())),
-        F.max(F.when(is_held, place())),
-        F.max(~is_held & is_partial()),
-        F.max(is_unfinished()),
-        F.count(F.when(no_time, 1)),
-    ).collect()[0]
-    count, first, last, partial, moves, timeless = found
-    if at.moment.kind is MomentKind.TIME and timeless:
-        msg = f"{at.context.table}: {timeless:,} changes have no commit time; nothing tells whether they count"
-        raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
-    is_late = first is not None and last is not None and _is_before(first, last)
+    is_held = _is_held(checkpoint)
+    between = changes.filter(~is_held)
+    count, first, partial, moves = between.agg(
+        F.count(F.lit(1)), F.min(place()), F.max(is_partial()), F.max(is_unfinished())
+    ).collect()[0]  # fmt: skip
+    last = _last_held(at, changes.filter(is_held), checkpoint) if checkpoint is not None and count else None
+    is_late = last is not None and _is_before(first, last)
     return _Span(count, is_late, bool(partial), bool(moves))
+
+
+def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
+    """Give the greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
+    if checkpoint.until is not None:
+        found: tuple[object, ...] | None = held.agg(F.max(place())).collect()[0][0]
+        return found
+    record = op_record(at.context.changelog.read(at.changelog.id), checkpoint.op)
+    last = record.progress.last_place
+    return (1, last.sequence, last.file_time, last.file, last.row, last.step) if last else None
+
+
+def _require_times(at: Standpoint, changes: DataFrame) -> None:
+    """Refuse a question by time where some change does not tell its own; files without such rows are not read."""
+    timeless = column(S.COMMIT_TIME).isNull() & (F.coalesce(column(S.FILE_TIME), F.lit("")) != "")
+    if at.moment.kind is MomentKind.TIME and changes.filter(timeless).select(S.OP).take(1):
+        msg = f"{at.context.table}: some changes have no commit time; nothing tells whether they count"
+        raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
 
 
 def _is_before(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
@@ -265,10 +278,8 @@ def _folded(
 ) -> Folded:
     keys = at.context.settings.primary_key
     history = before if span.is_late else None
-    start = at.load_rows() if span.is_late else base
-    source = FoldInput(
-        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, past_moves=span.moves
-    )
+    start = at.load_rows() if span.is_late else base if span.partial or span.moves else None
+    source = FoldInput(workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history)
     return fold_changes(source)
 
 

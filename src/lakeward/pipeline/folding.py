@@ -47,8 +47,7 @@ class FoldInput:
     """What folding starts from.
 
     ``base`` gives full images: the mirror where the op only goes forward, the load branch where it reaches back.
-    ``history`` gives the generation's earlier changes, where the op reaches back; without ``past_moves``
-    none of them is a move whose new row leaves columns unspoken.
+    ``history`` gives the generation's earlier changes, where the op reaches back.
     """
 
     workspace: Workspace
@@ -60,12 +59,11 @@ class FoldInput:
     moves: bool = False
     base: DataFrame | None = None
     history: DataFrame | None = None
-    past_moves: bool = True
 
     @property
     def may_move(self) -> bool:
         """Whether some change may take columns from the row of another key."""
-        return self.moves or (self.history is not None and self.past_moves)
+        return self.moves or self.history is not None
 
 
 def fold_changes(source: FoldInput) -> Folded:
