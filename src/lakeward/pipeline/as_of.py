@@ -24,7 +24,7 @@ from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete, is_partial
 from lakeward.transforms.keys import lacking_keys
 from lakeward.transforms.moves import is_unfinished
-from lakeward.transforms.order import place
+from lakeward.transforms.order import lacks_commit_time, place
 from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
@@ -262,8 +262,7 @@ def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple
 
 def _require_times(at: Standpoint, changes: DataFrame) -> None:
     """Refuse a question by time where some change does not tell its own; files without such rows are not read."""
-    timeless = column(S.COMMIT_TIME).isNull() & (F.coalesce(column(S.FILE_TIME), F.lit("")) != "")
-    if at.moment.kind is MomentKind.TIME and changes.filter(timeless).select(S.OP).take(1):
+    if at.moment.kind is MomentKind.TIME and changes.filter(lacks_commit_time()).select(S.OP).take(1):
         msg = f"{at.context.table}: some changes have no commit time; nothing tells whether they count"
         raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
 

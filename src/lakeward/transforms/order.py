@@ -36,6 +36,16 @@ def sortable_load_part() -> Column:
     return F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after)
 
 
+def is_from_load() -> Column:
+    """Tell rows that a load's file held, also those that were set aside and put back: its name has no time."""
+    return F.coalesce(column(S.FILE_TIME), F.lit("")) == ""
+
+
+def lacks_commit_time() -> Column:
+    """Tell changes whose commit time is not known; rows of a load need none."""
+    return column(S.COMMIT_TIME).isNull() & ~is_from_load()
+
+
 def as_base(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """Make rows of a mirror or load branch the full images that folding starts from."""
     fields = {field.name: F.lit(None).cast(field.dataType).alias(field.name) for field in S.RECORD_FIELDS}

@@ -15,7 +15,7 @@ from pyspark.sql.window import Window
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete
-from lakeward.transforms.order import KIND_BASE, place
+from lakeward.transforms.order import KIND_BASE, is_from_load, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ _STARTS = f"{S.PREFIX}starts"
 
 def is_load_row() -> Column:
     """Tell rows of a load, also those that were set aside and put back, from changes that followed it."""
-    return (column(S.KIND) == KIND_BASE) | (F.coalesce(column(S.FILE_TIME), F.lit("")) == "")
+    return (column(S.KIND) == KIND_BASE) | is_from_load()
 
 
 def shown_operation() -> Column:

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column
+from lakeward.transforms.order import is_from_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -156,9 +157,8 @@ def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
     """
     own = key_hash(keys.salt, key_fields(frame, key))
     times = F.from_json(F.lit(json.dumps(keys.times)), "map<string,bigint>")
-    is_load_row = F.coalesce(column(S.FILE_TIME), F.lit("")) == ""
     no_later = column(S.COMMIT_TIME).isNull() | (F.unix_micros(column(S.COMMIT_TIME)) <= times[own])
-    return F.when(own.isin(*keys.times), is_load_row | no_later).otherwise(F.lit(False))
+    return F.when(own.isin(*keys.times), is_from_load() | no_later).otherwise(F.lit(False))
 
 
 def _canonical(name: str, kind: T.DataType) -> Column:

@@ -13,6 +13,7 @@ from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.moments import MomentKind
 from lakeward.pipeline.undo.effect import is_op_row, pinned_log
 from lakeward.transforms.columns import column
+from lakeward.transforms.order import lacks_commit_time
 from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
@@ -77,10 +78,9 @@ def _require_times(context: TableContext, moment: Moment) -> None:
 def _first_late_op(context: TableContext, log: DataFrame, progress: Progress, moment: Moment) -> int | None:
     """Give the first op with a change committed after the moment, or with a load that began after it."""
     after = column(S.COMMIT_TIME) > F.timestamp_micros(F.lit(moment.micros))
-    timeless = column(S.COMMIT_TIME).isNull() & (F.coalesce(column(S.FILE_TIME), F.lit("")) != "")
     changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
     changed, unknown = changes.agg(
-        *(F.min(F.when(one, column(S.OP))) for one in (after, timeless))
+        *(F.min(F.when(one, column(S.OP))) for one in (after, lacks_commit_time()))
     ).collect()[0]  # fmt: skip
     late = min((one for one in (changed, _first_late_load(log, progress, moment)) if one is not None), default=None)
     if unknown is not None and (late is None or unknown < late):

@@ -19,7 +19,7 @@ from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import is_delete, is_partial
 from lakeward.transforms.keys import lacking_keys
 from lakeward.transforms.moves import is_unfinished
-from lakeward.transforms.order import latest_per_key, sortable_load_part
+from lakeward.transforms.order import is_from_load, latest_per_key, sortable_load_part
 from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
@@ -113,9 +113,8 @@ def _from_files(at: Standpoint, read: FilesRead, wanted: tuple[Column, ...], rea
     rows = read.records.filter(column(S.KIND) == S.KIND_CHANGE)
     if erased is not None and keys:
         rows = rows.filter(~is_erased(rows, keys, erased))
-    is_loaded = F.coalesce(column(S.FILE_TIME), F.lit("")) == ""
-    changes = rows.filter(~is_loaded).drop(S.OP)
-    load = _load_once_per_key(rows.filter(is_loaded), keys)
+    changes = rows.filter(~is_from_load()).drop(S.OP)
+    load = _load_once_per_key(rows.filter(is_from_load()), keys)
     by_hand = conformed(_changes_without_files(at), wanted, {})
     names = tuple(one.name for one in wanted)
     return Origin(load.select(*columns(names)), changes.unionByName(by_hand), read.rows, Basis.FILES, reason)

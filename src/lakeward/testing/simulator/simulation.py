@@ -115,13 +115,16 @@ class Simulation:
 
         It is the fold of what has landed, not the source's state. A table of which nothing has landed is left out.
         """
-        number = stage if isinstance(stage, int) else stage.number
-        landed = [file for files in self._staged[: number + 1] for file in files]
+        landed = self._landed(stage)
         return {
-            table.id: self._expected(table, files, since=self._since(table, number))
+            table.id: self._expected(table, files, since=self._since(table, _number(stage)))
             for table in self.tables
             if (files := _of(table, landed))
         }
+
+    def _landed(self, stage: Stage | int) -> list[SourceFile]:
+        """Give the files that have landed with this and earlier stages."""
+        return [file for files in self._staged[: _number(stage) + 1] for file in files]
 
     def _since(self, table: TableSpec, number: int) -> list[SourceFile] | None:
         """Give what has landed of a table since its folder vanished, None where it never did."""
@@ -132,24 +135,19 @@ class Simulation:
 
     def truth_as_of(self, stage: Stage | int, moment: datetime) -> dict[TableId, list[Row]]:
         """Give what each table was at the end of a moment, by all that has landed with this and earlier stages."""
-        number = stage if isinstance(stage, int) else stage.number
-        landed = [file for files in self._staged[: number + 1] for file in files]
+        landed = self._landed(stage)
         return {
             table.id: self._expected(table, files, moment) for table in self.tables if (files := _of(table, landed))
         }
 
     def commits(self, stage: Stage | int) -> list[datetime]:
         """Give the commit times of all changes that have landed with this and earlier stages, in order."""
-        number = stage if isinstance(stage, int) else stage.number
-        landed = (file for files in self._staged[: number + 1] for file in files)
-        return sorted({change.commit for file in landed for change in file.changes})
+        return sorted({change.commit for file in self._landed(stage) for change in file.changes})
 
     def beginnings(self, stage: Stage | int) -> list[datetime]:
         """Give the moments at which reloads that have landed with this and earlier stages begin, in order."""
-        number = stage if isinstance(stage, int) else stage.number
-        landed = (file for files in self._staged[: number + 1] for file in files)
         begun: dict[tuple[TableSpec | None, int], datetime] = {}
-        for file in landed:
+        for file in self._landed(stage):
             if file.file_class is FileClass.LOAD and file.generation > 1:
                 load = (file.table, file.generation)
                 begun[load] = min(file.written, begun.get(load, file.written))
@@ -184,6 +182,10 @@ class Simulation:
             return table.all_columns
         seen = {column for file in landed for column in file.columns_of(table)}
         return tuple(column for column in table.all_columns if column in seen)
+
+
+def _number(stage: Stage | int) -> int:
+    return stage if isinstance(stage, int) else stage.number
 
 
 def _cuts(landed: list[SourceFile]) -> dict[int, str]:
