@@ -7,7 +7,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 DEMO := .demo
 # Tests without JVM and servers; and the others, each of two processes with a Spark application and servers of its own.
-SHARED := --numprocesses 2 --dist loadfile
+SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 QUICK := tests/unit $(SHARED)
 REST := --ignore tests/unit $(SHARED)
 # Further arguments: make test PYTEST="-k late -x"

@@ -9,6 +9,7 @@
     │   ├── CutError         it cannot be told which files a reload replaces
     │   ├── DeleteShareError the batch would delete more than the guard allows
     │   ├── VanishedError    the table's folder is gone
+    │   ├── RefusedInputError  a snapshot or change set cannot be taken as it is  exit 2
     │   └── TimeLimitError   the batch takes longer than the table may
     ├── RetriableError       try again; the same call may succeed                 exit 3
     ├── ConflictError        another writer was faster; start over                exit 3
@@ -79,6 +80,12 @@ class DeleteShareError(DataError):
 
 class VanishedError(DataError):
     """The landing folder of a table that was consumed before is gone."""
+
+
+class RefusedInputError(DataError):
+    """A snapshot or change set is incomplete, ambiguous or does not fit; nothing was written."""
+
+    exit_code = 2
 
 
 class TimeLimitError(DataError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
+from lakeward.lake.stores import LocalStore
 from lakeward.snapshots.versions.reading import find_version
-from lakeward.snapshots.versions.stores import LocalStore
 from tests.snapshots.test_current_files import DATED, seen_by_readers
 from tests.snapshots.versions import line, made, names, set_up, states
 from tests.spark.crash import crash_at, leave_branches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.snapshots.versions.stores import HadoopStore
+from lakeward.lake.stores import HadoopStore
 from lakeward.transforms.hashing import content_hash, sorted_by_name
 from tests.snapshots.versions import LOADED, SETTINGS, create, line, made, names, refused, set_up, states
 from tests.spark.scene import TABLE, Scene

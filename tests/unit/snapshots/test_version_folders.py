@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
+from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.snapshots.versions import files
 from lakeward.snapshots.versions.files import (
@@ -26,7 +27,6 @@ from lakeward.snapshots.versions.files import (
 )
 from lakeward.snapshots.versions.manifest import Lineage, Manifest, read_manifest
 from lakeward.snapshots.versions.reading import find_version
-from lakeward.snapshots.versions.stores import LocalStore
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.memory import MemoryStateStore
 

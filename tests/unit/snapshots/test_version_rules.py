@@ -11,6 +11,7 @@ from lakeward.api.snapshots import SnapshotReport, exit_code
 from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import for_reading
 from lakeward.pipeline.moments import parse_moment
 from lakeward.snapshots.versions.creating import moment_of, moment_text
 from lakeward.snapshots.versions.current import combined
@@ -18,7 +19,6 @@ from lakeward.snapshots.versions.dropping import beyond
 from lakeward.snapshots.versions.publications import Publication, PublicationKind
 from lakeward.snapshots.versions.registering import default_name, require_name
 from lakeward.snapshots.versions.shapes import Shape
-from lakeward.snapshots.versions.stores import for_reading
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
 NOW = datetime.now(UTC)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from lakeward.lake.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.purge import Stored, count_stored, places, purge, stored_rows
+from lakeward.lake.stores import open_store
 from lakeward.pipeline.erase.erased import is_erased_key, note
 from lakeward.pipeline.erase.lake import erasure_of, same_stamps
 from lakeward.pipeline.workspace import Workspace
@@ -17,7 +18,6 @@ from lakeward.snapshots.history.scd2 import shown_names
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications, record_publication
 from lakeward.snapshots.versions.reading import read_version
 from lakeward.snapshots.versions.refreshing import rebuild_publication
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.transforms.columns import column
 from lakeward.transforms.versions import VALID_FROM
 

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.iceberg.table import first_line
+from lakeward.lake.stores import for_reading, open_store
 from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.manifest import MANIFEST
 from lakeward.snapshots.versions.reading import find_version
-from lakeward.snapshots.versions.stores import for_reading, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.effect import capture
@@ -33,7 +34,6 @@ from lakeward.snapshots.versions.publications import (
     new_id,
     record_publication,
 )
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward.errors import DataError
+from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import AsOf, standpoint
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.moments import op_moment
@@ -22,7 +23,6 @@ from lakeward.snapshots.versions.files import Place, data_files, place_of, publi
 from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates, write_rows
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.shapes import NO_DATE, Shape
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.hashing import content_hash
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.files import place_of, publishing, remove_folder, tidy
 from lakeward.snapshots.versions.publications import PublicationKind, forget_publications
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.snapshots.versions.tags import drop_tags
 
 if TYPE_CHECKING:

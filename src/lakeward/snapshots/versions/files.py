@@ -20,9 +20,9 @@ from lakeward.state.leases import HeldLease, current_owner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
-    from lakeward.snapshots.versions.stores import Store
 
 VERSION_PREFIX = "version="
 STAGING, SET_ASIDE, GONE = ".staging-", ".replaced-", ".dropped-"

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.spark_versions import gathered
-from lakeward.snapshots.versions.stores import for_reading
+from lakeward.lake.stores import for_reading
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.hashing import content_hash, sorted_by_name
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.datatypes import Column
+    from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.shapes import Shape
-    from lakeward.snapshots.versions.stores import Store
 
 _HASH = "content"
 _INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"

@@ -12,6 +12,7 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.iceberg.define import GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
 from lakeward.lake.iceberg.metadata import MAIN
+from lakeward.lake.stores import open_store
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.effect import bases_of
 from lakeward.pipeline.ledger import progress_of
@@ -19,7 +20,6 @@ from lakeward.pipeline.moments import MomentKind
 from lakeward.snapshots.versions.creating import moment_of
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.reading import find_version
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 

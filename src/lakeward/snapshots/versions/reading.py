@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
+from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.files import SET_ASIDE, VERSION_PREFIX
 from lakeward.snapshots.versions.layouts import read_files
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
-from lakeward.snapshots.versions.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.config import Config
-    from lakeward.snapshots.versions.stores import Store
+    from lakeward.lake.stores import Store
 
 _SHOWN = 5
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.lake.stores import open_store
 from lakeward.pipeline.moments import MomentKind
 from lakeward.snapshots.versions.creating import FilesOrder, moment_of, publish_as_of
 from lakeward.snapshots.versions.current import rebuild_current
@@ -12,7 +13,6 @@ from lakeward.snapshots.versions.listing import VersionState, judge
 from lakeward.snapshots.versions.publications import PublicationKind
 from lakeward.snapshots.versions.registering import renew_registration
 from lakeward.snapshots.versions.shapes import Shape
-from lakeward.snapshots.versions.stores import open_store
 from lakeward.snapshots.versions.tags import create_tag
 
 if TYPE_CHECKING:

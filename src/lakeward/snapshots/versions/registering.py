@@ -9,10 +9,10 @@ from pyspark.errors import AnalysisException
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind
+from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.glue import GlueTables
 from lakeward.snapshots.versions.layouts import reader_options
 from lakeward.snapshots.versions.reading import find_version
-from lakeward.snapshots.versions.stores import open_store
 
 if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext

@@ -1,4 +1,4 @@
-"""File systems that snapshots are published to: the local disk, and whatever Hadoop reaches by a URI."""
+"""File systems that snapshots and change sets are written to: the local disk, and whatever Hadoop reaches by a URI."""
 
 from __future__ import annotations
 
