@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cpu import measured, tree_cpu
-from benchmarks.data import SCHEMA, change_file_name, write_batch, write_load
+from benchmarks.data import change_file_name, write_batch, write_load
+from benchmarks.peer import PEER, make_peer, merge, require_done, require_equal
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
 
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-TABLE, PEER = "bench.orders", "bench.peer"
+TABLE = "bench.orders"
 WARM_UP = 12
-_NAMES = SCHEMA.names
 
 
 @dataclass
@@ -86,8 +86,8 @@ def run_apply(folder: Path, rows: int, batch_sizes: tuple[int, ...], batches: in
     write_load(landing, rows)
     results = []
     with Lakeward(config, on_step=clock) as lakeward:
-        _require(lakeward.run())
-        _make_peer(lakeward.spark)
+        require_done(lakeward.run())
+        make_peer(lakeward.spark, TABLE)
         number = 0
         for changes in batch_sizes:
             result = Measured(rows, changes)
@@ -96,7 +96,7 @@ def run_apply(folder: Path, rows: int, batch_sizes: tuple[int, ...], batches: in
                 write_batch(landing / change_file_name(number), rows=rows, changes=changes, number=number)
                 _one_batch(lakeward, clock, landing / change_file_name(number), result if at >= WARM_UP else None)
             results.append(result)
-        _require_equal(lakeward.spark)
+        require_equal(lakeward.spark, TABLE, PEER)
     return results
 
 
@@ -105,50 +105,17 @@ def _one_batch(lakeward: Lakeward, clock: StepClock, file: Path, result: Measure
     jobs_before = _jobs(spark)
     clock.start()
     with measured() as whole:
-        _require(lakeward.run())
+        require_done(lakeward.run())
     jobs, steps = _jobs(spark) - jobs_before, clock.spent()
-    with measured() as merge:
-        _merge(spark, file)
+    with measured() as merged:
+        merge(spark, file)
     if result is not None:
         result.whole.append(whole.cpu)
-        result.merge.append(merge.cpu)
+        result.merge.append(merged.cpu)
         result.jobs.append(jobs)
         result.apply.append(sum(cpu for step, cpu in steps.items() if step.startswith("apply.")))
         for step, cpu in steps.items():
             result.steps.setdefault(step, []).append(cpu)
-
-
-def _make_peer(spark: SparkSession) -> None:
-    properties = (
-        "'format-version'='2', 'write.merge.mode'='merge-on-read', 'write.delete.mode'='merge-on-read', "
-        "'write.update.mode'='merge-on-read', 'write.delete.granularity'='partition', "
-        "'write.parquet.compression-codec'='zstd'"
-    )
-    spark.sql(f"CREATE TABLE {PEER} USING iceberg TBLPROPERTIES ({properties}) AS SELECT * FROM {TABLE}")
-
-
-def _merge(spark: SparkSession, file: Path) -> None:
-    """Run the statement a user would write; a batch has each key once, so nothing needs reducing."""
-    spark.read.parquet(str(file)).createOrReplaceTempView("batch")
-    sets = ", ".join(f"t.{name} = s.{name}" for name in _NAMES)
-    names, values = ", ".join(_NAMES), ", ".join(f"s.{name}" for name in _NAMES)
-    spark.sql(
-        f"MERGE INTO {PEER} t USING batch s ON t.id = s.id WHEN MATCHED AND s.Op = 'D' THEN DELETE "
-        f"WHEN MATCHED THEN UPDATE SET {sets} WHEN NOT MATCHED AND s.Op <> 'D' THEN INSERT ({names}) VALUES ({values})"
-    )
-
-
-def _require_equal(spark: SparkSession) -> None:
-    for left, right in ((TABLE, PEER), (PEER, TABLE)):
-        differing = spark.sql(f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right}").count()
-        if differing:
-            msg = f"{differing} rows of {left} are not in {right}: the measurement is void"
-            raise AssertionError(msg)
-
-
-def _require(report: Any) -> None:
-    if report.exit_code:
-        raise AssertionError(report.failed[0].message)
 
 
 def _jobs(spark: SparkSession) -> int:

@@ -20,7 +20,7 @@ class Spent:
 
 
 def tree_cpu() -> float:
-    """Give user and system time used so far; ended children count through their parent."""
+    """Give user and system time used so far; whatever has ended counts through the process that started it."""
     total = 0.0
     process = psutil.Process()
     for one in (process, *process.children(recursive=True)):
@@ -28,9 +28,7 @@ def tree_cpu() -> float:
             times = one.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system
-        if one.pid == process.pid:
-            total += times.children_user + times.children_system
+        total += times.user + times.system + times.children_user + times.children_system
     return total
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.apply import StepClock
 from benchmarks.cpu import measured
 from benchmarks.data import SCHEMA, change_file_name, write_batch, write_load
+from benchmarks.peer import PEER, make_peer, merge, require_done, require_equal
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
 
@@ -17,13 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-WORN, TABLE, PEER, FRESH = "bench.worn", "bench.orders", "bench.peer", "bench.fresh"
+WORN, TABLE, FRESH = "bench.worn", "bench.orders", "bench.fresh"
 _SCANS = 5
-_PEER_PROPERTIES = (
-    "'format-version'='2', 'write.merge.mode'='merge-on-read', 'write.delete.mode'='merge-on-read', "
-    "'write.update.mode'='merge-on-read', 'write.delete.granularity'='partition', "
-    "'write.parquet.compression-codec'='zstd'"
-)
 # As Lakeward does it: files of a good size are left alone, small ones merged.
 _PEER_OPTIONS = "map('target-file-size-bytes', '134217728', 'min-file-size-bytes', '16777216', 'min-input-files', '5')"
 
@@ -43,7 +39,7 @@ def run_maintenance(folder: Path, rows: int, batches: int, cadence: int) -> dict
     for name in (WORN, TABLE):
         write_load(_landing(folder, name), rows)
     with Lakeward(config, on_step=clock) as lakeward:
-        _require(lakeward.run())
+        require_done(lakeward.run())
         scans = _scans(lakeward, folder, rows, batches)
         return {"rows": rows, "batches": batches, **scans, **_batches(lakeward, clock, folder, rows, batches, cadence)}
 
@@ -52,10 +48,10 @@ def _scans(lakeward: Lakeward, folder: Path, rows: int, batches: int) -> dict[st
     """Scan a mirror after many batches, then maintained, and a copy written anew."""
     for number in range(1, batches + 1):
         _land(folder, WORN, rows, number)
-        _require(lakeward.run([WORN]))
+        require_done(lakeward.run([WORN]))
     worn = _scan(lakeward.spark, WORN)
     with measured() as maintenance:
-        _require(lakeward.maintain([WORN]))
+        require_done(lakeward.maintain([WORN]))
     maintained = _scan(lakeward.spark, WORN)
     lakeward.spark.sql(f"CREATE TABLE {FRESH} USING iceberg AS SELECT * FROM {WORN}")
     fresh = _scan(lakeward.spark, FRESH)
@@ -84,33 +80,33 @@ def _batches(
     lakeward: Lakeward, clock: StepClock, folder: Path, rows: int, batches: int, cadence: int
 ) -> dict[str, Any]:
     spark = lakeward.spark
-    spark.sql(f"CREATE TABLE {PEER} USING iceberg TBLPROPERTIES ({_PEER_PROPERTIES}) AS SELECT * FROM {TABLE}")
-    whole = apply = own = merge = theirs = 0.0
+    make_peer(spark, TABLE)
+    whole = apply = own = merged = theirs = 0.0
     for number in range(1, batches + 1):
         file = _land(folder, TABLE, rows, number)
         clock.start()
         with measured() as spent:
-            _require(lakeward.run([TABLE]))
+            require_done(lakeward.run([TABLE]))
         whole += spent.cpu
         apply += _spent(clock, "apply.")
         own += _spent(clock, "maintain.")
         with measured() as spent:
-            _merge(spark, file)
-        merge += spent.cpu
+            merge(spark, file)
+        merged += spent.cpu
         if number % cadence == 0:
             with measured() as spent:
                 _maintain_peer(spark)
             theirs += spent.cpu
-    _require_equal(spark)
+    require_equal(spark, TABLE, PEER, WORN)
     return {
         "cadence": cadence,
         "whole_runs_cpu": round(whole, 1),
         "apply_cpu": round(apply, 1),
         "maintain_cpu": round(own, 1),
-        "merge_cpu": round(merge, 1),
+        "merge_cpu": round(merged, 1),
         "merge_maintain_cpu": round(theirs, 1),
-        "merge_over_apply": round((merge + theirs) / (apply + own), 2),
-        "merge_over_whole": round((merge + theirs) / whole, 2),
+        "merge_over_apply": round((merged + theirs) / (apply + own), 2),
+        "merge_over_whole": round((merged + theirs) / whole, 2),
     }
 
 
@@ -125,25 +121,6 @@ def _maintain_peer(spark: SparkSession) -> None:
     spark.sql(f"CALL lake.system.expire_snapshots(table => '{PEER}', older_than => now(), retain_last => 1)").collect()
 
 
-def _merge(spark: SparkSession, file: Path) -> None:
-    """Run the statement a user would write; a batch has each key once, so nothing needs reducing."""
-    spark.read.parquet(str(file)).createOrReplaceTempView("batch")
-    sets = ", ".join(f"t.{name} = s.{name}" for name in SCHEMA.names)
-    names, values = ", ".join(SCHEMA.names), ", ".join(f"s.{name}" for name in SCHEMA.names)
-    spark.sql(
-        f"MERGE INTO {PEER} t USING batch s ON t.id = s.id WHEN MATCHED AND s.Op = 'D' THEN DELETE "
-        f"WHEN MATCHED THEN UPDATE SET {sets} WHEN NOT MATCHED AND s.Op <> 'D' THEN INSERT ({names}) VALUES ({values})"
-    )
-
-
-def _require_equal(spark: SparkSession) -> None:
-    for left, right in ((TABLE, PEER), (PEER, TABLE), (TABLE, WORN), (WORN, TABLE)):
-        differing = spark.sql(f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right}").count()
-        if differing:
-            msg = f"{differing} rows of {left} are not in {right}: the measurement is void"
-            raise AssertionError(msg)
-
-
 def _land(folder: Path, table: str, rows: int, number: int) -> Path:
     file = _landing(folder, table) / change_file_name(number)
     write_batch(file, rows=rows, changes=max(10, rows // 1000), number=number)
@@ -152,8 +129,3 @@ def _land(folder: Path, table: str, rows: int, number: int) -> Path:
 
 def _landing(folder: Path, table: str) -> Path:
     return folder / "landing" / table.replace(".", "/")
-
-
-def _require(report: Any) -> None:
-    if report.exit_code:
-        raise AssertionError([one.message for one in report.tables])

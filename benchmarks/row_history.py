@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.cpu import measured
+from benchmarks.peer import require_done
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
 
@@ -45,10 +46,10 @@ def run_row_history(folder: Path, changes: int) -> dict[str, Any]:
     for number in range(max(1, changes // _PER_FILE)):
         _write(landing, number, min(_PER_FILE, changes))
     with Lakeward(config) as lakeward:
-        _require(lakeward.run())
+        require_done(lakeward.run())
         before = _asked(lakeward)
         with measured() as clustering:
-            _require(lakeward.maintain(only="cluster"))
+            require_done(lakeward.maintain(only="cluster"))
         after = _asked(lakeward)
     if before[0] != after[0]:
         msg = f"histories differ: {before[0]} before and {after[0]} after: the measurement is void"
@@ -88,8 +89,3 @@ def _write(landing: Path, number: int, changes: int) -> None:
         }
     )
     pq.write_table(table, landing / f"{moment:%Y%m%d-%H%M%S}000.parquet")
-
-
-def _require(report: Any) -> None:
-    if report.exit_code:
-        raise AssertionError([one.message for one in report.tables])

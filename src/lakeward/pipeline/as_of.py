@@ -261,8 +261,14 @@ def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple
 
 
 def _require_times(at: Standpoint, changes: DataFrame) -> None:
-    """Refuse a question by time where some change does not tell its own; files without such rows are not read."""
-    if at.moment.kind is MomentKind.TIME and changes.filter(lacks_commit_time()).select(S.OP).take(1):
+    """Refuse a question by time where some change does not tell its own.
+
+    Where changes are ordered by their time, one without is a bad row: there is nothing to look for.
+    """
+    own = [one for one in at.progress.generations if one.number >= at.generation.number]
+    if at.moment.kind is not MomentKind.TIME or all(one.order_by is OrderBy.TIMESTAMP for one in own):
+        return
+    if changes.filter(lacks_commit_time()).select(S.OP).take(1):
         msg = f"{at.context.table}: some changes have no commit time; nothing tells whether they count"
         raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
 
