@@ -16,6 +16,8 @@ from rich.table import Table
 
 from benchmarks.apply import Measured, growth_exponent, run_apply
 from benchmarks.asof import run_asof
+from benchmarks.diff import CASES as DIFF_CASES
+from benchmarks.diff import run_diff
 from benchmarks.landing_to_row import run_landing_to_row
 from benchmarks.maintenance import run_maintenance
 from benchmarks.many_files import run_many_files
@@ -23,7 +25,7 @@ from benchmarks.many_tables import run_many_tables
 from benchmarks.row_history import run_row_history
 
 BATCH_SIZES = (300, 30_000)
-_PARTS = ["apply", "files", "tables", "latency", "maintenance", "asof", "history"]
+_PARTS = ["apply", "files", "tables", "latency", "maintenance", "asof", "history", "diff"]
 _SCALE = float(os.environ.get("BENCH_SCALE", "1"))
 _SHOWN = ("merge_cpu", "apply_cpu", "whole_op_cpu", "merge_over_apply", "whole_over_merge", "spark_jobs_per_batch")
 
@@ -56,6 +58,8 @@ def main() -> int:
             results["asof"] = run_asof(folder / "asof", options.rows[0])
         if "history" in options.only:
             results["history"] = run_row_history(folder / "history", int(options.changes * _SCALE))
+        if "diff" in options.only:
+            results["diff"] = run_diff(folder / "diff", int(options.diff_rows * _SCALE), options.diff_cases)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     _print(results)
@@ -74,6 +78,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--small-batches", type=int, default=100, help="batches of 0.1 %% each, for maintenance")
     parser.add_argument("--cadence", type=int, default=20, help="small batches between maintenance")
     parser.add_argument("--changes", type=int, default=10_000_000, help="changes of the history, times BENCH_SCALE")
+    parser.add_argument("--diff-rows", type=int, default=3_000_000, help="rows of a snapshot, times BENCH_SCALE")
+    parser.add_argument("--diff-cases", nargs="+", choices=DIFF_CASES, default=list(DIFF_CASES))
     parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     parser.add_argument("--folder", type=Path, default=None, help="where the tables are made; some GB for 12 M rows")
     parser.add_argument("--json", type=Path, default=Path(".cache/bench.json"))
@@ -103,8 +109,9 @@ def _print(results: dict[str, Any]) -> None:
     console.print(
         "goals: maintained_over_fresh ≤ 1.3, merge with maintenance ≥ 2 times ours, recomputed_over_as_of ≥ 5"
     )
+    console.print("goals of diff, times less than spark-extension: join ≥ 1, sets ≥ 2.5, identical and iceberg ≥ 20")
     for name in (
-        "growth_exponent", "many_files", "many_tables", "landing_to_row", "maintenance", "asof", "history",
+        "growth_exponent", "many_files", "many_tables", "landing_to_row", "maintenance", "asof", "history", "diff",
     ):  # fmt: skip
         if name in results:
             console.print(f"{name}: {results[name]}")

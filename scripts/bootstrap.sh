@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings a clone to the point where everything runs: uv, Java, Python packages, jars. Quick when all is there.
+# Brings a clone to the point where everything runs: uv, Java, Python packages, jars, a browser. Quick when all is there.
 #
-#   scripts/bootstrap.sh [--python-only]     --python-only leaves out Java and the jars
+#   scripts/bootstrap.sh [--python-only]     --python-only leaves out Java, the jars and the browser
 #
 # uv is taken from the PATH, else installed for this clone alone under .cache/uv, never into the system's Python.
 # Debian's Python may lack both venv and pip; then the system package is installed, if this user may do that.
@@ -22,7 +22,9 @@ main() {
   uv=$(usable_uv) || { install_uv; uv=$(usable_uv) || stop "uv was installed into $PRIVATE_UV but does not run"; }
   [[ ${1:-} == --python-only ]] || require_java
   sync_packages "$uv"
-  [[ ${1:-} == --python-only ]] || .venv/bin/python -m lakeward.lake.iceberg.jars > /dev/null
+  [[ ${1:-} == --python-only ]] && return 0
+  .venv/bin/python -m lakeward.lake.iceberg.jars > /dev/null
+  offer_browser
 }
 
 # --- uv -------------------------------------------------------------------------------------------------------
@@ -104,6 +106,14 @@ java_is_new_enough() {
   local version
   version=$("$(java_program)" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || return 1
   [[ -n $version ]] && ((version >= MINIMUM_JAVA))
+}
+
+# --- a browser ------------------------------------------------------------------------------------------------
+
+# Only tests of the pages that Lakeward writes need one; without it they are skipped and say so.
+offer_browser() {
+  { command -v chromium || command -v google-chrome; } > /dev/null && return 0
+  (install_system_package browser) || say "tests in a browser will be skipped"
 }
 
 # --- system packages ------------------------------------------------------------------------------------------

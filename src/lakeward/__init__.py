@@ -22,6 +22,27 @@ if TYPE_CHECKING:
     from lakeward.config import (
         load_config as load_config,
     )
+    from lakeward.diffing.composing import (
+        compose as compose,
+    )
+    from lakeward.diffing.frames import (
+        diff as diff,
+    )
+    from lakeward.diffing.options import (
+        DiffMode as DiffMode,
+    )
+    from lakeward.diffing.options import (
+        DiffOptions as DiffOptions,
+    )
+    from lakeward.diffing.options import (
+        DuplicateKeys as DuplicateKeys,
+    )
+    from lakeward.diffing.patching import (
+        patch as patch,
+    )
+    from lakeward.diffing.reversing import (
+        reverse as reverse,
+    )
     from lakeward.errors import (
         BadRowError as BadRowError,
     )
@@ -51,6 +72,9 @@ if TYPE_CHECKING:
     )
     from lakeward.errors import (
         LeaseHeldError as LeaseHeldError,
+    )
+    from lakeward.errors import (
+        RefusedInputError as RefusedInputError,
     )
     from lakeward.errors import (
         RetriableError as RetriableError,
@@ -87,6 +111,13 @@ _HOME = {
     "Config": "lakeward.config",
     "TableSettings": "lakeward.config",
     "load_config": "lakeward.config",
+    "DiffMode": "lakeward.diffing.options",
+    "DiffOptions": "lakeward.diffing.options",
+    "DuplicateKeys": "lakeward.diffing.options",
+    "compose": "lakeward.diffing.composing",
+    "diff": "lakeward.diffing.frames",
+    "patch": "lakeward.diffing.patching",
+    "reverse": "lakeward.diffing.reversing",
     "BadRowError": "lakeward.errors",
     "BugError": "lakeward.errors",
     "ChangedFileError": "lakeward.errors",
@@ -97,6 +128,7 @@ _HOME = {
     "DeleteShareError": "lakeward.errors",
     "LakewardError": "lakeward.errors",
     "LeaseHeldError": "lakeward.errors",
+    "RefusedInputError": "lakeward.errors",
     "RetriableError": "lakeward.errors",
     "SchemaError": "lakeward.errors",
     "VanishedError": "lakeward.errors",
@@ -118,11 +150,15 @@ __all__ = [
     "CutError",
     "DataError",
     "DeleteShareError",
+    "DiffMode",
+    "DiffOptions",
+    "DuplicateKeys",
     "Lakeward",
     "LakewardError",
     "LeaseHeldError",
     "OpReport",
     "Outcome",
+    "RefusedInputError",
     "RetriableError",
     "RunOptions",
     "RunReport",
@@ -131,7 +167,11 @@ __all__ = [
     "TableReport",
     "TableSettings",
     "VanishedError",
+    "compose",
+    "diff",
     "load_config",
+    "patch",
+    "reverse",
 ]
 
 

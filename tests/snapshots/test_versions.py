@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.lake.sets.checksums import checksum_columns, checksum_text
 from lakeward.lake.stores import HadoopStore
 from lakeward.transforms.hashing import content_hash, sorted_by_name
 from tests.snapshots.versions import LOADED, SETTINGS, create, line, made, names, refused, set_up, states
@@ -70,6 +71,13 @@ def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
         path: size for path, size in files.items() if not path.startswith("_")
     }
     assert {path for path in files if not path.endswith(".parquet")} == {"_manifest.json", "_SUCCESS"}
+    [bucket] = said["set"]["buckets"]
+    assert (said["set"]["keys"], said["set"]["count"]) == (["id"], 1)
+    assert (bucket["rows"], bucket["size"]) == (2, files[bucket["path"]])
+    rows = loaded.lakeward.snapshots.read(str(folder))
+    assert said["set"]["checksum"] == checksum_text(rows.agg(*checksum_columns(rows.schema)).collect()[0].asDict())
+    text = Path(made(loaded, "2020-11-14", to=str(tmp_path / "csv"), format="csv"))
+    assert "set" not in json.loads((text / "_manifest.json").read_text())
 
 
 def test_what_cannot_be_asked_or_would_overwrite_is_refused(loaded: Scene, tmp_path: Path) -> None:

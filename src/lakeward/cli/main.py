@@ -10,6 +10,7 @@ import click
 from lakeward import __version__
 from lakeward.cli.changes import changes
 from lakeward.cli.demo import demo
+from lakeward.cli.diff import diff
 from lakeward.cli.discover import discover
 from lakeward.cli.doctor import doctor
 from lakeward.cli.erase import erase
@@ -19,6 +20,7 @@ from lakeward.cli.init import init
 from lakeward.cli.invocation import Invocation
 from lakeward.cli.maintain import maintain
 from lakeward.cli.options import common_options
+from lakeward.cli.patch import patch
 from lakeward.cli.plan import plan
 from lakeward.cli.process import end_on_signals, reserve_stdout
 from lakeward.cli.quarantine import quarantine
@@ -95,6 +97,8 @@ for _command in (
     undo,
     erase,
     maintain,
+    diff,
+    patch,
     state,
     simulate,
 ):

@@ -171,6 +171,8 @@ class HadoopStore:
         self.can_rename = scheme not in _OBJECT_STORES
         s3 = s3_properties(config, CatalogKind.HADOOP) if scheme in ("s3", "s3a") else {}
         self.options: Mapping[str, str] = {name.removeprefix("hadoop."): value for name, value in s3.items()}
+        # What Spark's tasks need to open files of S3 by themselves.
+        self.s3 = config.s3
         self._config = config
         self._jvm: Any = spark._jvm
         self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()

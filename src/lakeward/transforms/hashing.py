@@ -1,19 +1,25 @@
-"""A hash of a table's content that does not depend on the order of its rows or on how they are stored."""
+"""Hashes of rows, and of a table's content whatever the order of its rows and however they are stored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakeward.transforms.columns import column
+from lakeward.transforms.normalising import normalised, normalised_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField
 
 _MODULUS = 2**64
+# Spark's hash of several values takes the hash of one as the seed of the next: another first value, another function.
+_LANE_SEEDS = (0x6C616B65, 0x77617264)
+_BITS_OF_A_MASK = 62
 
 
 def row_hash(names: Sequence[str]) -> Column:
@@ -38,3 +44,48 @@ def content_hash(names: Sequence[str]) -> Column:
 def sorted_by_name(frame: DataFrame) -> list[str]:
     """Give a frame's columns in an order that does not depend on how the table was built."""
     return sorted(frame.columns)
+
+
+def row_hash_lanes(fields: Iterable[StructField]) -> tuple[Column, Column]:
+    """Give two independent 64-bit hashes of a row's named columns, of any type that Spark can compare.
+
+    Rows that are equal have equal hashes: NaN is NaN, -0.0 is 0.0, a map is its entries in any order. Rows that differ
+    anywhere, be it in a null within a nested value, differ in the hashed sequence of values.
+    """
+    return value_hash_lanes([(column(one.name), one.dataType) for one in fields])
+
+
+def value_hash_lanes(values: Sequence[tuple[Column, DataType]]) -> tuple[Column, Column]:
+    """Give the two hashes of :func:`row_hash_lanes` for values with their types."""
+    told = [*[_tellable(value, kind) for value, kind in values], *_null_masks([value for value, _ in values])]
+    first, second = (F.xxhash64(F.lit(seed).cast("bigint"), *told) for seed in _LANE_SEEDS)
+    return first, second
+
+
+def _null_masks(values: Sequence[Column]) -> list[Column]:
+    """Say which values are null, as bits of numbers: Spark's hash passes over nulls."""
+    masks = []
+    for start in range(0, len(values), _BITS_OF_A_MASK):
+        bits = [
+            F.when(value.isNull(), F.lit(1 << at).cast("bigint")).otherwise(F.lit(0).cast("bigint"))
+            for at, value in enumerate(values[start : start + _BITS_OF_A_MASK])
+        ]
+        mask = bits[0]
+        for bit in bits[1:]:
+            mask = mask.bitwiseOR(bit)
+        masks.append(mask)
+    return masks
+
+
+def _tellable(value: Column, data_type: DataType) -> Column:
+    """Give a value whose hash tells all of it: nested ones with sizes and with marks for the nulls within."""
+    if isinstance(data_type, MapType):
+        return _tellable(normalised(value, data_type), normalised_type(data_type))
+    if isinstance(data_type, ArrayType):
+        element = data_type.elementType
+        size = F.when(value.isNull(), F.lit(-1)).otherwise(F.size(value))
+        return F.struct(size, F.transform(value, lambda one: F.struct(one.isNull(), _tellable(one, element))))
+    if isinstance(data_type, StructType):
+        inner = [(value.getField(one.name), one.dataType) for one in data_type.fields]
+        return F.struct(*[part for one, kind in inner for part in (one.isNull(), _tellable(one, kind))])
+    return value

@@ -25,7 +25,7 @@ from lakeward.snapshots.versions.files import (
     table_root,
     tidy,
 )
-from lakeward.snapshots.versions.layouts import Target, require_rows, write_rows
+from lakeward.snapshots.versions.layouts import Target, require_rows, set_keys, write_rows, write_rows_as_set
 from lakeward.snapshots.versions.manifest import Lineage, Manifest
 from lakeward.snapshots.versions.publications import (
     Publication,
@@ -119,10 +119,15 @@ def written(
     context: TableContext, rows: DataFrame, target: Target, head: Manifest, *, former: dict[str, int]
 ) -> Manifest:
     """Write rows and give the manifest of the files that came of it, after counting what is in them."""
-    content = write_rows(context, rows, target)
+    keys, layout = set_keys(context, target), None
+    if keys:
+        content, layout = write_rows_as_set(context, rows, target, keys)
+    else:
+        content = write_rows(context, rows, target)
     files = {path: size for path, size in data_files(target.store, target.folder).items() if path not in former}
-    manifest = replace(head, rows=int(content.split(":")[0]), content_hash=content, files=files)
-    require_rows(context, target, sorted(files), manifest.rows)
+    manifest = replace(head, rows=int(content.split(":")[0]), content_hash=content, files=files, set=layout)
+    if layout is None:
+        require_rows(context, target, sorted(files), manifest.rows)
     return manifest
 
 

@@ -12,6 +12,8 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.spark_versions import gathered
+from lakeward.lake.sets.layout import bucket_count
+from lakeward.lake.sets.writing import why_no_set, write_set
 from lakeward.lake.stores import for_reading
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.hashing import content_hash, sorted_by_name
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.datatypes import Column
+    from lakeward.lake.sets.layout import SetLayout
     from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.shapes import Shape
@@ -90,6 +93,32 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
     return str(observation.get[_HASH])
 
 
+def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
+    """Give the key by which a version's rows lie in buckets; empty where they lie otherwise."""
+    keys = context.settings.primary_key
+    if target.folder_column or target.shape.format != "parquet":
+        return ()
+    return () if why_no_set(S.table_struct(target.columns), keys) else keys
+
+
+def write_rows_as_set(
+    context: TableContext, rows: DataFrame, target: Target, keys: Sequence[str]
+) -> tuple[str, SetLayout]:
+    """Write rows into a folder in buckets of their key; give the content hash as :func:`write_rows` does, and the set.
+
+    Raises:
+        DataError: a reader finds another number of rows in the files than were written.
+    """
+    observation = Observation()
+    observed = rows.select(*columns(target.names)).observe(observation, content_hash(sorted_by_name(rows)).alias(_HASH))
+    # The mirror's rows are near enough: sets of different numbers of buckets can be compared too.
+    count = bucket_count(context.mirror.require_head().rows)
+    layout = write_set(observed, target.store, target.folder, keys, count=count)
+    content = str(observation.get[_HASH])
+    _require_same(context, target, layout.rows, int(content.split(":", maxsplit=1)[0]))
+    return content, layout
+
+
 def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
     """Give rows the column of their date folder."""
     if not folder_column or folder_column == shape.date_column:
@@ -121,6 +150,10 @@ def reader_options(shape: Shape) -> dict[str, str]:
 def require_rows(context: TableContext, target: Target, paths: Iterable[str], expected: int) -> None:
     """Require that a reader finds as many rows in files as were written; Parquet and ORC tell it by their footers."""
     found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape).count()
+    _require_same(context, target, found, expected)
+
+
+def _require_same(context: TableContext, target: Target, found: int, expected: int) -> None:
     if found != expected:
         msg = f"{context.table}: the files in {target.folder} hold {found:,} rows, expected {expected:,}"
         raise DataError(msg, hint="nothing was published: try again, with another --format if it stays so")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.datatypes import Column
 from lakeward.errors import DataError
+from lakeward.lake.sets.layout import SetLayout
 from lakeward.snapshots.versions.shapes import Shape
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Manifest:
     """A version: where it comes from, what it holds, and every file of it with its size.
 
     ``folder_column`` names the date folders of the dated layout and is no column of the table where it was made from
-    a timestamp. ``parts`` gives the content hash of each date, where later versions are made from this one.
+    a timestamp. ``parts`` gives the content hash of each date, where later versions are made from this one. ``set``
+    says how the rows lie in buckets of the key, which flat Parquet files of tables with a key do.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Manifest:
     lakeward: str
     files: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
+    set: SetLayout | None = None
 
     @property
     def shape(self) -> Shape:
@@ -69,7 +72,9 @@ class Manifest:
         data = asdict(self)
         data["schema"] = [{"name": one.name, "type": one.lake_type} for one in self.columns]
         data["files"] = [{"path": path, "size": size} for path, size in sorted(self.files.items())]
-        del data["columns"]
+        del data["columns"], data["set"]
+        if self.set is not None:
+            data["set"] = self.set.to_document()
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -83,6 +88,7 @@ def read_manifest(text: str, folder: str) -> Manifest:
         data: dict[str, Any] = json.loads(text)
         data["columns"] = tuple(Column(one["name"], one["type"]) for one in data.pop("schema"))
         data["files"] = {one["path"]: one["size"] for one in data["files"]}
+        data["set"] = SetLayout.from_document(data["set"]) if "set" in data else None
         return Manifest(
             **{**data, "lineage": Lineage(**data["lineage"]), "primary_key": tuple(data["primary_key"])},
         )

@@ -1,0 +1,231 @@
+"""What changed between two snapshots: spark-extension against each of our plans, and what reading both sides costs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from pyspark.sql import functions as F
+
+from benchmarks.cpu import measured
+from benchmarks.data import change_file_name, write_batch, write_load
+from lakeward.api import Lakeward
+from lakeward.config import parse_config
+from lakeward.diffing.alignment import align
+from lakeward.diffing.inputs.sides import FoundSet, IcebergState, Side
+from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.plans.planner import planned_pairs
+from lakeward.diffing.shaping import shaped
+from lakeward.lake.iceberg.define import mirror_of
+from lakeward.lake.sets.writing import write_set
+from lakeward.lake.stores import LocalStore
+from lakeward.model import TableId
+from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.hashing import content_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+CASES = ("plain", "sets", "identical", "iceberg", "growth", "wide")
+TABLE = "bench.orders"
+_KEY = "id"
+_TIMES = 3
+_SMALL_BATCH = 300
+_WIDE_COLUMNS, _WIDE_SHARE = 100, 10
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Two snapshots, each as plain Parquet and as a set."""
+
+    past: Side
+    current: Side
+    past_set: Side
+    current_set: Side
+
+
+def run_diff(folder: Path, rows: int, cases: list[str]) -> dict[str, Any]:
+    """Measure the chosen cases on 1 % changed, 0.1 % deleted and 0.1 % inserted rows."""
+    settings = {"primary_key": _KEY, "timestamp_column": "cdc_timestamp", "undo_window": "0s"}
+    spark_conf = {"spark.driver.memory": "6g", "spark.ui.enabled": "false"}
+    config = parse_config(
+        {"tables": {TABLE: settings}, "spark": {"master": "local[2]", "conf": spark_conf}}, base=folder
+    )
+    landing = folder / "landing" / "bench" / "orders"
+    write_load(landing, rows)
+    results: dict[str, Any] = {"rows": rows}
+    with Lakeward(config) as lakeward:
+        spark = lakeward.spark
+        load = spark.read.parquet(str(landing))
+        if {"plain", "sets", "identical"} & set(cases):
+            made = _snapshots(load, folder / "narrow")
+            results |= _compared(made, cases)
+        if "growth" in cases:
+            results["growth"] = _growth(load, folder / "growth", rows)
+        if "wide" in cases:
+            results["wide"] = _wide(load, folder / "wide", rows // _WIDE_SHARE)
+        if "iceberg" in cases:
+            results["iceberg"] = _iceberg(lakeward, landing, rows)
+    return results
+
+
+def _compared(made: Snapshots, cases: list[str]) -> dict[str, Any]:
+    peer = _median(lambda: _consume(spark_extension(made.past.frame, made.current.frame)))
+    found: dict[str, Any] = {
+        "reading_both_cpu": _rounded(_median(lambda: [_consume(one.frame) for one in (made.past, made.current)])),
+        "spark_extension_cpu": _rounded(peer),
+    }
+    if "plain" in cases:
+        for plan in ("join", "hash"):
+            found |= _against(plan, peer, made.past, made.current, plan)
+    if "sets" in cases:
+        found |= _against("sets", peer, made.past_set, made.current_set, "buckets")
+    if "identical" in cases:
+        copy = _as_set(made.past.frame, f"{made.past_set.label}-again")
+        same = _median(lambda: _consume(spark_extension(made.past.frame, made.past.frame)))
+        found |= _against("identical", same, made.past_set, copy, "buckets")
+    return found
+
+
+def _wide(load: DataFrame, folder: Path, rows: int) -> dict[str, Any]:
+    """Give each row a hundred columns, of the types and lengths of the narrow table's."""
+    others = [name for name in load.columns if name != _KEY]
+    more = [
+        F.col(others[at % len(others)]).alias(f"{others[at % len(others)]}_{at // len(others)}")
+        for at in range(len(others), _WIDE_COLUMNS - 1)
+    ]
+    made = _snapshots(load.filter(F.col(_KEY) < rows).select("*", *more), folder)
+    return {"rows": rows, "columns": len(made.past.frame.columns), **_compared(made, ["plain", "sets"])}
+
+
+def _growth(load: DataFrame, folder: Path, rows: int) -> dict[str, Any]:
+    """Compare sets of a quarter of the rows and of all: an exponent of 1 is linear."""
+    costs = {}
+    for share in (4, 1):
+        made = _snapshots(load.filter(F.col(_KEY) < rows // share), folder / str(share))
+        costs[rows // share] = _median(lambda one=made: _ours(one.past_set, one.current_set, "buckets"))
+    small, large = costs.values()
+    exponent = math.log(large / small) / math.log(4)
+    return {"cpu": {count: _rounded(cpu) for count, cpu in costs.items()}, "exponent": round(exponent, 2)}
+
+
+def _iceberg(lakeward: Lakeward, landing: Path, rows: int) -> dict[str, Any]:
+    """Compare the mirror before and after a small batch."""
+    _run(lakeward)
+    mirror = mirror_of(lakeward.spark, TableId.parse(TABLE))
+    before = mirror.require_head().id
+    write_batch(landing / change_file_name(1), rows=rows, changes=_SMALL_BATCH, number=1)
+    _run(lakeward)
+    past, current = (
+        Side(f"{TABLE}@{one}", mirror.read(one), (_KEY,), iceberg=IcebergState(mirror, one), format="iceberg")
+        for one in (before, mirror.require_head().id)
+    )
+    peer = _median(lambda: _consume(spark_extension(past.frame, current.frame)))
+    return {"spark_extension_cpu": _rounded(peer), **_against("iceberg", peer, past, current, "iceberg")}
+
+
+def _run(lakeward: Lakeward) -> None:
+    report = lakeward.run()
+    if report.exit_code != 0:
+        raise AssertionError(report)
+
+
+def _snapshots(past: DataFrame, folder: Path) -> Snapshots:
+    """Write a frame and what became of it, each as plain files and as a set."""
+    chance = F.pmod(F.xxhash64(F.col(_KEY)), F.lit(1000))
+    is_changed = chance.between(0, 9)
+    kept = past.filter(chance != 999).select(
+        *[
+            F.when(is_changed, F.concat(F.col(name), F.lit("!"))).otherwise(F.col(name)).alias(name)
+            if name == "name"
+            else F.col(name)
+            for name in past.columns
+        ]
+    )
+    new = past.filter(chance == 998).withColumn(_KEY, F.col(_KEY) + (1 << 40))
+    plain = []
+    for name, rows in (("past", past), ("current", kept.unionByName(new))):
+        target = f"{folder}/{name}"
+        rows.repartition(8).write.parquet(target)
+        plain.append(_plain(past.sparkSession, target))
+    sets = [_as_set(one.frame, f"{one.label}-set") for one in plain]
+    return Snapshots(*plain, *sets)
+
+
+def _plain(spark: SparkSession, folder: str) -> Side:
+    frame = spark.read.parquet(folder)
+    # Known as it is of a snapshot with a manifest.
+    return Side(folder, frame, (_KEY,), rows=frame.count(), format="parquet")
+
+
+def _as_set(rows: DataFrame, folder: str) -> Side:
+    layout = write_set(rows, LocalStore(), folder, [_KEY])
+    frame = rows.sparkSession.read.parquet(folder)
+    found = FoundSet(LocalStore(), folder, layout)
+    return Side(folder, frame, (_KEY,), found, rows=layout.rows, checksum=layout.checksum, format="parquet")
+
+
+def spark_extension(past: DataFrame, current: DataFrame) -> DataFrame:
+    """Give the diff as spark-extension makes it, without unchanged rows."""
+    from gresearch.spark.diff import diff
+
+    return diff(past, current, _KEY).filter(F.col("diff") != "N")
+
+
+def _ours(past: Side, current: Side, plan: str, consume: Callable[[DataFrame], None] | None = None) -> None:
+    options = DiffOptions()
+    alignment = align(past.frame.schema, current.frame.schema, [_KEY], options, evolve=False)
+    with Workspace() as workspace:
+        planned = planned_pairs(past, current, alignment, options, plan=plan, workspace=workspace)
+        (consume or _consume)(shaped(planned.pairs, options))
+
+
+def _against(name: str, peer: float, past: Side, current: Side, plan: str) -> dict[str, Any]:
+    """Hold a plan's result against spark-extension's, outside the clock; then give its cost."""
+    hashes: list[str] = []
+
+    def hashed(rows: DataFrame) -> None:
+        hashes.append(str(rows.agg(content_hash(sorted(rows.columns))).collect()[0][0]))
+
+    _ours(past, current, plan, hashed)
+    hashed(spark_extension(past.frame, current.frame))
+    if hashes[0] != hashes[1]:
+        msg = f"{name}: the diffs differ: {hashes}: the measurement is void"
+        raise AssertionError(msg)
+    cost = _median(lambda: _ours(past, current, plan))
+    return {f"{name}_cpu": _rounded(cost), f"spark_extension_over_{name}": round(peer / cost, 2)}
+
+
+def _consume(rows: DataFrame) -> None:
+    """Compute every value and keep none."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _median(work: Callable[[], object]) -> float:
+    """Give the CPU-seconds of the process tree, the median after a warm-up."""
+    work()
+    return statistics.median(_cost(work) for _ in range(_TIMES))
+
+
+def _cost(work: Callable[[], object]) -> float:
+    """Measure once, and again if a Python worker that had been idle ended meanwhile: its time would be missing."""
+    while True:
+        before = _processes()
+        with measured() as spent:
+            work()
+        if before <= _processes():
+            return spent.cpu
+
+
+def _processes() -> set[int]:
+    return {one.pid for one in psutil.Process().children(recursive=True)}
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 2)

@@ -1,0 +1,99 @@
+"""``lakeward patch``: a snapshot and the change sets after it, as the snapshot that they lead to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import count, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.progress import Progress
+    from lakeward.diffing.changesets.applying import Applied
+
+
+@command("patch")
+@click.argument("past")
+@click.argument("change_sets", metavar="CHANGE_SET…", nargs=-1, required=True)
+@click.option("--to", metavar="PATH", help="Folder of the result, which must not exist. A path or a URI.")
+@click.option("--check", is_flag=True, help="Only check that the change sets fit; write nothing.")
+@click.option(
+    "--keys", metavar="COLUMN,COLUMN",
+    help="What identifies a row, for change sets without a manifest: Parquet files with diff, the keys, left_… and "
+    "right_… columns, as the published recipe writes them.",
+)  # fmt: skip
+@click.option(
+    "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
+    help="Format of PAST's files, where their names do not tell it.",
+)  # fmt: skip
+@click.option("--schema", metavar="DDL|FILE", help="Columns of PAST, if it is of JSON or CSV files.")
+@click.option("--incomplete-ok", is_flag=True, help="Take snapshots and change sets that were not finished.")
+@click.option(
+    "--force", is_flag=True,
+    help="Apply regardless of what the change sets were made of: rows are inserted, replaced and deleted whatever is "
+    "there.",
+)  # fmt: skip
+def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **choices: Any) -> None:
+    """Apply change sets to a snapshot: PAST and what `lakeward diff … --to` wrote give the snapshot after them.
+
+    The change sets are given in order, each once; one that was made of something else is refused, and so is a result
+    that is not what the last one was made from. The result is a snapshot with _manifest.json and _SUCCESS, which can be
+    compared and patched again. It appears complete or not at all. No lakeward.yaml is needed.
+    """
+    if bool(choices["to"]) == choices["check"]:
+        msg = "say where the result shall be (--to PATH), or only --check"
+        raise click.UsageError(msg)
+    applied = _applied(invocation, past, change_sets, choices)
+    emit(invocation, applied.to_dict(), lambda console: _draw(console, applied))
+
+
+def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], choices: dict[str, Any]) -> Applied:
+    from lakeward.api.sides import SideDesk
+    from lakeward.cli.progress import open_progress
+    from lakeward.diffing.changesets.applying import apply_change_sets
+    from lakeward.diffing.changesets.finding import find_change_set
+    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.lake.stores import open_store
+
+    taken = {"incomplete_ok": choices["incomplete_ok"]}
+    keys = tuple(one.strip() for one in (choices["keys"] or "").split(",") if one.strip())
+    with open_progress(quiet=invocation.quiet) as progress, SideDesk(invocation.config, during=_told(progress)) as desk:
+        side = desk.open(past, schema=choices["schema"], format=choices["format"], **taken)
+        sets = [find_change_set(desk.spark, desk.config, absolute(one), keys=keys, **taken) for one in change_sets]
+        to = absolute(choices["to"]).rstrip("/") if choices["to"] else None
+        store = open_store(desk.spark, desk.config, to) if to else None
+        with progress.during("applying" if to else "checking"):
+            return apply_change_sets(side, sets, store, to, force=choices["force"])
+
+
+def _told(progress: Progress) -> Any:
+    from lakeward.cli.process import keep_interrupts
+
+    @contextmanager
+    def during(what: str) -> Iterator[None]:
+        with progress.during(what), keep_interrupts():
+            yield
+
+    return during
+
+
+def _draw(console: Console, applied: Applied) -> None:
+    sets = count(len(applied.change_sets), "change set")
+    if applied.to is None:
+        console.print(f"{sets} fit: they lead to {count(applied.rows, 'row')}, checksum {applied.checksum}")
+    else:
+        console.print(f"{sets} applied: {count(applied.rows, 'row')} in {applied.to}, checksum {applied.checksum}")
+    if applied.verified:
+        console.print("the checksum is the one that the last change set was made from")
+    for one in applied.change_sets:
+        counts = one["counts"]
+        told = ", ".join(f"{counts[word]:,} {word}" for word in ("inserted", "changed", "deleted")) if counts else ""
+        console.print(f"  {one['location']}{': ' if told else ''}{told}")

@@ -1,0 +1,215 @@
+"""Change sets applied to a snapshot, one after the other; the result is a snapshot set of its own."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import AtomicType
+
+from lakeward import schemas as S
+from lakeward.diffing.changesets.manifest import own_version
+from lakeward.diffing.changesets.order import require_order
+from lakeward.diffing.composing import composed, is_exact, why_not_composable
+from lakeward.diffing.inputs.faults import input_errors
+from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.patching import patched
+from lakeward.diffing.reading_diffs import read_diff
+from lakeward.diffing.refusals import refusals
+from lakeward.errors import RefusedInputError
+from lakeward.lake.folders import appear, require_absent
+from lakeward.lake.sets.checksums import checksum_columns, read_checksum
+from lakeward.lake.sets.layout import bucket_count
+from lakeward.lake.sets.writing import write_set
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+    from lakeward.diffing.changesets.finding import ChangeSet
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.reading_diffs import ReadDiff
+    from lakeward.lake.sets.layout import SetLayout
+    from lakeward.lake.stores import Store
+
+# Several diffs become one under names that no column of a table has. Rows that are back to what they were stay in: from
+# a condition on all columns that leaves them out Spark would derive those on every other name of each, without end.
+_JOINED = DiffOptions(
+    diff_column=f"{S.PREFIX}diff",
+    left_column_prefix=f"{S.PREFIX}left",
+    right_column_prefix=f"{S.PREFIX}right",
+    diff_mode=DiffMode.STRUCTS,
+    include_unchanged=True,
+)
+_HINT = "apply each change set once, in order, to the table that it was made of; --force applies it regardless"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What applying gave: where it is (None where it was only checked), how many rows, and their checksum.
+
+    ``verified`` tells whether the checksum is the one that the last change set has of its current side; False where it
+    has none, or was made by a comparison that lets differences pass.
+    """
+
+    to: str | None
+    rows: int
+    checksum: str
+    keys: tuple[str, ...]
+    verified: bool
+    past: Mapping[str, Any]
+    change_sets: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as JSON has it."""
+        return {
+            "to": self.to,
+            "rows": self.rows,
+            "checksum": self.checksum,
+            "primary_key": list(self.keys),
+            "verified": self.verified,
+            "past": dict(self.past),
+            "change_sets": [dict(one) for one in self.change_sets],
+        }
+
+
+def apply_change_sets(
+    past: Side, sets: Sequence[ChangeSet], store: Store | None, to: str | None, *, force: bool = False
+) -> Applied:
+    """Apply change sets to a snapshot and write the result as a snapshot set; without ``to`` only check that they fit.
+
+    With ``force`` neither their order nor what they find is looked at, nor the result held against its checksum.
+
+    Raises:
+        RefusedInputError: a change set does not fit what it is applied to, the result is not what the last one was
+            made from, or the folder exists; nothing is written then.
+    """
+    keys = _common_keys(past, sets)
+    expected = None if force else _expected_checksum(sets)
+    if not force:
+        require_order(past.identity, sets, is_result_known=expected is not None)
+    with refusals(hint=_HINT), input_errors(past.label):
+        rows = _result(past.frame, sets, strict=not force)
+        if store is None or to is None:
+            found = read_checksum(rows.agg(*checksum_columns(rows.schema)).first().asDict())  # type: ignore[union-attr]
+            _require_checksum(found.text, expected, sets)
+            checksum, count = found.text, found.rows
+        else:
+            layout = _write(rows, past, sets, store, to, keys, expected)
+            checksum, count = layout.checksum, layout.rows
+    return Applied(to, count, checksum, keys, expected is not None, past.identity, tuple(map(_told, sets)))
+
+
+def _common_keys(past: Side, sets: Sequence[ChangeSet]) -> tuple[str, ...]:
+    """Give the key that all change sets have."""
+    keys = sets[0].keys
+    for one in sets[1:]:
+        if one.keys != keys:
+            msg = f"{one.label} has the keys {', '.join(one.keys)}, {sets[0].label} has {', '.join(keys)}"
+            raise RefusedInputError(msg, hint="change sets of one table have the same keys")
+    if past.primary_key and set(past.primary_key) != set(keys):
+        msg = f"{past.label} has the key {', '.join(past.primary_key)}, {sets[0].label} has {', '.join(keys)}"
+        raise RefusedInputError(msg, hint="make the change set with the table's key")
+    return keys
+
+
+def _expected_checksum(sets: Sequence[ChangeSet]) -> str | None:
+    """Give the checksum that the result must have, where the change sets tell it and let no difference pass."""
+    if any(not is_exact(one.options) for one in sets):
+        return None
+    last = sets[-1].manifest
+    found = last.current.get("checksum") if last is not None else None
+    return None if found is None else str(found)
+
+
+def _require_checksum(found: str, expected: str | None, sets: Sequence[ChangeSet]) -> None:
+    if expected is not None and found != expected:
+        msg = f"the result has the checksum {found}, but {sets[-1].label} was made from one with {expected}"
+        raise RefusedInputError(msg, hint="nothing was written: is PAST what the change sets begin with?")
+
+
+def _result(past: DataFrame, sets: Sequence[ChangeSet], *, strict: bool) -> DataFrame:
+    """Give the rows after all change sets; where possible these become one first, so that the past is read once."""
+    diffs = [one.read() for one in sets]
+    schemas = [one.manifest.current_schema if one.manifest is not None else None for one in sets]
+    if strict and not any(why_not_composable(one) for one in diffs):
+        return patched(past, reduce(_joined, diffs), strict=True, result=schemas[-1])
+
+    def apply(rows: DataFrame, one: tuple[ReadDiff, StructType | None]) -> DataFrame:
+        return patched(rows, one[0], strict=strict, result=one[1])
+
+    return reduce(apply, zip(diffs, schemas, strict=True), past)
+
+
+def _joined(first: ReadDiff, second: ReadDiff) -> ReadDiff:
+    return read_diff(composed(first, second, _JOINED), first.key_names, _JOINED)
+
+
+def _write(
+    rows: DataFrame,
+    past: Side,
+    sets: Sequence[ChangeSet],
+    store: Store,
+    to: str,
+    keys: tuple[str, ...],
+    expected: str | None,
+) -> SetLayout:
+    require_absent(store, to)
+    buckets = bucket_count(_estimated_rows(past, sets))
+    written: list[SetLayout] = []
+
+    def write(folder: str) -> str:
+        layout = write_set(rows, store, folder, keys, count=buckets)
+        _require_checksum(layout.checksum, expected, sets)
+        written.append(layout)
+        return json.dumps(_manifest(layout, rows.schema, past, sets), ensure_ascii=False, indent=2, default=str) + "\n"
+
+    appear(store, to, write)
+    return written[0]
+
+
+def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
+    rows = past.rows if past.rows is not None else past.frame.count()
+    for one in sets:
+        counts = one.manifest.counts if one.manifest is not None else {}
+        rows += int(counts.get("inserted", 0)) - int(counts.get("deleted", 0))
+    return max(rows, 0)
+
+
+def _manifest(layout: SetLayout, schema: StructType, past: Side, sets: Sequence[ChangeSet]) -> dict[str, Any]:
+    """Say what the result is and what it was made from."""
+    return {
+        "kind": "set",
+        "id": uuid.uuid4().hex,
+        "created": datetime.now(UTC).isoformat(),
+        "lakeward": own_version(),
+        "rows": layout.rows,
+        "checksum": layout.checksum,
+        "primary_key": list(layout.keys),
+        "format": "parquet",
+        "schema": [{"name": one.name, "type": _type(one.dataType)} for one in schema.fields],
+        "made_from": {"base": dict(past.identity), "change_sets": [dict(_told(one)) for one in sets]},
+        "set": layout.to_document(),
+        "files": [{"path": one.path, "size": one.size} for one in layout.buckets],
+    }
+
+
+def _type(data_type: DataType) -> Any:
+    """Give a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
+    return data_type.simpleString() if isinstance(data_type, AtomicType) else data_type.jsonValue()
+
+
+def _told(one: ChangeSet) -> dict[str, Any]:
+    known = one.manifest
+    return {
+        "location": one.location,
+        "id": known.id if known is not None else None,
+        "created": known.created if known is not None else None,
+        "counts": dict(known.counts) if known is not None else None,
+    }

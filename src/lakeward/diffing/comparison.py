@@ -1,0 +1,261 @@
+"""Two sides compared, from their schemas to counts and examples: what the command line works with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from lakeward.diffing.alignment import align
+from lakeward.diffing.comparison_faults import lakeward_error_in
+from lakeward.diffing.duplicates import duplicate_key_in
+from lakeward.diffing.frames import is_case_sensitive
+from lakeward.diffing.inputs.faults import refusal
+from lakeward.diffing.pairs import Pairs
+from lakeward.diffing.plans.planned import HASH, JOIN
+from lakeward.diffing.plans.planner import planned_pairs
+from lakeward.diffing.report.examples import Example, examples
+from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
+from lakeward.diffing.summary import Summary, read_summary, summary_columns
+from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.lake.sets.checksums import checksum_columns, checksum_text
+from lakeward.lake.sets.writing import session_settings
+from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.diffing.alignment import Alignment
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.plans.planned import Planned
+
+_KEYS_SHOWN = 10
+# What is observed on its way must be on its way: a side without rows would otherwise be left out while the query runs.
+_OBSERVED = {
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+}
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A side whose checksum is taken as it is read."""
+
+    side: Side
+    observation: Observation | None = None
+
+    @classmethod
+    def of(cls, side: Side) -> _Watched:
+        if side.checksum is not None or side.iceberg is not None:
+            return cls(side)
+        observation = Observation()
+        frame = side.frame.observe(observation, *checksum_columns(side.frame.schema))
+        return cls(replace(side, frame=frame), observation)
+
+
+class Comparison:
+    """A comparison for the time of a ``with`` block; everything is computed once, when it is asked for first.
+
+    ``checksums`` says that :meth:`identities` will be asked for.
+    """
+
+    def __init__(
+        self,
+        past: Side,
+        current: Side,
+        keys: Sequence[str],
+        options: DiffOptions,
+        *,
+        plan: str = "auto",
+        exact: bool = False,
+        checksums: bool = False,
+    ) -> None:
+        """Say what to compare; nothing is read before the block begins."""
+        self.past, self.current, self.options = past, current, options
+        self._keys, self._plan, self._exact, self._checksums = keys, plan, exact, checksums
+        self._stack = ExitStack()
+        self._observation: Observation | None = None
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            spark, watched = self.past.frame.sparkSession, self._checksums
+            self._watched = [_Watched.of(one) if watched else _Watched(one) for one in (self.past, self.current)]
+            if watched:
+                self._stack.enter_context(session_settings(spark, _OBSERVED))
+            self._workspace = self._stack.enter_context(Workspace())
+            self.alignment = self._aligned()
+            with self.told():
+                self._planned = self._decided()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    alignment: Alignment
+    _planned: Planned
+    _workspace: Workspace
+
+    def _aligned(self) -> Alignment:
+        past, current = self.past.frame, self.current.frame
+        sensitive = is_case_sensitive(past.sparkSession)
+        return align(past.schema, current.schema, self._keys, self.options, evolve=True, case_sensitive=sensitive)
+
+    def _decided(self) -> Planned:
+        left, right = (one.side for one in self._watched)
+        return planned_pairs(
+            left, right, self.alignment, self.options, plan=self._plan, exact=self._exact, workspace=self._workspace
+        )
+
+    @property
+    def plan(self) -> str:
+        """The plan that was chosen."""
+        return self._planned.name
+
+    @property
+    def reason(self) -> str:
+        """Why it was chosen."""
+        return self._planned.reason
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The diff in the chosen mode, counted as it is read."""
+        return shaped_from(self._counted, self._planned.pairs, self.options)
+
+    def kept_frame(self) -> DataFrame:
+        """The same, of pairs that are kept so that examples can be taken of them afterwards."""
+        if self.options.include_unchanged:
+            return self.frame
+        return shaped_from(classified(self._kept, self.options), self._kept, self.options)
+
+    @cached_property
+    def _counted(self) -> DataFrame:
+        self._observation = Observation()
+        rows = classified(self._planned.pairs, self.options)
+        return rows.observe(self._observation, *summary_columns(self.alignment, self.options))
+
+    @cached_property
+    def _kept(self) -> Pairs:
+        """The pairs that differ, kept: counting them and showing the first ones is one pass over the sides."""
+        differing = self._counted.filter(column(ACTION) != UNCHANGED)
+        kept = self._workspace.keep(differing)
+        with self.told():
+            kept.agg(F.count(F.lit(1))).collect()
+        return Pairs(kept.select(*columns(self._planned.pairs.frame.columns)), self.alignment, is_whole=False)
+
+    def summary(self) -> Summary:
+        """Give the counts; after :attr:`frame` was written they are known already."""
+        if self._observation is None:
+            _ = self._kept
+        assert self._observation is not None
+        rows = [self._planned.past_rows, self._planned.current_rows]
+        if not self._planned.pairs.is_whole:
+            with self.told():
+                rows = [
+                    known if known is not None else self._count(watched)
+                    for known, watched in zip(rows, self._watched, strict=True)
+                ]
+        return read_summary(self._observation.get, self.alignment, past_rows=rows[0], current_rows=rows[1])
+
+    def _count(self, watched: _Watched) -> int:
+        known = watched.side.rows
+        original = self.past if watched is self._watched[0] else self.current
+        return known if known is not None else original.frame.count()
+
+    def examples(self, limit: int) -> list[Example]:
+        """Give the first differences of each kind."""
+        with self.told():
+            return examples(self._kept, self.options, limit) if limit > 0 else []
+
+    def identities(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Say of both sides what they are, with rows and checksum as far as known; after the diff was read."""
+        was_read = self.plan in (JOIN, HASH)
+        return tuple(_identity(one, was_read=was_read) for one in self._watched)  # type: ignore[return-value]
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Turn what Spark says of bad input into words.
+
+        Raises:
+            RefusedInputError: a key comes more than once, or a file cannot be read.
+        """
+        try:
+            yield
+        except (PySparkException, Py4JJavaError) as error:
+            if duplicate := duplicate_key_in(error):
+                raise self._duplicates(duplicate) from error
+            known = lakeward_error_in(error) or refusal(error, "one of the sides")
+            if known is None:
+                raise
+            raise known from error
+
+    def _duplicates(self, found: str) -> RefusedInputError:
+        """Show the keys that come more than once; asked only when one was found."""
+        side = self.past if found.startswith("past") else self.current
+        names = [str(one.in_left if side is self.past else one.in_right) for one in self.alignment.keys]
+        keys, times = columns(names), "_lw_times"
+        repeated = side.frame.groupBy(*keys).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
+        order = [column(times).desc(), *[one.asc_nulls_first() for one in keys]]
+        shown = [row.asDict() for row in repeated.orderBy(*order).limit(_KEYS_SHOWN + 1).collect()]
+        listed = "; ".join(
+            f"{', '.join(f'{name}={row[name]!r}' for name in names)} ({row[times]:,} times)"
+            for row in shown[:_KEYS_SHOWN]
+        )
+        more = "; and more" if len(shown) > _KEYS_SHOWN else ""
+        which = "past" if side is self.past else "current"
+        msg = f"keys come more than once on the {which} side ({side.label}): {listed or found}{more}"
+        hint = "name all columns of the key with --keys, or pair such rows by their values: --duplicate-keys report"
+        return RefusedInputError(msg, hint=hint)
+
+
+def compare(
+    past: Side,
+    current: Side,
+    keys: Sequence[str],
+    options: DiffOptions,
+    *,
+    plan: str = "auto",
+    exact: bool = False,
+    checksums: bool = False,
+) -> Comparison:
+    """Compare two sides; the result is used in a ``with`` block."""
+    return Comparison(past, current, keys, options, plan=plan, exact=exact, checksums=checksums)
+
+
+def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
+    """Give the keys that were named, or those that both sides' manifests or tables agree on.
+
+    Raises:
+        ConfigurationError: none were named, and the sides do not tell, or tell different ones.
+    """
+    if keys:
+        return tuple(keys)
+    known = {side.primary_key for side in (past, current) if side.primary_key}
+    if len(known) == 1:
+        return known.pop()
+    if known:
+        told = "; ".join(f"{side.label}: {', '.join(side.primary_key)}" for side in (past, current))
+        msg = f"the two sides have different keys: {told}"
+        raise ConfigurationError(msg, hint="say which: --keys COLUMN,COLUMN")
+    msg = "nothing tells which columns identify a row"
+    raise ConfigurationError(msg, hint="--keys COLUMN,COLUMN   (--keys '*': all columns, so that no row is changed)")
+
+
+def _identity(one: _Watched, *, was_read: bool) -> Mapping[str, Any]:
+    known = dict(one.side.identity)
+    if one.observation is not None and was_read:
+        checksum = checksum_text(one.observation.get)
+        known.update(rows=int(checksum.partition(":")[0]), checksum=checksum)
+    return known

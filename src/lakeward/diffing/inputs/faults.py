@@ -1,0 +1,70 @@
+"""What Spark says of files that it cannot read, in words that name the file."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.lake.iceberg.table import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FILE = re.compile(r"((?:file:|[a-z][a-z0-9+.-]*://)[^\s\"']+?\.[A-Za-z0-9.]+?)(?=[\s\"',;:.]*(?:\s|$))")
+# Sign in Spark's message, what is wrong, and what helps.
+_SIGNS: tuple[tuple[str, str, str | None], ...] = (
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", "is gone since it was listed", "run again once nobody writes there"),
+    ("FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH", "has a column of another type than the other files", None),
+    ("is not a Parquet file", "is no Parquet file, or was cut off", "write the snapshot again"),
+    ("Malformed ORC file", "is no ORC file, or was cut off", "write the snapshot again"),
+    ("CANNOT_READ_FILE_FOOTER", "cannot be read: its footer is damaged", "write the snapshot again"),
+    ("MALFORMED_RECORD_IN_PARSING", "has a row that does not fit the schema", "check --schema against the file"),
+    ("CSV header does not conform to the schema", "has other columns than the schema", "check --schema"),
+    ("Number of column in CSV header is not equal", "has another number of columns than the schema", "check --schema"),
+    ("CANNOT_MERGE_SCHEMAS", "has files with columns of different types", "write the snapshot again with one schema"),
+    ("CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE", "has files with columns of different types", "write it with one schema"),
+    ("Failed merging schema", "has files with columns of different types", "write it with one schema"),
+    ("UNABLE_TO_INFER_SCHEMA", "holds no file that tells its columns", "write the snapshot again"),
+    ("CONFLICTING_DIRECTORY_STRUCTURES", "has folders that are no partitions of one table", None),
+    ("Conflicting directory structures", "has folders that are no partitions of one table", None),
+    ("PATH_NOT_FOUND", "does not exist", None),
+    ("AccessControlException", "may not be read", "check the permissions"),
+    ("AccessDenied", "may not be read", "check the permissions"),
+    ("Permission denied", "may not be read", "check the permissions"),
+    ("No FileSystem for scheme", "is on a file system that this Spark has no jar for", None),
+    ("UnsupportedFileSystemException", "is on a file system that this Spark has no jar for", None),
+    ("FAILED_READ_FILE", "cannot be read", "write the snapshot again"),
+)
+_NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException")
+
+
+@contextmanager
+def input_errors(label: str) -> Iterator[None]:
+    """Turn errors of Spark about files into :class:`RefusedInputError`; leave all others as they are."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        refused = refusal(error, label)
+        if refused is None:
+            raise
+        raise refused from error
+    except OSError as error:
+        msg = f"{error.filename or label} cannot be read: {error.strerror or error}"
+        raise RefusedInputError(msg, hint="check the path and its permissions") from error
+
+
+def refusal(error: BaseException, label: str) -> RefusedInputError | ConfigurationError | None:
+    """Say what is wrong with an input, None where the error is about something else."""
+    text = str(error)
+    for sign, wrong, hint in _SIGNS:
+        if sign in text:
+            found = _FILE.search(text)
+            name = found[1] if found else label
+            kind = ConfigurationError if sign in _NO_FILE_SYSTEM else RefusedInputError
+            return kind(f"{name} {wrong} ({first_line(text)[:200]})", hint=hint)
+    return None

@@ -1,0 +1,176 @@
+"""Plain files as rows: Parquet and ORC by what they say of themselves, JSON and CSV by a schema that is given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward.diffing.inputs.faults import input_errors
+from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.lake.stores import for_reading
+from lakeward.snapshots.versions.shapes import FORMATS
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakeward.lake.stores import Store
+
+_SUFFIXES = {
+    "parquet": "parquet", "parq": "parquet", "pq": "parquet", "orc": "orc",
+    "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv",
+}  # fmt: skip
+_PACKED = {"gz", "gzip", "bz2", "zst", "zstd", "snappy", "lz4", "deflate", "xz"}
+_SELF_DESCRIBING = ("parquet", "orc")
+# Spark reads an empty text in quotes as a null, unless it is told to read something else there.
+_EMPTY = "\x01empty\x01"
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    # Every footer is read, by tasks: a damaged file and a column that only some files have come out before the rest.
+    "parquet": {"mergeSchema": "true"},
+    "orc": {"mergeSchema": "true"},
+    "json": {"mode": "FAILFAST"},
+    "csv": {
+        "mode": "FAILFAST",
+        "header": "true",
+        # The header is held against the schema: a column in another place is told, not taken for its neighbour.
+        "enforceSchema": "false",
+        "escape": '"',
+        "multiLine": "true",
+        "emptyValue": _EMPTY,
+    },
+}
+
+
+@dataclass(frozen=True)
+class PlainFiles:
+    """Files of one format: a folder with its partitions, or a single one (``paths`` has just it, empty)."""
+
+    store: Store
+    location: str
+    sizes: Mapping[str, int]
+    format: str
+
+    def read(self, spark: SparkSession, schema: str | None) -> DataFrame:
+        """Read the rows.
+
+        Raises:
+            ConfigurationError: the format needs a schema that is not given, or it is no schema.
+            RefusedInputError: a file is damaged, or the files do not fit each other.
+        """
+        reader = spark.read.format(self.format)
+        struct = parse_schema(spark, schema) if schema else None
+        if struct is not None:
+            reader = reader.schema(_with_texts(struct))
+        elif self.format not in _SELF_DESCRIBING:
+            msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
+            raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
+        for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
+            reader = reader.option(name, value)
+        with input_errors(self.location):
+            rows = reader.load(for_reading(self.store.for_spark(self.location)))
+        return rows if self.format != "csv" or struct is None else _from_csv(rows, struct)
+
+
+def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: str | None) -> PlainFiles:  # noqa: A002
+    """Look at the names and sizes of files.
+
+    Raises:
+        RefusedInputError: there are none, or some cannot be whole.
+        ConfigurationError: nothing tells their format.
+    """
+    if not sizes:
+        msg = f"{location} holds no files"
+        raise RefusedInputError(msg, hint="an export without rows still has a file with its columns")
+    chosen = format or _format_of(location, sizes)
+    # A file without a byte has no footer either, and Spark would pass over it in silence.
+    if chosen in _SELF_DESCRIBING and (empty := sorted(path for path, size in sizes.items() if not size)):
+        name = f"{location}/{empty[0]}".rstrip("/")
+        msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
+        raise RefusedInputError(msg, hint="write the snapshot again")
+    return PlainFiles(store, location, sizes, chosen)
+
+
+def format_of_name(path: str) -> str | None:
+    """Tell a file's format by the end of its name, behind those of packing."""
+    parts = path.rpartition("/")[2].lower().split(".")[1:]
+    while parts and parts[-1] in _PACKED:
+        parts.pop()
+    return _SUFFIXES.get(parts[-1]) if parts else None
+
+
+def parse_schema(spark: SparkSession, text: str) -> T.StructType:
+    """Read a schema: columns as in CREATE TABLE, Spark's JSON of one, or a file that holds either.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    written = _content(text).strip()
+    try:
+        if not written.startswith("{"):
+            jvm: Any = spark._jvm
+            written = jvm.org.apache.spark.sql.types.StructType.fromDDL(written).json()
+        return T.StructType.fromJson(json.loads(written))
+    except (ParseException, ValueError, KeyError, TypeError) as error:
+        first = str(error).strip().splitlines()[0]
+        msg = f"{text!r} is no schema: {first}"
+        raise ConfigurationError(msg, hint="--schema 'id bigint, name string, price decimal(10,2)'") from error
+
+
+def parse_type(spark: SparkSession, written: str | Mapping[str, Any]) -> T.DataType:
+    """Read a type as a manifest has it: as in CREATE TABLE, or as Spark's JSON."""
+    if isinstance(written, str) and not written.startswith(("{", '"')):
+        return parse_schema(spark, f"value {written}").fields[0].dataType
+    found = json.loads(written) if isinstance(written, str) else written
+    field = {"name": "value", "type": found, "nullable": True, "metadata": {}}
+    return T.StructType.fromJson({"type": "struct", "fields": [field]}).fields[0].dataType
+
+
+def _content(text: str) -> str:
+    """Give what a file of that name holds, or the text itself."""
+    is_name = "\n" not in text and " " not in text.strip()
+    file = Path(text.removeprefix("@"))
+    if text.startswith("@") or (is_name and file.is_file()):
+        try:
+            return file.read_text(encoding="utf-8")
+        except OSError as error:
+            msg = f"cannot read the schema in {file}: {error.strerror}"
+            raise ConfigurationError(msg) from error
+    return text
+
+
+def _format_of(location: str, sizes: Iterable[str]) -> str:
+    names = [path or location for path in sizes]
+    found = {format_of_name(one) for one in names}
+    known = sorted(one for one in found if one)
+    if len(known) > 1:
+        msg = f"{location} holds files of several formats: {', '.join(known)}"
+        raise RefusedInputError(msg, hint="put them apart, or name one format")
+    if not known or None in found:
+        unknown = min(one for one in names if format_of_name(one) is None)
+        msg = f"nothing tells the format of {unknown} in {location}"
+        raise ConfigurationError(msg, hint=f"name it: --past-format or --current-format {'|'.join(FORMATS)}")
+    return known[0]
+
+
+def _with_texts(struct: T.StructType) -> T.StructType:
+    """Let every column be null: what a file lacks is told by the comparison, not by a broken promise."""
+    return T.StructType([T.StructField(one.name, one.dataType, True) for one in struct.fields])
+
+
+def _from_csv(rows: DataFrame, struct: T.StructType) -> DataFrame:
+    def restored(one: T.StructField) -> Column:
+        value = column(one.name)
+        if not isinstance(one.dataType, T.StringType):
+            return value
+        return F.when(value == F.lit(_EMPTY), F.lit("")).otherwise(value).alias(one.name)
+
+    partitions = [column(name) for name in rows.columns if name not in struct.fieldNames()]
+    return rows.select(*[restored(one) for one in struct.fields], *partitions)

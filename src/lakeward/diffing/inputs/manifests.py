@@ -1,0 +1,118 @@
+"""Snapshots with a manifest: published versions, and sets that a patch or an export wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as T
+
+from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
+from lakeward.diffing.inputs.files import parse_type
+from lakeward.diffing.inputs.sides import FoundSet, Side
+from lakeward.errors import DataError, RefusedInputError
+from lakeward.lake.sets.layout import SetLayout
+from lakeward.lake.stores import for_reading
+from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
+from lakeward.snapshots.versions.reading import find_version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.diffing.inputs.folders import Listing
+    from lakeward.lake.stores import Store
+
+_SHOWN = 5
+# What a version's manifest has and a set's has not.
+_OF_VERSION = "lineage"
+
+
+def manifest_side(
+    spark: SparkSession, store: Store, listing: Listing, label: str, *, incomplete_ok: bool
+) -> Side | None:
+    """Open a snapshot by its manifest; None where it is not whole and shall be taken as the plain files it has.
+
+    Raises:
+        RefusedInputError: the manifest is damaged, is of a change set, or lists files that are not as written.
+    """
+    document = _read(store, listing.location)
+    if document.get("kind") == CHANGE_SET:
+        msg = f"{listing.location} is a change set, not a snapshot"
+        raise RefusedInputError(msg, hint=f"lakeward patch PAST {listing.location} --to PATH")
+    wrong = _wrong_files(document, listing)
+    if incomplete_ok and (wrong or not listing.has(SUCCESS)):
+        return None
+    if wrong:
+        shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
+        msg = f"{listing.location}: {len(wrong)} files are missing or not as they were written: {shown}"
+        raise RefusedInputError(msg, hint="write the snapshot again, or take what is there: --incomplete-ok")
+    if _OF_VERSION in document:
+        frame, format_ = _version(spark, store, listing.location), str(document["format"])
+    else:
+        frame, format_ = _set_rows(spark, store, listing.location, document), "parquet"
+    return _side(store, listing.location, document, label, frame, format_)
+
+
+def _read(store: Store, folder: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = dict(json.loads(store.read_text(f"{folder}/{MANIFEST}") or ""))
+        # Touched here, so that what is missing is told here.
+        if document.get("kind") != CHANGE_SET:
+            _ = (document["schema"], _files(document), int(document["rows"]))
+    except (ValueError, TypeError, KeyError) as error:
+        msg = f"{folder}: its {MANIFEST} is damaged: {error!r}"
+        raise RefusedInputError(msg, hint="write the snapshot again") from error
+    return document
+
+
+def _files(document: Mapping[str, Any]) -> dict[str, int]:
+    return {one["path"]: one["size"] for one in document["files"]}
+
+
+def _wrong_files(document: Mapping[str, Any], listing: Listing) -> list[str]:
+    return [path for path, size in sorted(_files(document).items()) if listing.files.get(path) != size]
+
+
+def _version(spark: SparkSession, store: Store, folder: str) -> DataFrame:
+    try:
+        return find_version(store, folder).read(spark)
+    except DataError as error:
+        raise RefusedInputError(error.message, hint=error.hint) from error
+
+
+def _set_rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str, Any]) -> DataFrame:
+    struct = T.StructType([T.StructField(one["name"], parse_type(spark, one["type"])) for one in document["schema"]])
+    paths = [for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(_files(document))]
+    if not paths:
+        return spark.createDataFrame([], struct)
+    reader = spark.read.schema(struct)
+    for name, value in store.options.items():
+        reader = reader.option(name, value)
+    return reader.parquet(*paths)
+
+
+def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, frame: DataFrame, format_: str) -> Side:
+    layout = SetLayout.from_document(document["set"]) if document.get("set") else None
+    checksum = layout.checksum if layout else document.get("checksum")
+    identity = {
+        "kind": "version" if _OF_VERSION in document else "set",
+        "location": folder,
+        "id": document.get("id"),
+        "table": document.get("table"),
+        "version": document.get("version"),
+        "created": document.get("created"),
+        "rows": document["rows"],
+        "checksum": checksum,
+    }
+    return Side(
+        label,
+        frame,
+        tuple(document.get("primary_key") or (layout.keys if layout else ())),
+        set=FoundSet(store, folder, layout) if layout else None,
+        rows=document["rows"],
+        checksum=checksum,
+        format=format_,
+        identity={name: value for name, value in identity.items() if value is not None},
+    )

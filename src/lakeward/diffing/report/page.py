@@ -1,0 +1,241 @@
+"""A comparison as one HTML page that needs nothing else: no network, no script, light or dark as the reader has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.diffing.changesets.manifest import own_version
+from lakeward.diffing.report.markup import Html, element, joined
+from lakeward.diffing.report.style import STYLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakeward.diffing.alignment import Alignment
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.report.examples import Example
+    from lakeward.diffing.summary import Summary
+
+# A browser that obeys it loads nothing, whatever a value holds.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_KINDS = (
+    ("C", "mod", "~", "Changed"),
+    ("I", "add", "+", "Inserted"),
+    ("D", "cut", "−", "Deleted"),  # noqa: RUF001 - the sign for minus
+)
+_Row = dict[str, str | None]
+
+
+def render_report(
+    summary: Summary,
+    alignment: Alignment,
+    examples: Sequence[Example],
+    *,
+    past: str,
+    current: str,
+    plan: str,
+    reason: str,
+    options: DiffOptions,
+) -> str:
+    """Give the page: both sides, counts, changed rows per column, and the examples side by side.
+
+    ``past`` and ``current`` are what the sides are called, ``plan`` and ``reason`` how they were compared.
+    """
+    body = element(
+        "main",
+        element("h1", "What changed"),
+        _sides(summary, past, current),
+        _counts(summary),
+        _differences(alignment),
+        _bars(summary, alignment),
+        *[_section(kind, summary, alignment, examples) for kind in _KINDS],
+        _footer(alignment, plan, reason, options),
+    )
+    head = joined(
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        Html('<link rel="icon" href="data:,">'),
+        element("title", f"What changed: {_last_part(past)} → {_last_part(current)}"),
+        element("style", Html(STYLE)),
+    )
+    return f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
+
+
+def _last_part(label: str) -> str:
+    return label.rstrip("/").rpartition("/")[2] or label
+
+
+def _sides(summary: Summary, past: str, current: str) -> Html:
+    def side(title: str, label: str, rows: int) -> Html:
+        return element(
+            "div",
+            element("dt", title),
+            element("dd", element("code", label)),
+            element("dd", f"{rows:,} rows", class_="rows"),
+            class_="card",
+        )
+
+    return element(
+        "dl", side("Past", past, summary.past_rows), side("Current", current, summary.current_rows), class_="sides"
+    )
+
+
+def _counts(summary: Summary) -> Html:
+    facts = (
+        ("mod", "~", "changed", summary.changed, _share(summary.changed, summary.past_rows, "of the past")),
+        ("add", "+", "inserted", summary.inserted, _share(summary.inserted, summary.current_rows, "of the current")),
+        ("cut", "−", "deleted", summary.deleted, _share(summary.deleted, summary.past_rows, "of the past")),  # noqa: RUF001
+        ("same", "=", "unchanged", summary.unchanged, _share(summary.unchanged, summary.past_rows, "of the past")),
+    )
+    items = [
+        element(
+            "li",
+            element("span", f"{sign} {word}"),
+            element("b", f"{number:,}"),
+            element("small", share),
+            class_=f"card {tone}",
+        )
+        for tone, sign, word, number, share in facts
+    ]
+    surplus = summary.duplicates
+    note = f"{surplus:,} rows have a key that came before them on their side." if surplus else None
+    return joined(element("ul", *items, class_="counts"), element("p", note, class_="soft") if note else None)
+
+
+def _share(number: int, whole: int, of: str) -> str:
+    if not whole:
+        return "–"  # noqa: RUF001 - a dash
+    return f"{_percent(number, whole)} {of}"
+
+
+def _percent(number: int, whole: int) -> str:
+    share = 100 * number / whole
+    shown = "less than 0.01" if 0 < share < 0.01 else f"{share:.2f}".rstrip("0").rstrip(".")
+    return f"{shown} %"
+
+
+def _differences(alignment: Alignment) -> Html | None:
+    if not alignment.differences:
+        return None
+    items = [element("li", one) for one in alignment.differences]
+    return joined(element("h2", "Columns that differ"), element("ul", *items))
+
+
+def _bars(summary: Summary, alignment: Alignment) -> Html | None:
+    """Draw how many of the changed rows differ in each column, the most frequent first."""
+    if not summary.changed:
+        return None
+    order = {one.name: at for at, one in enumerate(alignment.columns)}
+    found = {name: number for name, number in summary.columns.items() if number}
+    names = sorted(found, key=lambda name: (-found[name], order.get(name, len(order))))
+    items = [_bar(name, found[name], summary.changed) for name in names]
+    silent = len(alignment.compared) - len(names)
+    note = element("p", f"{silent} other compared columns did not change.", class_="soft") if silent > 0 else None
+    title = element("h2", "Changed columns", element("small", f"of {summary.changed:,} changed rows"))
+    return joined(title, element("div", element("ul", *items, class_="bars"), note, class_="card"))
+
+
+def _bar(name: str, number: int, whole: int) -> Html:
+    share = element("span", f"({_percent(number, whole)})", class_="soft")
+    return element(
+        "li",
+        element("span", name, class_="name"),
+        element("div", element("i", style=f"width:{100 * number / whole:.2f}%"), class_="track", aria_hidden="true"),
+        element("span", f"{number:,} ", share, class_="number"),
+    )
+
+
+def _section(
+    kind: tuple[str, str, str, str], summary: Summary, alignment: Alignment, examples: Iterable[Example]
+) -> Html | None:
+    """Show the first rows of one kind."""
+    action, tone, sign, title = kind
+    shown = [one for one in examples if one.action == action]
+    if not shown:
+        return None
+    whole = {"C": summary.changed, "I": summary.inserted, "D": summary.deleted}[action]
+    part = f"the first {len(shown):,} of {whole:,}, by key" if len(shown) < whole else f"all {whole:,}"
+    heading = element("h2", f"{title} rows", element("small", part))
+    if action == "C":
+        return joined(heading, *[_changed_row(one, tone, sign) for one in shown])
+    return joined(heading, _listed_rows(shown, alignment, tone, f"{title} rows"))
+
+
+def _changed_row(one: Example, tone: str, sign: str) -> Html:
+    left, right = one.left or {}, one.right or {}
+    names = list(dict.fromkeys((*left, *right)))
+    changed = [name for name in names if name in one.changed]
+    rest = [name for name in names if name not in one.changed]
+    titles = [element("th", title, scope="col") for title in ("Column", "Past", "Current")]
+    rows = [_cells(name, left, right, is_changed=True) for name in changed]
+    others = [_cells(name, left, right, is_changed=False) for name in rest]
+    title = element("h3", element("span", sign, class_="sign", aria_hidden="true"), *_key(one.key))
+    word = "column" if len(rest) == 1 else "columns"
+    folded = element(
+        "details",
+        element("summary", f"{len(rest)} unchanged {word}"),
+        element("table", element("tbody", *others)),
+    )
+    return element(
+        "article",
+        title,
+        element("table", element("thead", element("tr", *titles)), element("tbody", *rows)),
+        folded if rest else None,
+        class_=f"card row {tone}",
+    )
+
+
+def _key(key: _Row) -> list[Html]:
+    parts: list[Html] = []
+    for name, value in key.items():
+        parts += [Html(", ")] if parts else []
+        parts.append(joined(element("span", f"{name} ", class_="soft"), _value(value)))
+    return parts
+
+
+def _cells(name: str, left: _Row, right: _Row, *, is_changed: bool) -> Html:
+    mark = element("span", " (changed)", class_="hidden") if is_changed else None
+    return element(
+        "tr",
+        element("th", element("span", name, class_="name"), mark, scope="row"),
+        element("td", _value(left.get(name)), class_="past" if is_changed else None),
+        element("td", _value(right.get(name)), class_="current" if is_changed else None),
+        class_="changed" if is_changed else None,
+    )
+
+
+def _listed_rows(shown: Sequence[Example], alignment: Alignment, tone: str, label: str) -> Html:
+    """Show rows that only one side has, one below the other."""
+    keys = [one.name for one in alignment.keys]
+    rows = [one.right if one.right is not None else one.left or {} for one in shown]
+    names = [one.name for one in alignment.values if any(one.name in row for row in rows)]
+    titles = [element("th", element("span", name, class_="name"), scope="col") for name in (*keys, *names)]
+    body = [
+        element(
+            "tr",
+            *[element("th", _value(one.key.get(name)), scope="row") for name in keys],
+            *[element("td", _value(row.get(name))) for name in names],
+        )
+        for one, row in zip(shown, rows, strict=True)
+    ]
+    table = element("table", element("thead", element("tr", *titles)), element("tbody", *body))
+    return element("div", table, class_=f"card scroll {tone}", role="region", aria_label=label, tabindex="0")
+
+
+def _value(value: str | None) -> Html:
+    """Show a value; a null and an empty text are told from texts that look like them."""
+    if value is None:
+        return element("span", "null", class_="none")
+    return element("span", "empty text", class_="none") if value == "" else element("span", value, class_="value")
+
+
+def _footer(alignment: Alignment, plan: str, reason: str, options: DiffOptions) -> Html:
+    keys = ", ".join(one.name for one in alignment.keys)
+    ignored = f" Not compared: {', '.join(options.ignore_columns)}." if options.ignore_columns else ""
+    return element(
+        "footer",
+        element("p", "Rows are told apart by ", element("code", keys), f".{ignored}"),
+        element("p", f"Compared by the plan “{plan}”: {reason}"),
+        element("p", f"Lakeward {own_version()}"),
+    )

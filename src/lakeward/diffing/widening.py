@@ -1,0 +1,124 @@
+"""Types of the two sides brought to one that holds every value of both without loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StructField,
+    StructType,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+# Each with the digits its largest value has.
+_WHOLE: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+_WHOLE_ORDER = tuple(_WHOLE)
+# A float holds every whole number of 24 bits, a double of 53.
+_IN_FLOAT, _IN_DOUBLE = (ByteType, ShortType), (ByteType, ShortType, IntegerType, FloatType)
+_MAX_PRECISION = 38
+# Spark can compare no two values of these.
+_NOT_COMPARABLE = frozenset({"variant", "interval", "geometry", "geography"})
+
+
+def is_same(left: DataType, right: DataType) -> bool:
+    """Tell whether two types are the same but for where nulls may be."""
+    return _with_nulls(left) == _with_nulls(right)
+
+
+def uncomparable_part(data_type: DataType) -> str | None:
+    """Give the name of a type within a type of whose values no two can be compared; None: there is none."""
+    if isinstance(data_type, StructType):
+        found = (uncomparable_part(one.dataType) for one in data_type.fields)
+        return next((one for one in found if one is not None), None)
+    if isinstance(data_type, ArrayType):
+        return uncomparable_part(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return uncomparable_part(data_type.keyType) or uncomparable_part(data_type.valueType)
+    name = data_type.simpleString().partition("(")[0]
+    return name if name in _NOT_COMPARABLE else None
+
+
+def common_type(left: DataType, right: DataType) -> DataType | None:
+    """Give the narrowest type that holds all values of both, None where there is none.
+
+    Whole numbers widen to longer ones, to decimals and (up to int) to double, float to double, decimals to more digits;
+    so do elements of arrays, values of maps and fields of structs that have the same names in the same order.
+    """
+    left, right = _with_nulls(left), _with_nulls(right)
+    if left == right or isinstance(right, NullType):
+        return left
+    if isinstance(left, NullType):
+        return right
+    if isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        element = common_type(left.elementType, right.elementType)
+        return ArrayType(element) if element is not None else None
+    if isinstance(left, MapType) and isinstance(right, MapType):
+        key, value = common_type(left.keyType, right.keyType), common_type(left.valueType, right.valueType)
+        return MapType(key, value) if key is not None and value is not None else None
+    if isinstance(left, StructType) and isinstance(right, StructType):
+        return _common_struct(left, right)
+    return _common_number(left, right)
+
+
+def _common_struct(left: StructType, right: StructType) -> DataType | None:
+    if left.names != right.names:
+        return None
+    fields = []
+    for one, other in zip(left.fields, right.fields, strict=True):
+        found = common_type(one.dataType, other.dataType)
+        if found is None:
+            return None
+        fields.append(StructField(one.name, found))
+    return StructType(fields)
+
+
+def _common_number(left: DataType, right: DataType) -> DataType | None:
+    if type(left) in _WHOLE and type(right) in _WHOLE:
+        return max(left, right, key=lambda one: _WHOLE_ORDER.index(type(one)))
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, DoubleType) and isinstance(other, _IN_DOUBLE):
+            return DoubleType()
+        if isinstance(one, FloatType) and isinstance(other, _IN_FLOAT):
+            return FloatType()
+        if isinstance(one, FloatType) and isinstance(other, IntegerType):
+            return DoubleType()
+    return _common_decimal(left, right)
+
+
+def _common_decimal(left: DataType, right: DataType) -> DataType | None:
+    digits = [_digits(one) for one in (left, right)]
+    if None in digits:
+        return None
+    whole = max(one[0] for one in digits if one is not None)
+    scale = max(one[1] for one in digits if one is not None)
+    return DecimalType(whole + scale, scale) if whole + scale <= _MAX_PRECISION else None
+
+
+def _digits(data_type: DataType) -> tuple[int, int] | None:
+    """Give the digits before and behind the point."""
+    if isinstance(data_type, DecimalType):
+        return data_type.precision - data_type.scale, data_type.scale
+    whole = _WHOLE.get(type(data_type))
+    return (whole, 0) if whole is not None else None
+
+
+def _with_nulls(data_type: DataType) -> DataType:
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_with_nulls(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_with_nulls(data_type.keyType), _with_nulls(data_type.valueType))
+    if isinstance(data_type, StructType):
+        return StructType([StructField(one.name, _with_nulls(one.dataType)) for one in data_type.fields])
+    return data_type

@@ -1,0 +1,141 @@
+"""Which files of a table two of its snapshots do not share, from the manifests that they do not share.
+
+Manifests are immutable: one that both snapshots list holds the same files for both and is not opened. So the cost
+goes with what was written between the two, in whatever order, and not with the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.lake.iceberg.metadata import TableMetadata
+    from lakeward.lake.iceberg.table import IcebergTable
+
+_EQUALITY = "EQUALITY_DELETES"
+_DATA = "DATA"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of rows."""
+
+    path: str
+    size: int
+    rows: int
+    format: str
+
+
+@dataclass(frozen=True)
+class DeleteFile:
+    """A file of deleted positions, or the deletion vector of one data file (``of``) at a place in such a file."""
+
+    path: str
+    rows: int
+    is_equality: bool
+    offset: int | None = None
+    of: str | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """Live files that only one of the two snapshots has."""
+
+    data: frozenset[DataFile]
+    deletes: frozenset[DeleteFile]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Paths of the data files."""
+        return frozenset(one.path for one in self.data)
+
+    @property
+    def delete_paths(self) -> frozenset[str]:
+        """Paths of the delete files."""
+        return frozenset(one.path for one in self.deletes)
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """Files that left between two snapshots, and those that came."""
+
+    left: OneSided
+    right: OneSided
+
+    @property
+    def has_equality_deletes(self) -> bool:
+        """Whether rows were deleted by their values: which ones, only reading everything tells."""
+        return any(one.is_equality for one in (*self.left.deletes, *self.right.deletes))
+
+
+def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, right_id: int) -> FileChanges:
+    """Compare the files of two snapshots of a table, neither of which need be an ancestor of the other."""
+    jvm: Any = spark._jvm
+    java, readers = metadata.java, jvm.org.apache.iceberg.ManifestFiles
+    left, right = (_manifests(java, one) for one in (left_id, right_id))
+    data, deletes = (
+        [_files(java, readers, own, other, is_data=kind) for own, other in ((left, right), (right, left))]
+        for kind in (True, False)
+    )
+    return FileChanges(
+        OneSided(frozenset(data[0] - data[1]), frozenset(deletes[0] - deletes[1])),
+        OneSided(frozenset(data[1] - data[0]), frozenset(deletes[1] - deletes[0])),
+    )
+
+
+def live_files(table: IcebergTable, snapshot_id: int) -> set[str]:
+    """Give the paths of all data files of a snapshot."""
+    tasks = table.load().newScan().useSnapshot(snapshot_id).planFiles()
+    return {str(one.file().location()) for one in _entries(tasks)}
+
+
+def _manifests(java: Any, snapshot_id: int) -> dict[str, tuple[Any, bool]]:
+    """Give a snapshot's manifests by path, and whether each is of data files."""
+    found = java.snapshot(snapshot_id).allManifests(java.io()).toArray()
+    return {str(one.path()): (one, str(one.content().toString()) == _DATA) for one in found}
+
+
+def _files(
+    java: Any, readers: Any, own: dict[str, tuple[Any, bool]], other: dict[str, tuple[Any, bool]], *, is_data: bool
+) -> set[Any]:
+    files: set[Any] = set()
+    for path, (manifest, of_data) in own.items():
+        if path not in other and of_data is is_data:
+            files.update(_data_files(java, readers, manifest) if is_data else _delete_files(java, readers, manifest))
+    return files
+
+
+def _data_files(java: Any, readers: Any, manifest: Any) -> Iterator[DataFile]:
+    for file in _entries(readers.read(manifest, java.io(), java.specs())):
+        location, form = str(file.location()), str(file.format().toString()).lower()
+        yield DataFile(location, int(file.fileSizeInBytes()), int(file.recordCount()), form)
+
+
+def _delete_files(java: Any, readers: Any, manifest: Any) -> Iterator[DeleteFile]:
+    for file in _entries(readers.readDeleteManifest(manifest, java.io(), java.specs())):
+        offset, of, length = file.contentOffset(), file.referencedDataFile(), file.contentSizeInBytes()
+        is_equality = str(file.content().toString()) == _EQUALITY
+        yield DeleteFile(
+            str(file.location()),
+            int(file.recordCount()),
+            is_equality,
+            None if offset is None else int(offset),
+            None if of is None else str(of),
+            None if length is None else int(length),
+        )
+
+
+def _entries(reader: Any) -> Iterator[Any]:
+    """Give a manifest's live files one by one."""
+    try:
+        found = reader.iterator()
+        while found.hasNext():
+            yield found.next()
+    finally:
+        reader.close()

@@ -1,0 +1,189 @@
+"""Write a snapshot set: one Parquet file per bucket of the key, sorted by key, read back once to say what is in it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+
+from lakeward import schemas as S
+from lakeward.errors import DataError, RefusedInputError
+from lakeward.lake.sets.checksums import checksum_columns, read_checksum
+from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
+from lakeward.lake.stores import for_reading
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.lake.stores import Store
+
+# A stage without rows would be taken out of a running query, and with it what was to be observed on the way.
+OBSERVED = {
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+}
+# Instants in the type that other readers know, and days of long ago as the calendar of today counts them.
+SESSION = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    **OBSERVED,
+}
+_OPTIONS = {
+    # The job's own mark says that Spark is done, not that the set is.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # A bucket is one file however many rows it has.
+    "maxRecordsPerFile": "0",
+}
+# Spark has no hash for them, or (floating numbers) tells which are equal by more than the hash. By name: Spark 3.5 has
+# no variants.
+_UNPLACEABLE = ("MapType", "CalendarIntervalType", "VariantType", "FloatType", "DoubleType")
+_PLACE, _FILE, _NTH = f"{S.PREFIX}bucket", f"{S.PREFIX}file", f"{S.PREFIX}nth"
+# Spark names a file by the partition that wrote it, which is the bucket.
+PART_PATTERN = r"(?:^|/)part-(\d+)-[^/]*\.parquet$"
+_PART = re.compile(PART_PATTERN)
+_DUPLICATE = "LAKEWARD_DUPLICATE_KEY"
+_SHOWN_KEY = re.compile(rf"{_DUPLICATE} (\{{.*?\}}) {_DUPLICATE}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    store: Store
+    folder: str
+    keys: tuple[str, ...]
+    count: int
+
+
+def write_set(
+    rows: DataFrame,
+    store: Store,
+    folder: str,
+    keys: Sequence[str],
+    *,
+    count: int | None = None,
+    expected_rows: int | None = None,
+) -> SetLayout:
+    """Write rows into a folder as a set of ``count`` buckets, by default as many as fit the number of rows.
+
+    Files that are in the folder already stay and do not count. Rows are placed by Spark's own hash of the key, so
+    that the number in a file's name is its bucket; the pass over the written files holds every row against that.
+
+    Raises:
+        RefusedInputError: a key comes twice, or :func:`why_no_set` says why not.
+        DataError: what is in the files is not what was to be written.
+    """
+    if problem := why_no_set(rows.schema, keys):
+        raise RefusedInputError(problem, hint="choose another key")
+    if count is None:
+        count = bucket_count(rows.count() if expected_rows is None else expected_rows)
+    if not is_usable_count(count):
+        msg = f"a set of {count} buckets: their number must be a power of two up to 4096"
+        raise RefusedInputError(msg)
+    wanted = _Wanted(store, folder, tuple(keys), count)
+    before = store.files(folder)
+    with session_settings(rows.sparkSession, SESSION):
+        _write(rows, wanted)
+    files = {path: size for path, size in store.files(folder).items() if path not in before and _PART.search(path)}
+    layout = _described(rows.sparkSession, rows.schema, wanted, files)
+    if expected_rows is not None and layout.rows != expected_rows:
+        msg = f"the files in {folder} hold {layout.rows:,} rows, expected {expected_rows:,}"
+        raise DataError(msg, hint="nothing was published: try again")
+    return layout
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set Spark settings for one statement and put back what was there."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)
+
+
+def why_no_set(schema: T.StructType, keys: Sequence[str]) -> str | None:
+    """Say why rows cannot be written as a set by these keys; None where they can."""
+    if not keys:
+        return "a snapshot set is made by key, and there is none"
+    for name in keys:
+        if name not in schema.names:
+            return f"there is no key column {name!r}; there are {', '.join(schema.names)}"
+        if _holds_unplaceable(schema[name].dataType):
+            return f"key column {name!r} is of type {schema[name].dataType.simpleString()}, by which no bucket is told"
+    return None
+
+
+def _holds_unplaceable(data_type: T.DataType) -> bool:
+    if isinstance(data_type, T.StructType):
+        return any(_holds_unplaceable(one.dataType) for one in data_type.fields)
+    if isinstance(data_type, T.ArrayType):
+        return _holds_unplaceable(data_type.elementType)
+    return type(data_type).__name__ in _UNPLACEABLE
+
+
+def _write(rows: DataFrame, wanted: _Wanted) -> None:
+    keys = columns(wanted.keys)
+    # The window takes rows as they were placed and sorted: it costs no exchange and no sort of its own.
+    placed = rows.repartition(wanted.count, *keys).sortWithinPartitions(*[one.asc_nulls_first() for one in keys])
+    nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[one.asc_nulls_first() for one in keys]))
+    shown = F.concat(F.lit(f"{_DUPLICATE} "), F.to_json(F.struct(*keys)), F.lit(f" {_DUPLICATE}"))
+    is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(F.raise_error(shown).cast("boolean"))
+    unique = placed.withColumn(_NTH, nth).filter(is_first).drop(_NTH)
+    writer = unique.write.mode("append")
+    for name, value in {**wanted.store.options, **_OPTIONS}.items():
+        writer = writer.option(name, value)
+    try:
+        writer.parquet(wanted.store.for_spark(wanted.folder))
+    except (PySparkException, Py4JJavaError) as error:
+        found = _SHOWN_KEY.search(str(error))
+        if found is None:
+            raise
+        msg = f"key {found.group(1)} comes more than once: a snapshot set has each key of {', '.join(wanted.keys)} once"
+        raise RefusedInputError(msg, hint="name all columns of the key, or remove the surplus rows") from error
+
+
+def _described(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> SetLayout:
+    """Read every written row once: its bucket must be that of its file."""
+    found = _read(spark, schema, wanted, files)
+    place = F.pmod(F.hash(*columns(wanted.keys)), F.lit(wanted.count))
+    by_file = found.groupBy(F.input_file_name().alias(_FILE), place.alias(_PLACE)).agg(*checksum_columns(schema))
+    numbered = {_number(path): path for path in files}
+    buckets = []
+    # Each file has one place: one row more tells that a file has two.
+    for row in by_file.limit(wanted.count + 1).collect():
+        number, content = _number(row[_FILE]), read_checksum(row.asDict())
+        if number != row[_PLACE]:
+            msg = f"{wanted.folder}: rows of bucket {row[_PLACE]} of {wanted.count} are in the file of bucket {number}"
+            raise DataError(msg, hint="nothing was published: this Spark places rows by another hash; please report it")
+        path = numbered[number]
+        buckets.append(Bucket(number, path, files[path], content.rows, content.digits))
+    return SetLayout(wanted.keys, wanted.count, FUNCTION, tuple(sorted(buckets, key=lambda one: one.number)))
+
+
+def _number(path: str) -> int:
+    found = _PART.search(path)
+    assert found is not None
+    return int(found.group(1))
+
+
+def _read(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> DataFrame:
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema)
+    for name, value in wanted.store.options.items():
+        reader = reader.option(name, value)
+    return reader.parquet(*[for_reading(wanted.store.for_spark(f"{wanted.folder}/{path}")) for path in sorted(files)])

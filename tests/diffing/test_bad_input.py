@@ -1,0 +1,93 @@
+"""Input that cannot be taken: each a clear error with exit code 2, and nothing half-written."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakeward.cli.main import cli
+
+
+@pytest.fixture
+def call(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(cli, [str(one) for one in arguments], prog_name="lakeward")
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
+    good = tmp_path / "good"
+    spark.range(20).selectExpr("id", "cast(id as string) text").repartition(2).write.parquet(str(good))
+
+    def spoiled(name: str, spoil: Callable[[Path], object]) -> str:
+        folder = tmp_path / name
+        shutil.copytree(good, folder, ignore=shutil.ignore_patterns(".*"))
+        spoil(folder)
+        return name
+
+    def cut(folder: Path) -> None:
+        last = parts(folder)[-1]
+        last.write_bytes(last.read_bytes()[: last.stat().st_size // 2])
+
+    def damage(folder: Path) -> None:
+        """Spoil a page, which no footer tells."""
+        last = parts(folder)[-1]
+        content = bytearray(last.read_bytes())
+        content[4:60] = bytes(56)
+        last.write_bytes(content)
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "nothing.json").write_text('{"id": 1}\n')
+    (tmp_path / "nameless").mkdir()
+    (tmp_path / "nameless/data").write_text("x")
+    other = spark.range(3).selectExpr("cast(cast(id as string) as binary) id", "1 as text")
+    other.write.parquet(str(tmp_path / "other_types"))
+    above = tmp_path / "above"
+    for minute in ("01", "02"):
+        shutil.copytree(good, above / f"day=01/minute={minute}")
+    wrong = {
+        "missing": "there is nothing at",
+        "empty": "holds no files",
+        spoiled("text", lambda folder: parts(folder)[0].write_text("no parquet")): "part-00000",
+        spoiled("cut", cut): "part-00001",
+        spoiled("zero", lambda folder: parts(folder)[0].write_bytes(b"")): "is empty, and no parquet file",
+        spoiled("damaged", damage): "part-00001",
+        spoiled("day=02", lambda folder: (folder / "_SUCCESS").unlink()): "unfinished or only a part",
+        "above": "day=01/minute=01, day=01/minute=02",
+        "nothing.json": "--schema",
+        "nameless": "nothing tells the format",
+        "other_types": "'id' is",
+        "s3x://bucket/a": "no jar",
+        "iceberg:a.b": "there is no lakeward.yaml",
+    }
+    for side, reason in wrong.items():
+        refused = call("diff", "good", side, "--keys", "id", "--to", "out")
+        assert (refused.exit_code, reason in refused.stderr) == (2, True), (side, refused.stderr)
+        assert "Traceback" not in refused.stderr
+        assert not (tmp_path / "out").exists(), side
+    for keys, reason in (("nothing", "no key column"), ("id,id", "more than once")):
+        refused = call("diff", "good", "good", "--keys", keys)
+        assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr
+    taken = call("diff", "good", "day=02", "--keys", "id", "--incomplete-ok", "--exit-code")
+    assert taken.exit_code == 0, taken.stderr
+
+
+def test_csv_and_json_need_a_schema_that_fits(call, tmp_path):
+    (tmp_path / "past.csv").write_text('id,text,at\n1,"a ""b""\nc",2026-01-01T00:00:00Z\n2,"",\n3,,\n')
+    (tmp_path / "current.json").write_text(
+        '{"id":1,"text":"a \\"b\\"\\nc","at":"2026-01-01T01:00:00+01:00"}\n{"id":2,"text":""}\n{"id":3,"text":"x"}\n'
+    )
+    schema = "id bigint, text string, at timestamp"
+    same = call("diff", "past.csv", "current.json", "--keys", "id", "--schema", schema)
+    assert (same.exit_code, "0 inserted, 1 changed, 0 deleted; 2 unchanged" in same.stdout) == (0, True), same.stderr
+    (tmp_path / "columns.ddl").write_text(schema)
+    assert call("diff", "past.csv", "current.json", "--keys", "id", "--schema", "columns.ddl").exit_code == 0
+    for wrong in ("text string, id bigint, at timestamp", "id bigint, text int, at timestamp", "id, oops"):
+        refused = call("diff", "past.csv", "past.csv", "--keys", "id", "--schema", wrong)
+        assert (refused.exit_code, "schema" in refused.stderr) == (2, True), refused.stderr

@@ -1,0 +1,66 @@
+"""Sides as they are opened: published versions, mirrors as of a day, tables of the lake, and folders by words."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.api.sides import SideDesk
+from lakeward.diffing.comparison import compare, keys_of
+from lakeward.diffing.options import DiffOptions
+from lakeward.errors import ConfigurationError, RefusedInputError
+from tests.snapshots.versions import made, set_up
+from tests.spark.scene import TABLE, Scene
+
+
+def test_versions_mirrors_and_tables_of_one_lake(scene: Scene) -> None:
+    set_up(scene)
+    versions = Path(made(scene, "2020-11-13")).parent
+    made(scene, "2020-11-14")
+    lake = scene.lakeward
+    with SideDesk(lake.config, spark=lake.spark) as desk:
+        past, current = desk.open(f"{versions}/previous"), desk.open(f"{versions}/2020-11-14")
+        assert (past.identity["kind"], past.identity["version"]) == ("version", "2020-11-13")
+        assert (past.primary_key, past.rows, keys_of(past, current, ())) == (("id",), 3, ("id",))
+        mirrors = [desk.open(f"mirror:{TABLE}@{day}") for day in ("2020-11-13", "2020-11-14")]
+        assert mirrors[0].identity["as_of"] == "2020-11-13"
+        summaries = []
+        for sides in ((past, current), mirrors):
+            with compare(sides[0], sides[1], keys_of(sides[0], sides[1], ()), DiffOptions()) as found:
+                summaries.append(found.summary())
+        assert summaries[0] == summaries[1]
+        assert (summaries[0].changed, summaries[0].deleted, summaries[0].unchanged) == (1, 1, 1)
+        now = desk.open(f"iceberg:{TABLE}")
+        with compare(mirrors[1], now, ["id"], DiffOptions()) as found:
+            assert (found.summary().inserted, found.summary().unchanged) == (1, 2)
+        with pytest.raises(RefusedInputError, match="2 complete snapshots"):
+            desk.open(str(versions))
+        (Path(past.identity["location"]) / "_SUCCESS").unlink()
+        with pytest.raises(RefusedInputError, match="not finished"):
+            desk.open(past.identity["location"])
+        assert desk.open(past.identity["location"], incomplete_ok=True).frame.count() == 3
+
+
+def test_folders_of_files(spark: Any, tmp_path: Path) -> None:
+    hive = tmp_path / "hive"
+    spark.range(10).selectExpr("id", "id % 2 as dept").write.partitionBy("dept").parquet(str(hive))
+    (hive / "_SUCCESS").unlink()
+    dated = tmp_path / "dated"
+    spark.range(10).selectExpr("id", "id % 2 as day").write.partitionBy("day").parquet(str(dated))
+    shutil.copytree(hive / "dept=0", tmp_path / "[odd] {name}*")
+    one = next((hive / "dept=1").glob("*.parquet"))
+    with SideDesk(spark=spark) as desk:
+        for path, columns in ((hive, ["id", "dept"]), (dated, ["id", "day"])):
+            side = desk.open(str(path))
+            assert (side.frame.columns, side.frame.count(), side.format) == (columns, 10, "parquet")
+        assert desk.open(str(tmp_path / "[odd] {name}*")).frame.count() == 5
+        assert desk.open(str(one)).frame.columns == ["id"]
+        assert desk.open(f"file://{one}").identity["complete"]
+        (dated / "_SUCCESS").unlink()
+        with pytest.raises(RefusedInputError, match="day=0 below it"):
+            desk.open(str(dated))
+        side = desk.open(str(hive))
+        with pytest.raises(ConfigurationError, match="different keys"):
+            keys_of(replace(side, primary_key=("id",)), replace(side, primary_key=("dept",)), ())

@@ -1,0 +1,176 @@
+"""Two schemas brought to one, without a JVM: types that fit, what is reported, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from lakeward.diffing.alignment import align
+from lakeward.diffing.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.layout import value_columns
+from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.widening import common_type, is_same, uncomparable_part
+from lakeward.errors import ConfigurationError, RefusedInputError
+
+INT, LONG, TEXT, DOUBLE = IntegerType(), LongType(), StringType(), DoubleType()
+
+
+def schema(**types: DataType) -> StructType:
+    return StructType([StructField(name, data_type) for name, data_type in types.items()])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "common"),
+    [
+        (ByteType(), ShortType(), ShortType()),
+        (INT, LONG, LONG),
+        (FloatType(), DOUBLE, DOUBLE),
+        (INT, DOUBLE, DOUBLE),
+        (INT, FloatType(), DOUBLE),
+        (ShortType(), FloatType(), FloatType()),
+        (LONG, DOUBLE, None),
+        (DecimalType(10, 2), DecimalType(12, 4), DecimalType(12, 4)),
+        (DecimalType(10, 2), DecimalType(10, 4), DecimalType(12, 4)),
+        (DecimalType(38, 0), DecimalType(38, 10), None),
+        (LONG, DecimalType(10, 2), DecimalType(21, 2)),
+        (DecimalType(10, 2), DOUBLE, None),
+        (DateType(), TimestampType(), None),
+        (INT, TEXT, None),
+        (NullType(), TEXT, TEXT),
+        (ArrayType(INT, containsNull=False), ArrayType(LONG), ArrayType(LONG)),
+        (MapType(TEXT, INT), MapType(TEXT, LONG), MapType(TEXT, LONG)),
+        (MapType(TEXT, INT), MapType(INT, INT), None),
+        (schema(a=INT, b=TEXT), schema(a=LONG, b=TEXT), schema(a=LONG, b=TEXT)),
+        (schema(a=INT), schema(b=INT), None),
+        (schema(a=INT), schema(a=INT, b=INT), None),
+    ],
+)
+def test_types_widen_where_no_value_is_lost(left: DataType, right: DataType, common: DataType | None) -> None:
+    assert common_type(left, right) == common
+    assert common_type(right, left) == common
+
+
+def test_where_nulls_may_be_makes_no_other_type() -> None:
+    inner = StructType([StructField("a", INT, nullable=False)])
+    assert is_same(ArrayType(inner, containsNull=False), ArrayType(schema(a=INT)))
+    assert not is_same(ArrayType(INT), ArrayType(LONG))
+
+
+def test_columns_are_in_the_order_of_keys_past_and_new_ones() -> None:
+    found = align(
+        schema(a=INT, id=INT, gone=TEXT, b=INT), schema(new=TEXT, b=LONG, ID=INT, a=INT), ["ID"], DiffOptions(),
+        evolve=True,
+    )  # fmt: skip
+    assert [one.name for one in found.columns] == ["ID", "a", "gone", "b", "new"]
+    assert found.differences == (
+        "column 'gone' is gone (string)",
+        "column 'b' changed from int to bigint and is compared as bigint",
+        "column 'new' is new (string)",
+    )
+    assert [one.in_left for one in found.columns] == ["id", "a", "gone", "b", None]
+    assert [one.in_right for one in found.columns] == ["ID", "a", None, "b", "new"]
+
+
+def names(mode: DiffMode, **settings: Any) -> list[str]:
+    left, right = schema(a=INT, id=INT, gone=TEXT, B=INT), schema(new=TEXT, b=INT, id=INT, a=INT)
+    options = DiffOptions(diff_mode=mode, **settings)
+    return [one.name for one in value_columns(align(left, right, ["id"], options, evolve=True), options)]
+
+
+def test_each_side_shows_the_columns_that_it_has_as_it_spells_them() -> None:
+    assert names(DiffMode.COLUMN_BY_COLUMN) == ["left_a", "right_a", "left_gone", "left_B", "right_b", "right_new"]
+    assert names(DiffMode.SIDE_BY_SIDE) == ["left_a", "left_gone", "left_B", "right_new", "right_b", "right_a"]
+    assert names(DiffMode.LEFT_SIDE) == ["a", "gone", "B"]
+    assert names(DiffMode.RIGHT_SIDE) == ["a", "b", "new"]
+    assert names(DiffMode.STRUCTS) == []
+
+
+def test_ignored_columns_come_last_in_the_order_they_were_named() -> None:
+    ignored = {"ignore_columns": ("new", "A")}
+    found = names(DiffMode.COLUMN_BY_COLUMN, **ignored)
+    assert found == ["left_gone", "left_B", "right_b", "right_new", "left_a", "right_a"]
+    assert names(DiffMode.RIGHT_SIDE, **ignored) == ["b", "new", "a"]
+
+
+def test_a_column_has_its_own_comparator_before_its_types_and_the_default() -> None:
+    sides = schema(id=INT, a=DOUBLE, b=DOUBLE, c=FloatType(), t=TEXT, d=DecimalType(10, 2), m=MapType(TEXT, INT))
+    options = DiffOptions(
+        column_comparators={"A": Bitwise()},
+        type_comparators={"Double": Epsilon(0.5), "decimal": Epsilon(0.25), "map": MapEntries(ordered=True)},
+        default_comparator=Epsilon(0.125),
+    )
+    found = {one.name: one.comparator for one in align(sides, sides, ["id"], options, evolve=False).columns}
+    assert found == {
+        "id": Equality(), "a": Bitwise(), "b": Epsilon(0.5), "c": Epsilon(0.125), "t": Equality(),
+        "d": Epsilon(0.25), "m": MapEntries(ordered=True),
+    }  # fmt: skip
+
+
+def test_capitals_count_in_a_session_in_which_they_do() -> None:
+    both = schema(id=INT, a=INT, A=TEXT)
+    with pytest.raises(RefusedInputError, match="past side has more than one column called 'a'"):
+        align(both, both, ["id"], DiffOptions(), evolve=False)
+    found = align(both, both, ["id"], DiffOptions(), evolve=False, case_sensitive=True)
+    assert [one.name for one in found.columns] == ["id", "a", "A"]
+
+
+SIDE = schema(id=INT, a=INT)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "keys", "settings", "says"),
+    [
+        (SIDE, schema(id=INT, a=TEXT), ["id"], {"evolve": True}, "'a' is int on the past side and string on the"),
+        (SIDE, schema(id=INT, a=LONG), ["id"], {}, r"only one side has: a int \(past\), a bigint \(current\)"),
+        (SIDE, schema(key=INT, a=INT), ["id"], {"evolve": True}, "current side has no key column 'id'; it has 'key'"),
+        (SIDE, SIDE, ["id", "ID"], {}, "key column 'id' is named more than once"),
+        (SIDE, SIDE, ["id"], {"ignore_columns": ("id",)}, "'id' is a key and ignored at once"),
+        (SIDE, SIDE, ["id"], {"column_comparators": {"b": Equality()}}, "comparator is given for column 'b'"),
+        (SIDE, SIDE, ["id"], {"type_comparators": {"number": Equality()}}, "type 'number', which is none"),
+        (SIDE, SIDE, ["id"], {"column_comparators": {"a": Whitespace()}}, "whitespace cannot compare column 'a'"),
+        (SIDE, SIDE, ["id"], {"diff_mode": DiffMode.STRUCTS, "left_column_prefix": "ID"}, "more than one column"),
+        (SIDE, SIDE, ["id"], {"diff_mode": DiffMode.STRUCTS, "diff_column": "left"}, "so is a value column"),
+        (schema(id=INT, b_c=INT, c=INT), schema(id=INT, b_c=INT, c=INT), ["id"],
+         {"left_column_prefix": "a", "right_column_prefix": "a_b"}, "more than one column is called 'a_b_c'"),
+        (SIDE, SIDE, ["id"], {"change_column": ""}, "need a name"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused_by_name(
+    left: StructType, right: StructType, keys: list[str], settings: dict[str, Any], says: str
+) -> None:
+    options = DiffOptions(**settings)
+    with pytest.raises((ConfigurationError, RefusedInputError), match=says) as caught:
+        align(left, right, keys, options, evolve=options.evolve)
+    assert caught.value.exit_code == 2
+
+
+def test_types_that_cannot_be_compared_may_only_be_ignored() -> None:
+    class VariantType(DataType):
+        """As Spark 4 has it."""
+
+    odd = schema(id=INT, v=ArrayType(VariantType()))
+    assert uncomparable_part(odd) == "variant"
+    with pytest.raises(RefusedInputError, match="'v' holds values of type variant"):
+        align(odd, odd, ["id"], DiffOptions(), evolve=False)
+    found = align(odd, schema(id=INT, v=INT), ["id"], DiffOptions(ignore_columns=("v",)), evolve=False)
+    assert not found.values[0].has_one_type
+    assert found.differences == ("column 'v' changed from array<variant> to int and is not compared",)

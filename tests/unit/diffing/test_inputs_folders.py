@@ -1,0 +1,117 @@
+"""Which folder is one whole snapshot, and which one a word picks."""
+
+import pytest
+
+from lakeward.diffing.inputs.files import format_of_name
+from lakeward.diffing.inputs.folders import Listing, choose, require_one
+from lakeward.errors import RefusedInputError
+
+MINUTE = "year=2026/month=11/day={day:02d}/hour=10/minute={minute:02d}"
+
+
+def listing(*paths: str, location: str = "/data/x") -> Listing:
+    return Listing(location, dict.fromkeys(paths, 1))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        listing("a.parquet", "b.parquet"),
+        listing("dept=1/a.parquet", "dept=2/b.parquet"),
+        listing("_SUCCESS", "a.parquet"),
+        listing("_SUCCESS", "year=2026/month=1/a.parquet"),
+        listing("_SUCCESS", "a.parquet", location="/data/day=01"),
+        listing("_SUCCESS", "_manifest.json", "a.parquet"),
+        listing("_SUCCESS", "a.parquet", "_attempt/_SUCCESS", ".staging/_manifest.json"),
+    ],
+)
+def test_whole_ones(found):
+    require_one(found, incomplete_ok=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (listing("_manifest.json", "a.parquet"), "has a _manifest.json but no _SUCCESS"),
+        (listing("a.parquet", location="/data/minute=05"), "minute=05 is the name"),
+        (listing("a.parquet", location="/data/version=7"), "version=7 is the name"),
+        (listing("day=01/a.parquet"), "day=01 below it is the name"),
+        (listing("a.parquet", "_temporary/0/b.parquet"), "_temporary"),
+    ],
+)
+def test_unfinished_ones_are_refused_unless_told_otherwise(found, reason):
+    with pytest.raises(RefusedInputError, match=reason) as refused:
+        require_one(found, incomplete_ok=False)
+    assert "--incomplete-ok" in str(refused.value.hint)
+    require_one(found, incomplete_ok=True)
+
+
+@pytest.mark.parametrize("incomplete_ok", [False, True])
+def test_a_folder_above_several_is_refused_with_the_complete_ones(incomplete_ok):
+    found = listing("minute=01/_SUCCESS", "minute=02/_manifest.json", "minute=03/_SUCCESS", "minute=04/a.parquet")
+    with pytest.raises(RefusedInputError, match=r"2 complete snapshots: minute=01, minute=03\n") as refused:
+        require_one(found, incomplete_ok=incomplete_ok)
+    assert "/data/x/minute=03" in str(refused.value.hint)
+
+
+def test_only_unfinished_ones_below():
+    with pytest.raises(RefusedInputError, match="those below it were not finished: minute=02"):
+        require_one(listing("minute=02/_manifest.json"), incomplete_ok=False)
+
+
+def snapshots(*moments: tuple[int, int], prefix: str = "snapshot/") -> list[str]:
+    return [f"{prefix}{MINUTE.format(day=day, minute=minute)}/_SUCCESS" for day, minute in moments]
+
+
+def test_words_pick_a_snapshot():
+    unfinished = f"snapshot/{MINUTE.format(day=17, minute=1)}/a.parquet"
+    increments = snapshots((18, 1), prefix="incremental/")
+    found = listing(*snapshots((14, 5), (15, 7), (15, 30), (16, 2)), unfinished, *increments)
+    assert choose(found, "latest") == f"snapshot/{MINUTE.format(day=16, minute=2)}"
+    assert choose(found, "previous") == f"snapshot/{MINUTE.format(day=15, minute=30)}"
+    assert choose(found, "2026-11-14") == f"snapshot/{MINUTE.format(day=14, minute=5)}"
+    assert choose(found, "2026-11-15T10:07") == f"snapshot/{MINUTE.format(day=15, minute=7)}"
+    with pytest.raises(RefusedInputError, match="2 complete snapshots of 2026-11-15"):
+        choose(found, "2026-11-15")
+    with pytest.raises(RefusedInputError, match="no complete snapshot of 2026-11-17"):
+        choose(found, "2026-11-17")
+
+
+def test_words_count_from_any_folder_of_the_path():
+    found = listing("hour=10/minute=01/_SUCCESS", "hour=10/minute=02/_SUCCESS", location="/d/year=2026/month=11/day=15")
+    assert choose(found, "2026-11-15T10:01") == "hour=10/minute=01"
+    assert choose(found, "latest") == "hour=10/minute=02"
+
+
+def test_published_versions_are_picked_by_their_labels():
+    labels = ("2020-11-14", "2020-11-15", "2020-11-15T103000Z")
+    found = listing(*[f"version={one}/{mark}" for one in labels for mark in ("_SUCCESS", "_manifest.json")])
+    assert choose(found, "latest") == "version=2020-11-15T103000Z"
+    assert choose(found, "2020-11-14") == "version=2020-11-14"
+    with pytest.raises(RefusedInputError, match="nothing tells when version=op-4"):
+        choose(listing("version=op-4/_SUCCESS"), "latest")
+
+
+def test_nothing_is_picked_from_nothing_or_from_several_tables():
+    with pytest.raises(RefusedInputError, match="no complete snapshot"):
+        choose(listing("a.parquet"), "latest")
+    with pytest.raises(RefusedInputError, match="one complete snapshot only"):
+        choose(listing("version=2020-11-14/_SUCCESS"), "previous")
+    with pytest.raises(RefusedInputError, match=r"several things: a\.b, a\.c"):
+        choose(listing("a.b/version=2020-11-14/_SUCCESS", "a.c/version=2020-11-14/_SUCCESS"), "latest")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a/part-0.snappy.parquet", "parquet"),
+        ("a.csv.gz", "csv"),
+        ("A.JSONL", "json"),
+        ("x.orc", "orc"),
+        ("part-00000", None),
+        ("v1.2/data", None),
+        ("a.txt", None),
+    ],
+)
+def test_formats_by_name(name, expected):
+    assert format_of_name(name) == expected
