@@ -66,8 +66,8 @@ def test_the_hash_plan_finds_what_the_join_finds(frames):
     assert found == expected and len(found) == 4
     assert (joined.name, hashed.name) == ("join", "hash")
     assert (hashed.past_rows, hashed.current_rows) == (5, 5) and "4 keys that differ" in hashed.reason
-    # Nobody knows how many rows the sides have: the join tells it by its pairs.
-    assert joined.pairs.is_whole and joined.past_rows is None
+    # Nobody knows how many rows the sides have: the join counts them on their way.
+    assert joined.counts is not None and joined.counts.rows() == (5, 5)
     ignored = DiffOptions(ignore_columns=("m", "a"))
     assert _planned(past, current, ignored, plan="hash")[1] == _planned(past, current, ignored, plan="join")[1]
 
@@ -108,7 +108,7 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
 
     narrow, expected = _planned(past, current)
     assert narrow.name == "join" and "rows are narrow (3 columns to compare)" in narrow.reason
-    assert not narrow.pairs.is_whole and (narrow.past_rows, narrow.current_rows) == (5, 5)
+    assert not narrow.pairs.is_whole and narrow.counts is not None and narrow.counts.rows() == (5, 5)
     buckets, found = _planned(*sets)
     assert buckets.name == "buckets" and found == expected
     mixed, found = _planned(sets[0], current)

@@ -25,7 +25,8 @@ from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
 from lakeward.diffing.summary import Summary, read_summary, summary_columns
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.sets.checksums import checksum_columns, checksum_text
-from lakeward.lake.sets.writing import session_settings
+from lakeward.lake.sets.writing import OBSERVED
+from lakeward.lake.settings import session_settings
 from lakeward.pipeline.workspace import Workspace
 from lakeward.transforms.columns import column, columns
 
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from lakeward.diffing.plans.planned import Planned
 
 _KEYS_SHOWN = 10
-# What is observed on its way must be on its way: a side without rows would otherwise be left out while the query runs.
-_OBSERVED = {
-    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-}
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,7 @@ class Comparison:
         with self._stack:
             spark, watched = self.past.frame.sparkSession, self._checksums
             self._watched = [_Watched.of(one) if watched else _Watched(one) for one in (self.past, self.current)]
-            if watched:
-                self._stack.enter_context(session_settings(spark, _OBSERVED))
+            self._stack.enter_context(session_settings(spark, OBSERVED))
             self._workspace = self._stack.enter_context(Workspace())
             self.alignment = self._aligned()
             with self.told():
@@ -153,6 +149,7 @@ class Comparison:
         kept = self._workspace.keep(differing)
         with self.told():
             kept.agg(F.count(F.lit(1))).collect()
+            self._require_unique()
         return Pairs(kept.select(*columns(self._planned.pairs.frame.columns)), self.alignment, is_whole=False)
 
     def summary(self) -> Summary:
@@ -161,13 +158,21 @@ class Comparison:
             _ = self._kept
         assert self._observation is not None
         rows = [self._planned.past_rows, self._planned.current_rows]
-        if not self._planned.pairs.is_whole:
+        if self._planned.counts is not None:
+            self._require_unique()
+            rows = list(self._planned.counts.rows())
+        elif not self._planned.pairs.is_whole:
             with self.told():
                 rows = [
                     known if known is not None else self._count(watched)
                     for known, watched in zip(rows, self._watched, strict=True)
                 ]
         return read_summary(self._observation.get, self.alignment, past_rows=rows[0], current_rows=rows[1])
+
+    def _require_unique(self) -> None:
+        """Refuse keys that came twice, where that is known only after the pairs were read."""
+        if self._planned.counts is not None and (side := self._planned.counts.duplicated_side()):
+            raise self._duplicates(side)
 
     def _count(self, watched: _Watched) -> int:
         known = watched.side.rows

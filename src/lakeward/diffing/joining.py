@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from lakeward.diffing.alignment import AlignedColumn, Alignment
+    from lakeward.diffing.counting import JoinCounts
     from lakeward.diffing.options import DiffOptions
 
-__all__ = ["DUPLICATE_KEY_MARK", "duplicate_key_in", "joined"]
+__all__ = ["DUPLICATE_KEY_MARK", "duplicate_key_in", "joined", "joined_and_counted"]
 
 # The number that tells a row's null keys is one, and a bit for each of them from here upwards. So the sum over the rows
 # of a single key tells how many there are with a value and how many with a null; Spark holds less than 2^31 at once.
@@ -59,7 +60,7 @@ def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: D
     """
     numbered = options.duplicate_keys is DuplicateKeys.REPORT
     left, right = (_Side(alignment, is_left=is_left, numbered=numbered) for is_left in (True, False))
-    both = left.rows(past).join(right.rows(current), _is_pair(left, right), "full_outer")
+    both = left.unique_rows(past).join(right.unique_rows(current), _is_pair(left, right), "full_outer")
     if not whole:
         # Surplus rows are counted, equal or not.
         surplus = [column(side.number) > 1 for side in (left, right)] if numbered else []
@@ -69,6 +70,36 @@ def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: D
     rows = both.select(*present, *left.values(), *right.values(), *counted)
     is_tolerant = any(one.comparator.is_tolerant for one in alignment.compared)
     return Pairs(rows, alignment, is_whole=whole, is_differing=not (whole or numbered or is_tolerant))
+
+
+def joined_and_counted(past: DataFrame, current: DataFrame, alignment: Alignment, counts: JoinCounts) -> Pairs:
+    """Pair the rows that differ; whether all keys are unique is known only when ``counts`` are asked afterwards.
+
+    This spares the count of every key's rows: only keys of rows that differ are counted in the query.
+    """
+    left, right = (_Side(alignment, is_left=is_left, numbered=False) for is_left in (True, False))
+    past, current = counts.sides(past, current)
+    both = left.rows(past).join(right.rows(current), _is_pair(left, right), "full_outer")
+    counted = counts.pairs(both, left.is_present(), right.is_present())
+    differing = counted.filter(~_is_equal(left, right, alignment))
+    present = [left.is_present().alias(HAS_LEFT), right.is_present().alias(HAS_RIGHT)]
+    unique = _once(differing, left, right, alignment)
+    return Pairs(unique.select(*present, *left.values(), *right.values()), alignment, is_whole=False)
+
+
+def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment) -> DataFrame:
+    """Fail where a key comes twice among rows that differ."""
+    times = f"{S.PREFIX}times"
+    names = [(one, other) for one, other in zip(left.key_names, right.key_names, strict=True)]
+    if left.nulls is not None and right.nulls is not None:
+        names.append((left.nulls, right.nulls))
+    same = Window.partitionBy(*[F.coalesce(column(one), column(other)) for one, other in names])
+    failures = [
+        duplicate_failure(side, [(one.name, rows.value(one)) for one in alignment.keys])
+        for side, rows in (("past", left), ("current", right))
+    ]
+    is_first = F.when(column(times) == 1, F.lit(True)).when(left.is_present(), failures[0]).otherwise(failures[1])
+    return differing.withColumn(times, F.count(F.lit(1)).over(same)).filter(is_first).drop(times)
 
 
 def _is_pair(left: _Side, right: _Side) -> Column:
@@ -117,9 +148,9 @@ class _Side:
         nullable = [one for one in alignment.keys if not _is_wrapped(one.type) and self._may_be_null(one)]
         self._bits = {one: 2 ** (_NULL_SHIFT + at) for at, one in enumerate(nullable)}
         self.nulls = f"{S.PREFIX}nulls_{letter}" if nullable else None
-        self._key_names = [f"{self._name(at)}_key" for at in range(len(alignment.keys))]
+        self.key_names = [f"{self._name(at)}_key" for at in range(len(alignment.keys))]
         joins_nulls = numbered or len(alignment.keys) > 1
-        self._group_names = [*self._key_names, *([self.nulls] if joins_nulls and self.nulls is not None else [])]
+        self._group_names = [*self.key_names, *([self.nulls] if joins_nulls and self.nulls is not None else [])]
         self.join_keys = [*self._group_names, *([self.number] if numbered else [])]
 
     def _may_be_null(self, one: AlignedColumn) -> bool:
@@ -130,7 +161,7 @@ class _Side:
 
     def is_present(self) -> Column:
         """Tell whether this side has a row."""
-        return column(self._key_names[0]).isNotNull()
+        return column(self.key_names[0]).isNotNull()
 
     def value(self, one: AlignedColumn) -> Column:
         """Give an aligned column's value on this side of the join."""
@@ -146,11 +177,15 @@ class _Side:
         return [self.value(one).alias(self._name(at)) for at, one in enumerate(self._alignment.columns)]
 
     def rows(self, frame: DataFrame) -> DataFrame:
-        """Give the side's rows with their join keys: numbered, or with a key that comes twice as an error."""
+        """Give the side's rows with their join keys."""
         keys = [
-            self._joined_key(one).alias(name) for one, name in zip(self._alignment.keys, self._key_names, strict=True)
+            self._joined_key(one).alias(name) for one, name in zip(self._alignment.keys, self.key_names, strict=True)
         ]
-        keyed = frame.select(*keys, *self._null_flags(), *self._structs())
+        return frame.select(*keys, *self._null_flags(), *self._structs())
+
+    def unique_rows(self, frame: DataFrame) -> DataFrame:
+        """Give the side's rows with their join keys: numbered, or with a key that comes twice as an error."""
+        keyed = self.rows(frame)
         group = Window.partitionBy(*columns(self._group_names))
         if self._numbered:
             return keyed.withColumn(self.number, F.row_number().over(group.orderBy(*self._order())))
@@ -199,7 +234,7 @@ class _Side:
 
     def _key(self, position: int, one: AlignedColumn) -> Column:
         """Give back the key from the column by which it is joined."""
-        found = column(self._key_names[position])
+        found = column(self.key_names[position])
         if _is_wrapped(one.type):
             return found.getItem(0)
         if self.nulls is None or one not in self._bits:

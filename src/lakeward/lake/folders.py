@@ -8,6 +8,7 @@ folder without the mark for unfinished.
 from __future__ import annotations
 
 import socket
+import sys
 import uuid
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,11 @@ STAGING = ".staging-"
 # The writer on another machine may be at work still; no folder takes longer than this.
 _OTHERS_LIMIT = timedelta(days=1)
 _STAMP = "%Y%m%dT%H%M%SZ"
+
+
+def own_version() -> str:
+    """Give the version of the package for manifests; it is loaded, and for types it imports layers above this one."""
+    return str(sys.modules["lakeward"].__version__)
 
 
 def appear(store: Store, folder: str, write: Callable[[str], str]) -> None:

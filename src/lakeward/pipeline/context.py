@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward.lake.settings import session_settings
 from lakeward.sources.dms.listing import table_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -80,20 +81,9 @@ class TableContext:
         """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""
         self.spark.conf.set("spark.sql.adaptive.enabled", str(wanted).lower())
 
-    @contextmanager
-    def spark_settings(self, settings: Mapping[str, str]) -> Iterator[None]:
+    def spark_settings(self, settings: Mapping[str, str]) -> AbstractContextManager[None]:
         """Set Spark settings for one statement and put back what was there."""
-        before = {name: self.spark.conf.get(name, None) for name in settings}
-        for name, value in settings.items():
-            self.spark.conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, former in before.items():
-                if former is None:
-                    self.spark.conf.unset(name)
-                else:
-                    self.spark.conf.set(name, former)
+        return session_settings(self.spark, settings)
 
     @property
     def folder(self) -> str:

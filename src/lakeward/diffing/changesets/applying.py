@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import AtomicType
 
 from lakeward import schemas as S
-from lakeward.diffing.changesets.manifest import own_version
 from lakeward.diffing.changesets.order import require_order
 from lakeward.diffing.composing import composed, is_exact, why_not_composable
 from lakeward.diffing.inputs.faults import input_errors
@@ -21,7 +20,7 @@ from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import refusals
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import appear, require_absent
+from lakeward.lake.folders import appear, own_version, require_absent
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import bucket_count
 from lakeward.lake.sets.writing import write_set

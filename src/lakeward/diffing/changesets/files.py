@@ -15,10 +15,11 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
-from lakeward.lake.sets.writing import SESSION, session_settings
+from lakeward.lake.sets.writing import SESSION
+from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading
 from lakeward.snapshots.versions.files import data_files
-from lakeward.snapshots.versions.layouts import _EMPTY, _from_text, _text_struct, reader_options
+from lakeward.snapshots.versions.layouts import EMPTY_TEXT, from_text, reader_options, text_struct
 from lakeward.snapshots.versions.shapes import Shape
 from lakeward.transforms.columns import column, columns
 
@@ -87,12 +88,12 @@ def read_rows(
         return spark.createDataFrame([], schema)
     shape = Shape(kind)
     flat = T.StructType([_flat_field(one) if kind == "csv" else one for one in schema.fields])
-    reader = spark.read.format(kind).schema(_text_struct(flat, shape))
-    empty = {"emptyValue": _EMPTY} if kind == "csv" else {}
+    reader = spark.read.format(kind).schema(text_struct(flat, shape))
+    empty = {"emptyValue": EMPTY_TEXT} if kind == "csv" else {}
     for name, value in {**reader_options(shape), **empty, **store.options}.items():
         reader = reader.option(name, value)
     found = reader.load(wanted)
-    values = [_from_text(one, shape) for one in flat.fields]
+    values = [from_text(one, shape) for one in flat.fields]
     return found.select(*[_as_written(one, value, kind) for one, value in zip(schema.fields, values, strict=True)])
 
 

@@ -28,7 +28,6 @@ files              every file with its size
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -40,7 +39,7 @@ from lakeward.diffing.comparator_texts import parse_comparator
 from lakeward.diffing.composing import is_exact
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST
+from lakeward.lake.folders import MANIFEST, own_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,11 +114,6 @@ def describe(
         format=format,
         lakeward=own_version(),
     )
-
-
-def own_version() -> str:
-    """Give Lakeward's version without a line that would make this layer import the whole package."""
-    return str(sys.modules["lakeward"].__version__)
 
 
 def read_change_set_manifest(text: str, folder: str) -> ChangeSetManifest:

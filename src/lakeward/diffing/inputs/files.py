@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.stores import for_reading
+from lakeward.snapshots.versions.layouts import EMPTY_TEXT
 from lakeward.snapshots.versions.shapes import FORMATS
 from lakeward.transforms.columns import column
 
@@ -30,8 +31,6 @@ _SUFFIXES = {
 }  # fmt: skip
 _PACKED = {"gz", "gzip", "bz2", "zst", "zstd", "snappy", "lz4", "deflate", "xz"}
 _SELF_DESCRIBING = ("parquet", "orc")
-# Spark reads an empty text in quotes as a null, unless it is told to read something else there.
-_EMPTY = "\x01empty\x01"
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
     # Every footer is read, by tasks: a damaged file and a column that only some files have come out before the rest.
     "parquet": {"mergeSchema": "true"},
@@ -44,7 +43,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
         "enforceSchema": "false",
         "escape": '"',
         "multiLine": "true",
-        "emptyValue": _EMPTY,
+        "emptyValue": EMPTY_TEXT,
     },
 }
 
@@ -170,7 +169,7 @@ def _from_csv(rows: DataFrame, struct: T.StructType) -> DataFrame:
         value = column(one.name)
         if not isinstance(one.dataType, T.StringType):
             return value
-        return F.when(value == F.lit(_EMPTY), F.lit("")).otherwise(value).alias(one.name)
+        return F.when(value == F.lit(EMPTY_TEXT), F.lit("")).otherwise(value).alias(one.name)
 
     partitions = [column(name) for name in rows.columns if name not in struct.fieldNames()]
     return rows.select(*[restored(one) for one in struct.fields], *partitions)

@@ -89,12 +89,12 @@ def iceberg_pairs(
     scene = _scene(past, current, workspace)
     if isinstance(scene, str):
         return scene
-    rows = [half.snapshot.rows if scene.is_tidy else None for half in scene.halves]
+    past_rows, current_rows = (half.snapshot.rows if scene.is_tidy else None for half in scene.halves)
     pairs = _small_batch(scene, alignment, options)
     if pairs is None:
         sides = [_candidates(scene, half) for half in scene.halves]
         pairs = joined(sides[0], sides[1], alignment, options, whole=False)
-    return Planned(pairs, ICEBERG, _reason(scene.changes), *rows)
+    return Planned(pairs, ICEBERG, _reason(scene.changes), past_rows, current_rows)
 
 
 def _scene(past: Side, current: Side, workspace: Workspace) -> _Scene | str:

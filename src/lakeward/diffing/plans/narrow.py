@@ -16,7 +16,8 @@ from lakeward.diffing.duplicates import duplicate_failure
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.widening import is_same
-from lakeward.lake.sets.writing import OBSERVED, session_settings
+from lakeward.lake.sets.writing import OBSERVED
+from lakeward.lake.settings import session_settings
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.compare import all_of
 from lakeward.transforms.hashing import value_hash_lanes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lakeward.diffing.counting import JoinCounts
     from lakeward.diffing.pairs import Pairs
 
 JOIN, HASH, BUCKETS, ICEBERG = "join", "hash", "buckets", "iceberg"
@@ -16,7 +17,8 @@ PLANS = (JOIN, HASH, BUCKETS, ICEBERG)
 class Planned:
     """Pairs by a plan of :data:`PLANS`; ``reason`` says why that one.
 
-    The sides' numbers of rows are given where they are known without counting.
+    The sides' numbers of rows are given where they are known without counting. Where there are ``counts``, they must be
+    asked once the pairs were read: only they tell whether every key was unique.
     """
 
     pairs: Pairs
@@ -24,3 +26,4 @@ class Planned:
     reason: str
     past_rows: int | None = None
     current_rows: int | None = None
+    counts: JoinCounts | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.diffing.joining import joined
+from lakeward.diffing.counting import JoinCounts
+from lakeward.diffing.joining import joined, joined_and_counted
+from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.plans.buckets import bucket_pairs, finer_comparator
 from lakeward.diffing.plans.narrow import narrow_pairs
 from lakeward.diffing.plans.planned import BUCKETS, HASH, ICEBERG, JOIN, PLANS, Planned
@@ -89,10 +91,14 @@ def _iceberg(
 
 
 def _joined(past: Side, current: Side, alignment: Alignment, options: DiffOptions, reason: str) -> Planned:
-    # Whole pairs tell how many rows each side has where nothing else does.
-    whole = options.include_unchanged or past.rows is None or current.rows is None
-    pairs = joined(past.frame, current.frame, alignment, options, whole=whole)
-    return Planned(pairs, JOIN, reason, past.rows, current.rows)
+    if options.include_unchanged or options.duplicate_keys is not DuplicateKeys.FAIL:
+        # Whole pairs tell how many rows each side has where nothing else does.
+        whole = options.include_unchanged or past.rows is None or current.rows is None
+        pairs = joined(past.frame, current.frame, alignment, options, whole=whole)
+        return Planned(pairs, JOIN, reason, past.rows, current.rows)
+    counts = JoinCounts()
+    pairs = joined_and_counted(past.frame, current.frame, alignment, counts)
+    return Planned(pairs, JOIN, reason, counts=counts)
 
 
 def _hashed(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.diffing.changesets.manifest import own_version
 from lakeward.diffing.report.markup import Html, element, joined
 from lakeward.diffing.report.style import STYLE
+from lakeward.lake.folders import own_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

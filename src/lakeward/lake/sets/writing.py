@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,12 @@ from lakeward import schemas as S
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
+from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -97,22 +97,6 @@ def write_set(
         msg = f"the files in {folder} hold {layout.rows:,} rows, expected {expected_rows:,}"
         raise DataError(msg, hint="nothing was published: try again")
     return layout
-
-
-@contextmanager
-def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark settings for one statement and put back what was there."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, former in before.items():
-            if former is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, former)
 
 
 def why_no_set(schema: T.StructType, keys: Sequence[str]) -> str | None:

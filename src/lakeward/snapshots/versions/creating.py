@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.lake.folders import own_version
 from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
 from lakeward.pipeline.as_of import rows_as_of
@@ -158,13 +158,8 @@ def describe(context: TableContext, found: AsOf, version: str, shape: Shape, fol
         timezone=shape.timezone,
         lineage=lineage,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
-        lakeward=_own_version(),
+        lakeward=own_version(),
     )
-
-
-def _own_version() -> str:
-    """Give the version of the package, which is loaded: for types it imports layers above this one."""
-    return str(sys.modules["lakeward"].__version__)
 
 
 def table_uuid(context: TableContext) -> str:

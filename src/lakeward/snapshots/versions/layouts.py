@@ -47,7 +47,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "json": {**_TIMES, "ignoreNullFields": "false"},
 }
 # Spark reads an empty text in quotes as a null, unless it is told to read something else there.
-_EMPTY = "\x01empty\x01"
+EMPTY_TEXT = "\x01empty\x01"
 _READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
 # Spark writes instants for Hive of long ago, in a type that many readers no longer know.
 _SESSION = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
@@ -134,12 +134,12 @@ def read_files(
     struct = S.table_struct(target_columns)
     if not wanted:
         return spark.createDataFrame([], struct)
-    reader = spark.read.format(shape.format).schema(_text_struct(struct, shape))
-    empty = {"emptyValue": _EMPTY} if shape.format == "csv" else {}
+    reader = spark.read.format(shape.format).schema(text_struct(struct, shape))
+    empty = {"emptyValue": EMPTY_TEXT} if shape.format == "csv" else {}
     for name, value in {**reader_options(shape), **empty, **store.options}.items():
         reader = reader.option(name, value)
     found = reader.option("basePath", store.for_spark(folder)).load([for_reading(path) for path in wanted])
-    return found.select(*[_from_text(field, shape) for field in struct.fields])
+    return found.select(*[from_text(field, shape) for field in struct.fields])
 
 
 def reader_options(shape: Shape) -> dict[str, str]:
@@ -177,7 +177,8 @@ def _as_text(rows: DataFrame, target: Target) -> DataFrame:
     )
 
 
-def _text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
+def text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
+    """Give the schema with which files of a format are read: CSV has no form of its own for bytes."""
     if shape.format != "csv":
         return struct
     return T.StructType([T.StructField(one.name, _csv_type(one.dataType)) for one in struct.fields])
@@ -187,9 +188,10 @@ def _csv_type(data_type: T.DataType) -> T.DataType:
     return T.StringType() if isinstance(data_type, T.BinaryType) else data_type
 
 
-def _from_text(field: T.StructField, shape: Shape) -> SparkColumn:
+def from_text(field: T.StructField, shape: Shape) -> SparkColumn:
+    """Give a column's value as it was before it was written."""
     value = column(field.name)
     if shape.format != "csv" or not isinstance(field.dataType, T.StringType | T.BinaryType):
         return value
-    text = F.when(value == F.lit(_EMPTY), F.lit("")).otherwise(value)
+    text = F.when(value == F.lit(EMPTY_TEXT), F.lit("")).otherwise(value)
     return (F.unbase64(text) if isinstance(field.dataType, T.BinaryType) else text).alias(field.name)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.datatypes import Column
 from lakeward.errors import DataError
+from lakeward.lake.folders import MANIFEST, SUCCESS
 from lakeward.lake.sets.layout import SetLayout
 from lakeward.snapshots.versions.shapes import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MANIFEST = "_manifest.json"
-SUCCESS = "_SUCCESS"
+__all__ = ["MANIFEST", "SUCCESS", "Lineage", "Manifest", "read_manifest"]
 
 
 @dataclass(frozen=True)
