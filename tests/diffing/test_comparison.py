@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.diffing.comparison import compare
+from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.options import DiffOptions
 from lakeward.errors import RefusedInputError
@@ -22,7 +22,7 @@ def _compared(spark: SparkSession, past: Rows, current: Rows) -> Any:
         Side(label, spark.createDataFrame(rows, "id int, value int"))
         for label, rows in (("then", past), ("now", current))
     ]
-    return compare(sides[0], sides[1], ["id"], DiffOptions(), plan="join")
+    return Comparison(sides[0], sides[1], ["id"], DiffOptions(), plan="join")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.diffing.comparison import compare
+from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.options import DiffOptions
@@ -50,7 +50,7 @@ class Table:
         return open_side(self.spark, self.config, address)
 
     def differences(self, past: str, current: str, plan: str, **choices: Any) -> tuple[set[Any], Any, str]:
-        with compare(self.side(past), self.side(current), ["id"], DiffOptions(), plan=plan, **choices) as found:
+        with Comparison(self.side(past), self.side(current), ["id"], DiffOptions(), plan=plan, **choices) as found:
             rows = {str(row.asDict(recursive=True)) for row in found.frame.collect()}
             return rows, found.summary(), found.reason
 
@@ -100,7 +100,7 @@ def test_changes_deletes_compaction_and_new_columns(make, version):
     table.sql("ALTER TABLE {t} RENAME COLUMN text TO words")
     table.sql("DELETE FROM {t} WHERE id = 21")
     table.mark("renamed")
-    with compare(table.side("evolved"), table.side("renamed"), ["id"], DiffOptions()) as found:
+    with Comparison(table.side("evolved"), table.side("renamed"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().unchanged) == ("join", 0)
         assert "the column text is called words on the other side" in found.reason
 
@@ -144,7 +144,7 @@ def test_few_files_are_read(make, spark):
     table.mark("before")
     table.sql("UPDATE {t} SET number = -1 WHERE id = 3")
     table.mark("after")
-    with compare(table.side("before"), table.side("after"), ["id"], DiffOptions()) as found:
+    with Comparison(table.side("before"), table.side("after"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().changed) == ("iceberg", 1)
         assert (found.summary().past_rows, found.summary().unchanged) == (1700, 1699)
         # One task reads what it needs: the table itself is not scanned.
@@ -163,11 +163,11 @@ def test_what_cannot_be_told_from_files(make):
     ):
         with (
             pytest.raises(RefusedInputError, match=reason),
-            compare(table.side("a"), table.side("b"), keys, DiffOptions(), plan="iceberg", **choices),
+            Comparison(table.side("a"), table.side("b"), keys, DiffOptions(), plan="iceberg", **choices),
         ):
             pass
     table.sql("ALTER TABLE {t} DROP COLUMN number")
-    with compare(table.side("a"), table.side("b"), ["id"], DiffOptions()) as found:
+    with Comparison(table.side("a"), table.side("b"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().deleted) == ("join", 1)
         assert "number is no longer in the table" in found.reason
 

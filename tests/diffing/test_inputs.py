@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeward.api.sides import SideDesk
-from lakeward.diffing.comparison import compare, keys_of
+from lakeward.diffing.comparison import Comparison, keys_of
 from lakeward.diffing.options import DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
 from tests.snapshots.versions import made, set_up
@@ -28,12 +28,12 @@ def test_versions_mirrors_and_tables_of_one_lake(scene: Scene) -> None:
         assert mirrors[0].identity["as_of"] == "2020-11-13"
         summaries = []
         for sides in ((past, current), mirrors):
-            with compare(sides[0], sides[1], keys_of(sides[0], sides[1], ()), DiffOptions()) as found:
+            with Comparison(sides[0], sides[1], keys_of(sides[0], sides[1], ()), DiffOptions()) as found:
                 summaries.append(found.summary())
         assert summaries[0] == summaries[1]
         assert (summaries[0].changed, summaries[0].deleted, summaries[0].unchanged) == (1, 1, 1)
         now = desk.open(f"iceberg:{TABLE}")
-        with compare(mirrors[1], now, ["id"], DiffOptions()) as found:
+        with Comparison(mirrors[1], now, ["id"], DiffOptions()) as found:
             assert (found.summary().inserted, found.summary().unchanged) == (1, 2)
         with pytest.raises(RefusedInputError, match="2 complete snapshots"):
             desk.open(str(versions))

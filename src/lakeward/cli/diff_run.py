@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cli.diff_options import ALL_COLUMNS
 from lakeward.diffing.changesets.manifest import describe
 from lakeward.diffing.changesets.writing import require_free_minute, write_change_set
-from lakeward.diffing.comparison import compare, keys_of
+from lakeward.diffing.comparison import Comparison, keys_of
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.report.page import render_report
 from lakeward.errors import ConfigurationError, RefusedInputError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from lakeward.api.sides import SideDesk
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
-    from lakeward.diffing.comparison import Comparison
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.options import DiffOptions
     from lakeward.diffing.report.examples import Example
@@ -103,7 +102,7 @@ def run_diff(desk: SideDesk, request: DiffRequest) -> DiffResult:
     past, current = request.open(desk, "past"), request.open(desk, "current")
     keys = () if request.keys == (ALL_COLUMNS,) else keys_of(past, current, request.keys)
     plan, exact, to = request.choices["plan"], request.choices["exact"], request.choices["to"]
-    with compare(past, current, keys, request.options, plan=plan, exact=exact, checksums=bool(to)) as comparison:
+    with Comparison(past, current, keys, request.options, plan=plan, exact=exact, checksums=bool(to)) as comparison:
         if to:
             written = _written(desk, comparison, request, absolute(to))
         else:

@@ -225,20 +225,6 @@ class Comparison:
         return RefusedInputError(msg, hint=hint)
 
 
-def compare(
-    past: Side,
-    current: Side,
-    keys: Sequence[str],
-    options: DiffOptions,
-    *,
-    plan: str = "auto",
-    exact: bool = False,
-    checksums: bool = False,
-) -> Comparison:
-    """Compare two sides; the result is used in a ``with`` block."""
-    return Comparison(past, current, keys, options, plan=plan, exact=exact, checksums=checksums)
-
-
 def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
     """Give the keys that were named, or those that both sides' manifests or tables agree on.
 
