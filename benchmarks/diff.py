@@ -161,7 +161,9 @@ def _snapshots(past: DataFrame, folder: Path) -> Snapshots:
 
 
 def _plain(spark: SparkSession, folder: str) -> Side:
-    return Side(folder, spark.read.parquet(folder), (_KEY,), format="parquet")
+    frame = spark.read.parquet(folder)
+    # The footers tell it, as they do when a folder is opened by its path.
+    return Side(folder, frame, (_KEY,), rows=frame.count(), format="parquet")
 
 
 def _as_set(rows: DataFrame, folder: str) -> Side:

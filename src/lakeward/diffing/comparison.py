@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparison_faults import lakeward_error_in
-from lakeward.diffing.duplicates import duplicate_key_in
+from lakeward.diffing.duplicates import duplicate_key_in, refused_duplicate
 from lakeward.diffing.frames import is_case_sensitive
 from lakeward.diffing.inputs.faults import refusal
 from lakeward.diffing.pairs import Pairs
@@ -29,6 +29,7 @@ from lakeward.lake.sets.writing import OBSERVED
 from lakeward.lake.settings import session_settings
 from lakeward.pipeline.workspace import Workspace
 from lakeward.transforms.columns import column, columns
+from lakeward.transforms.normalising import holds_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -207,8 +208,22 @@ class Comparison:
             raise known from error
 
     def _duplicates(self, found: str) -> RefusedInputError:
-        """Show the keys that come more than once; asked only when one was found."""
-        side = self.past if found.startswith("past") else self.current
+        """Show the keys that come more than once; asked only when one was found, or rows came out of nowhere."""
+        if any(holds_map(one.type) for one in self.alignment.keys):
+            # Spark cannot group by maps.
+            return refused_duplicate(found)
+        first = [self.past, self.current] if found.startswith("past") else [self.current, self.past]
+        for side in first:
+            if listed := self._repeated(side):
+                which = "past" if side is self.past else "current"
+                msg = f"keys come more than once on the {which} side ({side.label}): {listed}"
+                hint = "name all columns of the key with --keys, or pair such rows by values: --duplicate-keys report"
+                return RefusedInputError(msg, hint=hint)
+        msg = f"{self.past.label} or {self.current.label} has other rows than when it was opened: it is being written"
+        return RefusedInputError(msg, hint="compare snapshots that are complete")
+
+    def _repeated(self, side: Side) -> str:
+        """List the first keys of a side that come more than once."""
         names = [str(one.in_left if side is self.past else one.in_right) for one in self.alignment.keys]
         keys, times = columns(names), "_lw_times"
         repeated = side.frame.groupBy(*keys).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
@@ -218,11 +233,7 @@ class Comparison:
             f"{', '.join(f'{name}={row[name]!r}' for name in names)} ({row[times]:,} times)"
             for row in shown[:_KEYS_SHOWN]
         )
-        more = "; and more" if len(shown) > _KEYS_SHOWN else ""
-        which = "past" if side is self.past else "current"
-        msg = f"keys come more than once on the {which} side ({side.label}): {listed or found}{more}"
-        hint = "name all columns of the key with --keys, or pair such rows by their values: --duplicate-keys report"
-        return RefusedInputError(msg, hint=hint)
+        return listed + ("; and more" if len(shown) > _KEYS_SHOWN else "")
 
 
 def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:

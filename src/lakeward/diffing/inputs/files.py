@@ -30,7 +30,7 @@ _SUFFIXES = {
     "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv",
 }  # fmt: skip
 _PACKED = {"gz", "gzip", "bz2", "zst", "zstd", "snappy", "lz4", "deflate", "xz"}
-_SELF_DESCRIBING = ("parquet", "orc")
+SELF_DESCRIBING = ("parquet", "orc")
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
     # Every footer is read, by tasks: a damaged file and a column that only some files have come out before the rest.
     "parquet": {"mergeSchema": "true"},
@@ -68,7 +68,7 @@ class PlainFiles:
         struct = parse_schema(spark, schema) if schema else None
         if struct is not None:
             reader = reader.schema(_with_texts(struct))
-        elif self.format not in _SELF_DESCRIBING:
+        elif self.format not in SELF_DESCRIBING:
             msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
             raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
         for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
@@ -90,7 +90,7 @@ def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: s
         raise RefusedInputError(msg, hint="an export without rows still has a file with its columns")
     chosen = format or _format_of(location, sizes)
     # A file without a byte has no footer either, and Spark would pass over it in silence.
-    if chosen in _SELF_DESCRIBING and (empty := sorted(path for path, size in sizes.items() if not size)):
+    if chosen in SELF_DESCRIBING and (empty := sorted(path for path, size in sizes.items() if not size)):
         name = f"{location}/{empty[0]}".rstrip("/")
         msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
         raise RefusedInputError(msg, hint="write the snapshot again")

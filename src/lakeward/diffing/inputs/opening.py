@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.inputs.addresses import AddressKind, parse_address
 from lakeward.diffing.inputs.faults import input_errors
-from lakeward.diffing.inputs.files import plain_files
+from lakeward.diffing.inputs.files import SELF_DESCRIBING, plain_files
 from lakeward.diffing.inputs.folders import Listing, choose, require_one
 from lakeward.diffing.inputs.manifests import manifest_side
 from lakeward.diffing.inputs.sides import Side
@@ -100,7 +100,11 @@ def _files_side(
         "bytes": sum(files.sizes.values()),
         "complete": is_file or listing.has(SUCCESS),
     }
-    return Side(label, files.read(spark, schema), format=files.format, identity=identity)
+    frame = files.read(spark, schema)
+    with input_errors(location):
+        # Footers tell it without the rows being read.
+        rows = frame.count() if files.format in SELF_DESCRIBING else None
+    return Side(label, frame, rows=rows, format=files.format, identity=identity)
 
 
 def _chosen(store: Store, location: str, word: str) -> str:

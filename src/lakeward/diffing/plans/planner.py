@@ -96,7 +96,7 @@ def _joined(past: Side, current: Side, alignment: Alignment, options: DiffOption
         whole = options.include_unchanged or past.rows is None or current.rows is None
         pairs = joined(past.frame, current.frame, alignment, options, whole=whole)
         return Planned(pairs, JOIN, reason, past.rows, current.rows)
-    counts = JoinCounts()
+    counts = JoinCounts(past.rows, current.rows)
     pairs = joined_and_counted(past.frame, current.frame, alignment, counts)
     return Planned(pairs, JOIN, reason, counts=counts)
 
