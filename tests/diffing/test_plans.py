@@ -10,7 +10,7 @@ from lakeward.diffing.comparators import Bitwise
 from lakeward.diffing.duplicates import duplicate_key_in
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.diffing.options import DiffOptions, DuplicateKeys
-from lakeward.diffing.plans.planner import WIDE_COLUMNS, planned_pairs
+from lakeward.diffing.plans.planner import WIDE_ROW_BYTES, planned_pairs
 from lakeward.diffing.shaping import shaped
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.sets.writing import write_set
@@ -103,11 +103,12 @@ def test_the_hash_plan_tells_a_key_that_comes_twice(frames, side):
 def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
     past, current = (_plain(one) for one in frames)
     sets = [_as_set(one, str(tmp_path / name)) for one, name in zip(frames, "ab", strict=True)]
-    wide = [one.select("*", *[F.lit(at).alias(f"c{at}") for at in range(WIDE_COLUMNS)]) for one in frames]
-    wide_sides = [_plain(one) for one in wide]
+    wide_sides = [_plain(one, identity={"bytes": 5 * WIDE_ROW_BYTES}) for one in frames]
+    narrow_sides = [_plain(one, identity={"bytes": 500}) for one in frames]
 
-    narrow, expected = _planned(past, current)
-    assert narrow.name == "join" and "rows are narrow (3 columns to compare)" in narrow.reason
+    narrow, expected = _planned(*narrow_sides)
+    assert narrow.name == "join" and "rows are narrow (100 bytes each in their files)" in narrow.reason
+    assert "nobody knows how wide" in _planned(past, current)[0].reason
     assert not narrow.pairs.is_whole and narrow.counts is not None and narrow.counts.rows() == (5, 5)
     buckets, found = _planned(*sets)
     assert buckets.name == "buckets" and found == expected
@@ -116,7 +117,7 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
     assert _planned(*wide_sides)[0].name == "hash"
     exact = _planned(*wide_sides, exact=True)[0]
     assert exact.name == "join" and "an exact comparison was asked for" in exact.reason
-    text = _planned(_plain(wide[0], "rows.csv", format="csv"), wide_sides[1])[0]
+    text = _planned(_plain(frames[0], "rows.csv", format="csv"), wide_sides[1])[0]
     assert text.name == "join" and "rows.csv (csv) is better read once" in text.reason
 
 

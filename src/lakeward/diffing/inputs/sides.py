@@ -51,3 +51,8 @@ class Side:
     checksum: str | None = None
     format: str | None = None
     identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def bytes_per_row(self) -> float | None:
+        """Give how many bytes a row takes in the side's files; None where it is not known."""
+        size = self.identity.get("bytes")
+        return int(size) / self.rows if size is not None and self.rows else None

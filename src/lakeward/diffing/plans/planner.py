@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 AUTO = "auto"
 # Formats of which columns are read quickly and alone, so that reading twice costs less than shuffling all.
 _COLUMNAR = ("parquet", "orc", "iceberg")
-# From so many compared columns on, hashing and reading twice is cheaper than shuffling them (make bench, --only diff).
-WIDE_COLUMNS = 40
+# Hashing and reading twice is cheaper than shuffling whole rows where rows take so many bytes in their files, and their
+# values so many: small ones cost more to hash than to shuffle. Measured on one machine; networks make shuffling dearer.
+WIDE_ROW_BYTES, WIDE_VALUE_BYTES = 600, 32
 
 
 def planned_pairs(
@@ -109,8 +110,8 @@ def _hashed(
         return problem
     found = narrow_pairs(past.frame, current.frame, alignment, options, workspace)
     reason = (
-        f"rows have {len(alignment.compared)} columns to compare: keys and 128-bit hashes of all were compared first, "
-        f"then the rows of {found.candidates:,} keys that differ"
+        "keys and 128-bit hashes of all rows were compared first, then the rows of "
+        f"{found.candidates:,} keys that differ"
     )
     return Planned(found.pairs, HASH, reason, found.past_rows, found.current_rows)
 
@@ -133,6 +134,10 @@ def _why_cheaper_joined(alignment: Alignment, past: Side, current: Side) -> str 
     for side in (past, current):
         if side.iceberg is None and side.format not in _COLUMNAR:
             return f"{side.label} ({side.format or 'computed'}) is better read once: one join of whole rows"
-    if len(alignment.compared) < WIDE_COLUMNS:
-        return f"rows are narrow ({len(alignment.compared)} columns to compare): one join of whole rows"
+    found = [side.bytes_per_row() for side in (past, current)]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return "nobody knows how wide the rows are: one join of whole rows"
+    if min(known) < max(WIDE_ROW_BYTES, WIDE_VALUE_BYTES * len(alignment.compared)):
+        return f"rows are narrow ({min(known):,.0f} bytes each in their files): one join of whole rows"
     return None
