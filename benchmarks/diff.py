@@ -7,10 +7,9 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from pyspark.sql import functions as F
 
-from benchmarks.cpu import measured
+from benchmarks.cpu import cost
 from benchmarks.data import change_file_name, write_batch, write_load
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
@@ -203,8 +202,8 @@ def _against(name: str, peer: float, past: Side, current: Side, plan: str) -> di
     if hashes[0] != hashes[1]:
         msg = f"{name}: the diffs differ: {hashes}: the measurement is void"
         raise AssertionError(msg)
-    cost = _median(lambda: _ours(past, current, plan))
-    return {f"{name}_cpu": _rounded(cost), f"spark_extension_over_{name}": round(peer / cost, 2)}
+    own = _median(lambda: _ours(past, current, plan))
+    return {f"{name}_cpu": _rounded(own), f"spark_extension_over_{name}": round(peer / own, 2)}
 
 
 def _consume(rows: DataFrame) -> None:
@@ -216,21 +215,7 @@ def _median(work: Callable[[], object]) -> float:
     """Give the CPU-seconds of the process tree, the median after the JVM has warmed up."""
     for _ in range(_WARM_UP):
         work()
-    return statistics.median(_cost(work) for _ in range(_TIMES))
-
-
-def _cost(work: Callable[[], object]) -> float:
-    """Measure once, and again if a Python worker that had been idle ended meanwhile: its time would be missing."""
-    while True:
-        before = _processes()
-        with measured() as spent:
-            work()
-        if before <= _processes():
-            return spent.cpu
-
-
-def _processes() -> set[int]:
-    return {one.pid for one in psutil.Process().children(recursive=True)}
+    return statistics.median(cost(work) for _ in range(_TIMES))
 
 
 def _rounded(seconds: float) -> float:
