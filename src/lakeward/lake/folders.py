@@ -19,13 +19,14 @@ import psutil
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from lakeward.lake.stores import Store
 
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
 STAGING = ".staging-"
+_SHOWN = 5
 # The writer on another machine may be at work still; no folder takes longer than this.
 _OTHERS_LIMIT = timedelta(days=1)
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -34,6 +35,15 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 def own_version() -> str:
     """Give the version of the package for manifests; it is loaded, and for types it imports layers above this one."""
     return str(sys.modules["lakeward"].__version__)
+
+
+def not_as_written(expected: Mapping[str, int], present: Mapping[str, int]) -> str | None:
+    """Say which files that a manifest lists are missing or have another size; None where all are as written."""
+    wrong = [path for path, size in sorted(expected.items()) if present.get(path) != size]
+    if not wrong:
+        return None
+    shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
+    return f"{len(wrong)} of {len(expected)} files are missing or not as they were written: {shown}"
 
 
 def appear(store: Store, folder: str, write: Callable[[str], str]) -> None:

@@ -16,9 +16,10 @@ from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakeward.config import Config
 
@@ -88,6 +89,16 @@ def local_path(location: str) -> Path:
 def for_reading(path: str) -> str:
     """Protect characters that Spark would take for a pattern."""
     return _GLOB.sub(r"\\\1", path)
+
+
+def read_parquet(
+    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], schema: StructType | None = None
+) -> DataFrame:
+    """Read Parquet files of a folder by their paths from there, one at least."""
+    reader = spark.read if schema is None else spark.read.schema(schema)
+    for name, value in store.options.items():
+        reader = reader.option(name, value)
+    return reader.parquet(*[for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)])
 
 
 class LocalStore:

@@ -12,8 +12,8 @@ from lakeward.diffing.inputs.folders import Listing, require_one
 from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST
-from lakeward.lake.stores import for_reading, open_store
+from lakeward.lake.folders import MANIFEST, not_as_written
+from lakeward.lake.stores import open_store, read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,9 +93,8 @@ def _by_manifest(spark: SparkSession, store: Store, listing: Listing, keys: Sequ
 
 
 def _require_files(folder: str, expected: Mapping[str, int], present: Mapping[str, int]) -> None:
-    if wrong := [path for path, size in sorted(expected.items()) if present.get(path) != size]:
-        shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
-        msg = f"{folder}: {len(wrong)} of {len(expected)} files are missing or not as they were written: {shown}"
+    if wrong := not_as_written(expected, present):
+        msg = f"{folder}: {wrong}"
         raise RefusedInputError(msg, hint="make the change set again: lakeward diff … --to PATH")
 
 
@@ -112,8 +111,5 @@ def _by_recipe(
         found = ", ".join(others[:_SHOWN]) or "none"
         msg = f"{folder}: a change set without {MANIFEST} must be of Parquet files alone; there are others: {found}"
         raise RefusedInputError(msg, hint="write it as Parquet")
-    reader = spark.read
-    for name, value in store.options.items():
-        reader = reader.option(name, value)
-    frame = reader.parquet(*[for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)])
+    frame = read_parquet(spark, store, folder, paths)
     return ChangeSet(folder, frame, None, tuple(keys), options or DiffOptions())

@@ -67,7 +67,7 @@ class PlainFiles:
         reader = spark.read.format(self.format)
         struct = parse_schema(spark, schema) if schema else None
         if struct is not None:
-            reader = reader.schema(_with_texts(struct))
+            reader = reader.schema(_all_nullable(struct))
         elif self.format not in SELF_DESCRIBING:
             msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
             raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
@@ -159,7 +159,7 @@ def _format_of(location: str, sizes: Iterable[str]) -> str:
     return known[0]
 
 
-def _with_texts(struct: T.StructType) -> T.StructType:
+def _all_nullable(struct: T.StructType) -> T.StructType:
     """Let every column be null: what a file lacks is told by the comparison, not by a broken promise."""
     return T.StructType([T.StructField(one.name, one.dataType, True) for one in struct.fields])
 

@@ -11,8 +11,9 @@ from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
 from lakeward.diffing.inputs.files import parse_type
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.errors import DataError, RefusedInputError
+from lakeward.lake.folders import not_as_written
 from lakeward.lake.sets.layout import SetLayout
-from lakeward.lake.stores import for_reading
+from lakeward.lake.stores import read_parquet
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
 from lakeward.snapshots.versions.reading import find_version
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from lakeward.diffing.inputs.folders import Listing
     from lakeward.lake.stores import Store
 
-_SHOWN = 5
 # What a version's manifest has and a set's has not.
 _OF_VERSION = "lineage"
 
@@ -41,12 +41,11 @@ def manifest_side(
     if document.get("kind") == CHANGE_SET:
         msg = f"{listing.location} is a change set, not a snapshot"
         raise RefusedInputError(msg, hint=f"lakeward patch PAST {listing.location} --to PATH")
-    wrong = _wrong_files(document, listing)
+    wrong = not_as_written(_files(document), listing.files)
     if incomplete_ok and (wrong or not listing.has(SUCCESS)):
         return None
     if wrong:
-        shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
-        msg = f"{listing.location}: {len(wrong)} files are missing or not as they were written: {shown}"
+        msg = f"{listing.location}: {wrong}"
         raise RefusedInputError(msg, hint="write the snapshot again, or take what is there: --incomplete-ok")
     if _OF_VERSION in document:
         frame, format_ = _version(spark, store, listing.location), str(document["format"])
@@ -71,10 +70,6 @@ def _files(document: Mapping[str, Any]) -> dict[str, int]:
     return {one["path"]: one["size"] for one in document["files"]}
 
 
-def _wrong_files(document: Mapping[str, Any], listing: Listing) -> list[str]:
-    return [path for path, size in sorted(_files(document).items()) if listing.files.get(path) != size]
-
-
 def _version(spark: SparkSession, store: Store, folder: str) -> DataFrame:
     try:
         return find_version(store, folder).read(spark)
@@ -84,13 +79,8 @@ def _version(spark: SparkSession, store: Store, folder: str) -> DataFrame:
 
 def _set_rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str, Any]) -> DataFrame:
     struct = T.StructType([T.StructField(one["name"], parse_type(spark, one["type"])) for one in document["schema"]])
-    paths = [for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(_files(document))]
-    if not paths:
-        return spark.createDataFrame([], struct)
-    reader = spark.read.schema(struct)
-    for name, value in store.options.items():
-        reader = reader.option(name, value)
-    return reader.parquet(*paths)
+    files = _files(document)
+    return read_parquet(spark, store, folder, files, struct) if files else spark.createDataFrame([], struct)
 
 
 def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, frame: DataFrame, format_: str) -> Side:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,25 +20,16 @@ from pyspark.sql.pandas.types import to_arrow_type
 from lakeward.diffing.duplicates import DUPLICATE_KEY_MARK
 from lakeward.diffing.plans.iceberg_positions import FILE, POSITION, PositionRead
 from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn
+from lakeward.diffing.plans.set_files import LocalFiles
 from lakeward.lake.iceberg.vectors import vector_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from lakeward.diffing.alignment import Alignment
     from lakeward.lake.iceberg.file_changes import DeleteFile
 
     _Positions = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class _Here:
-    """Files on this machine's disk."""
-
-    def local(self, path: str) -> AbstractContextManager[str]:
-        """Give the path itself."""
-        return nullcontext(path)
 
 
 @dataclass(frozen=True)
@@ -73,7 +63,7 @@ class NativeBatch:
             left = self._written(self.left, left_deleted, right_deleted, gone, Path(folder), "past")
             right = self._written(self.right, right_deleted, left_deleted, gone, Path(folder), "current")
             if left or right:
-                yield from self.kernel.pairs([Group(left, right)], _Here(), _Here())
+                yield from self.kernel.pairs([Group(left, right)], LocalFiles(folder), LocalFiles(folder))
 
     def _written(
         self, side: NativeSide, own: _Positions, other: _Positions, gone: frozenset[str], folder: Path, name: str
@@ -91,7 +81,7 @@ class NativeBatch:
         self._require_unique(rows, name)
         file = folder / f"{name}.parquet"
         pq.write_table(rows, file, compression="none", use_dictionary=False, write_statistics=False)
-        return (str(file),)
+        return (file.name,)
 
     def _require_unique(self, rows: pa.Table, side: str) -> None:
         names = [pair_name(at) for at in self.keys]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.lake.iceberg.metadata import each_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -92,7 +94,7 @@ def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, rig
 def live_files(table: IcebergTable, snapshot_id: int) -> set[str]:
     """Give the paths of all data files of a snapshot."""
     tasks = table.load().newScan().useSnapshot(snapshot_id).planFiles()
-    return {str(one.file().location()) for one in _entries(tasks)}
+    return {str(one.file().location()) for one in each_of(tasks)}
 
 
 def _manifests(java: Any, snapshot_id: int) -> dict[str, tuple[Any, bool]]:
@@ -112,13 +114,13 @@ def _files(
 
 
 def _data_files(java: Any, readers: Any, manifest: Any) -> Iterator[DataFile]:
-    for file in _entries(readers.read(manifest, java.io(), java.specs())):
+    for file in each_of(readers.read(manifest, java.io(), java.specs())):
         location, form = str(file.location()), str(file.format().toString()).lower()
         yield DataFile(location, int(file.fileSizeInBytes()), int(file.recordCount()), form)
 
 
 def _delete_files(java: Any, readers: Any, manifest: Any) -> Iterator[DeleteFile]:
-    for file in _entries(readers.readDeleteManifest(manifest, java.io(), java.specs())):
+    for file in each_of(readers.readDeleteManifest(manifest, java.io(), java.specs())):
         offset, of, length = file.contentOffset(), file.referencedDataFile(), file.contentSizeInBytes()
         is_equality = str(file.content().toString()) == _EQUALITY
         yield DeleteFile(
@@ -129,13 +131,3 @@ def _delete_files(java: Any, readers: Any, manifest: Any) -> Iterator[DeleteFile
             None if of is None else str(of),
             None if length is None else int(length),
         )
-
-
-def _entries(reader: Any) -> Iterator[Any]:
-    """Give a manifest's live files one by one."""
-    try:
-        found = reader.iterator()
-        while found.hasNext():
-            yield found.next()
-    finally:
-        reader.close()

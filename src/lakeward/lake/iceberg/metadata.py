@@ -113,3 +113,13 @@ class TableMetadata:
 def _snapshot(data: Mapping[str, Any]) -> Snapshot:
     parent, schema = data.get("parent-snapshot-id"), data.get("schema-id")
     return Snapshot(data["snapshot-id"], parent, data["summary"], data["timestamp-ms"], schema)
+
+
+def each_of(closeable: Any) -> Iterator[Any]:
+    """Give one by one what Iceberg hands out of manifests and scans, and close it at the end."""
+    try:
+        found = closeable.iterator()
+        while found.hasNext():
+            yield found.next()
+    finally:
+        closeable.close()

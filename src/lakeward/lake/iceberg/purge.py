@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakeward.lake.iceberg.expiry import expire
+from lakeward.lake.iceberg.metadata import each_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -99,13 +100,8 @@ def _delete_files(table: IcebergTable, snapshot_id: int) -> Iterator[Any]:
     jvm: Any = table.spark._jvm
     for manifest in java.snapshot(snapshot_id).deleteManifests(java.io()):
         entries = jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, java.io(), java.specs())
-        try:
-            files = entries.iterator()
-            while files.hasNext():
-                # Iceberg hands out one object again and again.
-                yield files.next().copy()
-        finally:
-            entries.close()
+        # Iceberg hands out one object again and again.
+        yield from (file.copy() for file in each_of(entries))
 
 
 def _without_delete_files(table: IcebergTable, files: Sequence[Any]) -> Any:

@@ -10,8 +10,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from lakeward.lake.iceberg.metadata import each_of
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
     from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +99,11 @@ def staged_data(table: IcebergTable, snapshot_id: int, paths: Collection[str]) -
     """Stage data files of a snapshot, by their paths."""
     java = table.load()
     jvm: Any = table.spark._jvm
-    tasks = [task for task in _planned(java.newScan().useSnapshot(snapshot_id)) if str(task.file().location()) in paths]
+    tasks = [
+        task
+        for task in each_of(java.newScan().useSnapshot(snapshot_id).planFiles())
+        if str(task.file().location()) in paths
+    ]
     return Staged(table.spark, java, tasks, jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get())
 
 
@@ -108,24 +114,13 @@ def staged_deletes(table: IcebergTable, snapshot_id: int, paths: Collection[str]
     kind = iceberg.MetadataTableType.POSITION_DELETES
     deletes = iceberg.MetadataTableUtils.createMetadataTableInstance(table.load(), kind)
     groups: dict[tuple[int, str], list[Any]] = {}
-    for task in _planned(deletes.newBatchScan().useSnapshot(snapshot_id)):
+    for task in each_of(deletes.newBatchScan().useSnapshot(snapshot_id).planFiles()):
         if str(task.file().location()) in paths:
             spec = task.spec()
             partition = str(spec.partitionToPath(task.file().partition()))
             groups.setdefault((spec.specId(), partition), []).append(task)
     coordinator = iceberg.spark.PositionDeletesRewriteCoordinator.get()
     return [Staged(table.spark, deletes, tasks, coordinator) for tasks in groups.values()]
-
-
-def _planned(scan: Any) -> Iterator[Any]:
-    """Give a scan's tasks one by one."""
-    found = scan.planFiles()
-    try:
-        tasks = found.iterator()
-        while tasks.hasNext():
-            yield tasks.next()
-    finally:
-        found.close()
 
 
 def _table_cache(jvm: Any) -> Any:

@@ -17,7 +17,7 @@ from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
 from lakeward.lake.settings import session_settings
-from lakeward.lake.stores import for_reading
+from lakeward.lake.stores import read_parquet
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def _write(rows: DataFrame, wanted: _Wanted) -> None:
 
 def _described(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> SetLayout:
     """Read every written row once: its bucket must be that of its file."""
-    found = _read(spark, schema, wanted, files)
+    found = spark.createDataFrame([], schema)
+    if files:
+        found = read_parquet(spark, wanted.store, wanted.folder, files, schema)
     place = F.pmod(F.hash(*columns(wanted.keys)), F.lit(wanted.count))
     by_file = found.groupBy(F.input_file_name().alias(_FILE), place.alias(_PLACE)).agg(*checksum_columns(schema))
     numbered = {_number(path): path for path in files}
@@ -162,12 +164,3 @@ def _number(path: str) -> int:
     found = _PART.search(path)
     assert found is not None
     return int(found.group(1))
-
-
-def _read(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> DataFrame:
-    if not files:
-        return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema)
-    for name, value in wanted.store.options.items():
-        reader = reader.option(name, value)
-    return reader.parquet(*[for_reading(wanted.store.for_spark(f"{wanted.folder}/{path}")) for path in sorted(files)])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
+from lakeward.lake.folders import not_as_written
 from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.files import SET_ASIDE, VERSION_PREFIX
 from lakeward.snapshots.versions.layouts import read_files
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.lake.stores import Store
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,8 @@ def find_version(store: Store, location: str) -> FoundVersion:
     if SUCCESS not in present:
         msg = f"{folder} has no {SUCCESS}: it was not finished"
         raise DataError(msg, hint="lakeward snapshot create … --replace")
-    if wrong := [path for path, size in manifest.files.items() if present.get(path) != size]:
-        shown = ", ".join(wrong[:_SHOWN]) + (", …" if len(wrong) > _SHOWN else "")
-        msg = f"{folder}: {len(wrong)} of {len(manifest.files)} files are missing or not as they were written: {shown}"
+    if wrong := not_as_written(manifest.files, present):
+        msg = f"{folder}: {wrong}"
         raise DataError(msg, hint=f"lakeward snapshot refresh {manifest.table} --version {manifest.version}")
     return FoundVersion(store, folder, manifest)
 
