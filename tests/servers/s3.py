@@ -24,6 +24,9 @@ ACCESS_KEY, SECRET_KEY = "owner-of-buckets", "a-secret-of-the-tests"
 # This user may list and read, and write nothing.
 READER_KEY, READER_SECRET = "reader-of-buckets", "another-secret-of-the-tests"
 REGION = "eu-west-1"
+# Every bucket takes a volume. Left alone, the server allows as many as the free disk holds when they are full: too few
+# for a bucket per test on a small disk, and the test that comes last then fails.
+_VOLUMES = 10_000
 # Each is a lake of its own to the Iceberg REST catalog.
 TABLE_BUCKETS = tuple(f"tables-{number}" for number in range(8))
 
@@ -92,7 +95,7 @@ class S3Server:
             f"-s3.port.iceberg={iceberg}", f"-admin.port={admin}", f"-webdav.port={webdav}", "-s3.port.lance=0",
             f"-filer.localSocket={self.folder / 'f.sock'}", f"-s3.localSocket={self.folder / 's.sock'}",
             f"-s3.config={keys}", "-s3.autoCreateBucket=false", f"-tableBucket={','.join(TABLE_BUCKETS)}",
-            "-webdav=false", "-admin.ui=false", "-master.telemetry=false",
+            "-webdav=false", "-admin.ui=false", "-master.telemetry=false", f"-volume.max={_VOLUMES}",
         ]  # fmt: skip
 
     def _works(self) -> None:
