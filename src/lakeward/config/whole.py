@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from lakeward.config.base import NameList, Settings
+from lakeward.config.clusters import ClusterSettings
 from lakeward.config.monitoring import MetricsSettings, NotifySettings
 from lakeward.config.s3 import S3Settings
 from lakeward.config.tables import TableDefaults, TableSettings
@@ -62,6 +63,7 @@ class Config(Settings):
     include: NameList = Field(("*",), description="patterns of tables that discovery looks at")
     exclude: NameList = Field((), description="patterns of tables that discovery leaves out")
     defaults: TableDefaults = Field(TableDefaults(), description="settings of every table that does not say otherwise")
+    clusters: dict[str, ClusterSettings] = Field({}, description="Cassandra clusters and Keyspaces, by name")
     tables: dict[str, TableSettings] = Field({}, description="settings of each table, by schema.table")
     base: Path = Field(default_factory=Path.cwd, exclude=True)
 
