@@ -245,6 +245,18 @@ def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path
     assert not (tmp_path / "wrong").exists()
 
 
+def test_a_key_that_makes_no_set_makes_plain_files(session, config, tmp_path):
+    schema = "id double, name string"
+    past = session.createDataFrame([(1.5, "a"), (float("nan"), "b"), (2.5, "c")], schema)
+    current = session.createDataFrame([(1.5, "A"), (float("nan"), "b")], schema)
+    one = found(session, config, written(past, current, tmp_path / "sets"))
+    result = apply_change_sets(Side("past", past, identity=identity(past)), [one], STORE, f"{tmp_path}/result")
+    again = open_side(session, config, f"{tmp_path}/result")
+    assert (result.verified, again.set, again.primary_key) == (True, None, ("id",))
+    assert (again.rows, again.checksum) == (2, identity(current)["checksum"])
+    assert identity(again.frame)["checksum"] == again.checksum
+
+
 def test_a_result_that_is_not_what_the_change_set_was_made_from_is_not_published(session, config, tmp_path):
     past, current = session.createDataFrame([(1, "a"), (2, "b")], SCHEMA), session.createDataFrame([(1, "c")], SCHEMA)
     one = found(session, config, written(past, current, tmp_path / "sets"))

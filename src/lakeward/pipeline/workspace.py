@@ -1,29 +1,37 @@
-"""Frames that an op keeps in Spark's storage, let go together when the op ends."""
+"""Frames that an op keeps in Spark's storage and what else it holds, let go together when the op ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import StorageLevel
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from pyspark.sql import DataFrame
 
+_Held = TypeVar("_Held")
+
 
 class Workspace:
-    """Keeps frames for the time of a ``with`` block."""
+    """Keeps frames, and holds other things open, for the time of a ``with`` block."""
 
     def __init__(self) -> None:
         """Start with nothing kept."""
-        self._kept: list[DataFrame] = []
+        self._stack = ExitStack()
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Compute the frame once, at its first use, in memory or on disk."""
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self._kept.append(kept)
+        self._stack.callback(kept.unpersist)
         return kept
+
+    def hold(self, thing: AbstractContextManager[_Held]) -> _Held:
+        """Enter a block that ends with the workspace."""
+        return self._stack.enter_context(thing)
 
     def settle(self, frame: DataFrame) -> DataFrame:
         """Compute the frame now and forget how: plans that are built on one another in rounds grow without bound.
@@ -38,6 +46,4 @@ class Workspace:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for frame in reversed(self._kept):
-            frame.unpersist()
-        self._kept.clear()
+        self._stack.close()

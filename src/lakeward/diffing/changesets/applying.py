@@ -1,4 +1,4 @@
-"""Change sets applied to a snapshot, one after the other; the result is a snapshot set of its own."""
+"""Change sets applied to a snapshot, one after the other; the result is a snapshot, and a set where its key allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import appear, own_version, require_absent
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import bucket_count
-from lakeward.lake.sets.writing import write_set
+from lakeward.lake.sets.plain import write_plain
+from lakeward.lake.sets.writing import why_no_set, write_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.reading_diffs import ReadDiff
-    from lakeward.lake.sets.layout import SetLayout
+    from lakeward.lake.sets.checksums import Checksum
     from lakeward.lake.stores import Store
 
 # Several diffs become one under names that no column of a table has. Rows that are back to what they were stay in: from
@@ -100,8 +101,8 @@ def apply_change_sets(
             _require_checksum(found.text, expected, sets)
             checksum, count = found.text, found.rows
         else:
-            layout = _write(rows, past, sets, store, to, keys, expected)
-            checksum, count = layout.checksum, layout.rows
+            content = _write(rows, past, sets, store, to, keys, expected)
+            checksum, count = content.text, content.rows
     return Applied(to, count, checksum, keys, expected is not None, past.identity, tuple(map(_told, sets)))
 
 
@@ -158,19 +159,31 @@ def _write(
     to: str,
     keys: tuple[str, ...],
     expected: str | None,
-) -> SetLayout:
+) -> Checksum:
     require_absent(store, to)
-    buckets = bucket_count(_estimated_rows(past, sets))
-    written: list[SetLayout] = []
+    written: list[Checksum] = []
 
     def write(folder: str) -> str:
-        layout = write_set(rows, store, folder, keys, count=buckets)
-        _require_checksum(layout.checksum, expected, sets)
-        written.append(layout)
-        return json.dumps(_manifest(layout, rows.schema, past, sets), ensure_ascii=False, indent=2, default=str) + "\n"
+        content, described = _filled(rows, past, sets, store, folder, keys)
+        _require_checksum(content.text, expected, sets)
+        written.append(content)
+        manifest = {**_manifest(content, rows.schema, keys, past, sets), **described}
+        return json.dumps(manifest, ensure_ascii=False, indent=2, default=str) + "\n"
 
     appear(store, to, write)
     return written[0]
+
+
+def _filled(
+    rows: DataFrame, past: Side, sets: Sequence[ChangeSet], store: Store, folder: str, keys: tuple[str, ...]
+) -> tuple[Checksum, dict[str, Any]]:
+    """Fill a folder with a set, or with plain files where the key makes none; say what the manifest has of them."""
+    if why_no_set(rows.schema, keys):
+        content, files = write_plain(rows, store, folder)
+        return content, {"files": [{"path": path, "size": size} for path, size in sorted(files.items())]}
+    layout = write_set(rows, store, folder, keys, count=bucket_count(_estimated_rows(past, sets)))
+    listed = [{"path": one.path, "size": one.size} for one in layout.buckets]
+    return layout.content, {"set": layout.to_document(), "files": listed}
 
 
 def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
@@ -181,21 +194,21 @@ def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
     return max(rows, 0)
 
 
-def _manifest(layout: SetLayout, schema: StructType, past: Side, sets: Sequence[ChangeSet]) -> dict[str, Any]:
+def _manifest(
+    content: Checksum, schema: StructType, keys: tuple[str, ...], past: Side, sets: Sequence[ChangeSet]
+) -> dict[str, Any]:
     """Say what the result is and what it was made from."""
     return {
         "kind": "set",
         "id": uuid.uuid4().hex,
         "created": datetime.now(UTC).isoformat(),
         "lakeward": own_version(),
-        "rows": layout.rows,
-        "checksum": layout.checksum,
-        "primary_key": list(layout.keys),
+        "rows": content.rows,
+        "checksum": content.text,
+        "primary_key": list(keys),
         "format": "parquet",
         "schema": [{"name": one.name, "type": _type(one.dataType)} for one in schema.fields],
         "made_from": {"base": dict(past.identity), "change_sets": [dict(_told(one)) for one in sets]},
-        "set": layout.to_document(),
-        "files": [{"path": one.path, "size": one.size} for one in layout.buckets],
     }
 
 

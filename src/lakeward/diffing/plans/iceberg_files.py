@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeward.diffing.plans.iceberg_positions import FILE, POSITION
 from lakeward.lake.iceberg.staging import staged_data, staged_deletes
@@ -15,28 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from lakeward.lake.iceberg.staging import Staged
     from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.pipeline.workspace import Workspace
-
-
-class _Kept:
-    """A staged read that a workspace lets go as it does a persisted frame."""
-
-    def __init__(self, staged: Staged) -> None:
-        self._staged = staged
-
-    def persist(self, *_: Any) -> _Kept:
-        self._staged.__enter__()
-        return self
-
-    def unpersist(self) -> None:
-        self._staged.__exit__(None, None, None)
-
-
-def _kept(staged: Staged, workspace: Workspace) -> DataFrame:
-    workspace.keep(_Kept(staged))  # type: ignore[arg-type]
-    return staged.read()
 
 
 @dataclass(frozen=True)
@@ -62,7 +42,7 @@ class StagedRead:
         if not staged.tasks:
             return self.table.spark.createDataFrame([], self.struct)
         own = [column(self.names[one.name]).cast(one.dataType).alias(one.name) for one in self.struct.fields]
-        return _kept(staged, self.workspace).select(*own)
+        return self.workspace.hold(staged).read().select(*own)
 
 
 def staged_positions(
@@ -71,6 +51,6 @@ def staged_positions(
     """Read deleted positions from chosen delete files of a snapshot; None where there are none."""
     found = None
     for staged in staged_deletes(table, snapshot_id, paths) if paths else ():
-        part = _kept(staged, workspace).select(FILE, POSITION)
+        part = workspace.hold(staged).read().select(FILE, POSITION)
         found = part if found is None else found.unionByName(part)
     return found

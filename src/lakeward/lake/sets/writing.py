@@ -37,7 +37,7 @@ SESSION = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     **OBSERVED,
 }
-_OPTIONS = {
+WRITER_OPTIONS = {
     # The job's own mark says that Spark is done, not that the set is.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # A bucket is one file however many rows it has.
@@ -128,7 +128,7 @@ def _write(rows: DataFrame, wanted: _Wanted) -> None:
     is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(F.raise_error(shown).cast("boolean"))
     unique = placed.withColumn(_NTH, nth).filter(is_first).drop(_NTH)
     writer = unique.write.mode("append")
-    for name, value in {**wanted.store.options, **_OPTIONS}.items():
+    for name, value in {**wanted.store.options, **WRITER_OPTIONS}.items():
         writer = writer.option(name, value)
     try:
         writer.parquet(wanted.store.for_spark(wanted.folder))

@@ -1,0 +1,30 @@
+"""Rows as plain Parquet files, for keys that no bucket is told by: read back once to say what is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.lake.sets.checksums import checksum_columns, read_checksum
+from lakeward.lake.sets.writing import SESSION, WRITER_OPTIONS
+from lakeward.lake.settings import session_settings
+from lakeward.lake.stores import read_parquet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeward.lake.sets.checksums import Checksum
+    from lakeward.lake.stores import Store
+
+
+def write_plain(rows: DataFrame, store: Store, folder: str) -> tuple[Checksum, dict[str, int]]:
+    """Write rows into an empty folder as Spark has them; give their checksum, and every file with its size."""
+    writer = rows.write.mode("append")
+    for name, value in {**store.options, **WRITER_OPTIONS}.items():
+        writer = writer.option(name, value)
+    with session_settings(rows.sparkSession, SESSION):
+        writer.parquet(store.for_spark(folder))
+    files = {path: size for path, size in store.files(folder).items() if path.endswith(".parquet")}
+    written = read_parquet(rows.sparkSession, store, folder, files, rows.schema)
+    found = written.agg(*checksum_columns(rows.schema)).first()
+    assert found is not None  # an aggregate of all rows is one row
+    return read_checksum(found.asDict()), files
