@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 
 @dataclass
@@ -19,11 +19,16 @@ class Spent:
     cpu: float = 0.0
 
 
-def tree_cpu() -> float:
-    """Give user and system time used so far; whatever has ended counts through the process that started it."""
+def tree_cpu(without: Collection[int] = ()) -> float:
+    """Give user and system time used so far; whatever has ended counts through the process that started it.
+
+    ``without`` names processes that are not to count, such as a server that the benchmark started.
+    """
     total = 0.0
     process = psutil.Process()
     for one in (process, *process.children(recursive=True)):
+        if one.pid in without:
+            continue
         try:
             times = one.cpu_times()
         except psutil.NoSuchProcess:
@@ -33,18 +38,18 @@ def tree_cpu() -> float:
 
 
 @contextmanager
-def measured() -> Iterator[Spent]:
+def measured(without: Collection[int] = ()) -> Iterator[Spent]:
     """Measure a block."""
-    spent, before = Spent(), tree_cpu()
+    spent, before = Spent(), tree_cpu(without)
     yield spent
-    spent.cpu = tree_cpu() - before
+    spent.cpu = tree_cpu(without) - before
 
 
-def cost(work: Callable[[], object]) -> float:
+def cost(work: Callable[[], object], without: Collection[int] = ()) -> float:
     """Measure once, and again if a Python worker that had been idle ended meanwhile: its time would be missing."""
     while True:
         before = _processes()
-        with measured() as spent:
+        with measured(without) as spent:
             work()
         if before <= _processes():
             return spent.cpu
