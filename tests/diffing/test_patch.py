@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.diffing.comparators import Epsilon
-from lakeward.diffing.composing import compose
+from lakeward.diffing.composing import compose, composed
 from lakeward.diffing.frames import diff
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.patching import patch, patched
@@ -103,6 +103,27 @@ def test_columns_come_leave_and_widen_with_the_diff_and_go_back_with_its_reverse
     back = patched(current, known, strict=True, result=past.schema)
     assert back.schema.simpleString() == past.schema.simpleString()
     assert rows(back) == rows(past)
+
+
+def test_fields_of_structs_come_and_leave_as_columns_do(spark):
+    former = "id int, v struct<a:int,gone:string>, list array<struct<a:int>>, m map<string,struct<a:int,b:int>>"
+    later = "id int, v struct<new:double,a:bigint>, list array<struct<a:int,b:int>>, m map<string,struct<b:int>>"
+    past = table(
+        spark, (1, (1, "x"), [(1,)], {"k": (1, 2)}), (2, None, None, None), (3, (3, None), [None], {}), schema=former
+    )
+    current = table(
+        spark, (1, (0.5, 1), [(1, 5)], {"k": (2,)}), (2, None, None, None), (4, (None, 4), [], None), schema=later
+    )
+    last = table(spark, (2, (None, 7), None, {"z": (None,)}), schema=later)
+    options = DiffOptions(evolve=True)
+    first = stored(diff(past, current, ["id"], options))
+    assert rows(first.select("diff", "id")) == [("C", 1), ("D", 3), ("I", 4)]
+    known = read_diff(first, ["id"], options, past=past.schema, current=current.schema)
+    assert rows(patched(past, known, strict=True, result=current.schema)) == rows(current)
+    then = stored(diff(current, last, ["id"], options))
+    second = read_diff(then, ["id"], options, past=current.schema, current=last.schema)
+    both = read_diff(stored(composed(known, second, options)), ["id"], options, past=past.schema, current=last.schema)
+    assert rows(patched(past, both, strict=True, result=last.schema)) == rows(last)
 
 
 def test_a_diff_that_speaks_of_other_columns_is_refused(spark):

@@ -127,7 +127,7 @@ class _Sides:
     def aligned(self, name: str, *, is_key: bool = False) -> AlignedColumn:
         left, right = self._left.get(self._fold(name)), self._right.get(self._fold(name))
         is_ignored = not is_key and self.is_ignored(name)
-        data_type = _type_of(name, left, right, is_ignored=is_ignored)
+        data_type = _type_of(name, left, right, is_key=is_key, is_ignored=is_ignored)
         if not is_ignored:
             _require_comparable(name, data_type)
         return AlignedColumn(
@@ -143,11 +143,13 @@ class _Sides:
         )
 
 
-def _type_of(name: str, left: StructField | None, right: StructField | None, *, is_ignored: bool) -> DataType:
+def _type_of(
+    name: str, left: StructField | None, right: StructField | None, *, is_key: bool, is_ignored: bool
+) -> DataType:
     present = [field.dataType for field in (left, right) if field is not None]
     if len(present) == 1:
         return present[0]
-    common = common_type(*present)
+    common = common_type(present[0], present[1], fields_differ=not is_key)
     if common is not None:
         return common
     if is_ignored:

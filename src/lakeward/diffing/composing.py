@@ -117,12 +117,14 @@ class _Composition:
         return F.when(self._both.has_right, self._late(late, data_type)).otherwise(self._early(early, data_type))
 
     def _early(self, place: str | None, data_type: DataType | None = None) -> Column:
-        value = self._both.left(place) if place is not None else F.lit(None)
-        return value.cast(data_type) if data_type is not None else value
+        if place is None:
+            return F.lit(None).cast(data_type) if data_type is not None else F.lit(None)
+        return self._both.left_as(place, data_type) if data_type is not None else self._both.left(place)
 
     def _late(self, place: str | None, data_type: DataType | None = None) -> Column:
-        value = self._both.right(place) if place is not None else F.lit(None)
-        return value.cast(data_type) if data_type is not None else value
+        if place is None:
+            return F.lit(None).cast(data_type) if data_type is not None else F.lit(None)
+        return self._both.right_as(place, data_type) if data_type is not None else self._both.right(place)
 
     def _follows(self) -> Column:
         """Give a condition that makes the job fail at the first row that the first diff leaves otherwise."""
@@ -143,10 +145,11 @@ class _Composition:
         met = []
         for late in self._second.diff.left or ():
             one = early.get(self._first.diff.fold(late.name))
-            common = common_type(one.type, late.type) if one is not None else None
+            common = common_type(one.type, late.type, fields_differ=True) if one is not None else None
             if common is not None:
-                values = (self._early(self._first.right(late.name)), self._late(self._second.left(late.name)))
-                met.append([normalised(value.cast(common), common) for value in values])
+                places = self._first.right(late.name), self._second.left(late.name)
+                values = self._early(places[0], common), self._late(places[1], common)
+                met.append([normalised(value, common) for value in values])
         return all_of([left.eqNullSafe(right) for left, right in met])
 
 

@@ -12,7 +12,7 @@ from lakeward.diffing.alignment import AlignedColumn, Alignment
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT
-from lakeward.diffing.widening import common_type
+from lakeward.diffing.widening import as_type, common_type
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from lakeward.diffing.pairs import Pairs
     from lakeward.diffing.reading_diffs import ReadDiff, SideValue
@@ -96,6 +96,14 @@ class JoinedByKey:
     def right(self, name: str) -> Column:
         """Give a column of the right frame; null where it has no row."""
         return self._pairs.right(self._columns[name])
+
+    def left_as(self, name: str, wanted: DataType) -> Column:
+        """Give a column of the left frame in another type."""
+        return as_type(self.left(name), self._columns[name].type, wanted)
+
+    def right_as(self, name: str, wanted: DataType) -> Column:
+        """Give a column of the right frame in another type."""
+        return as_type(self.right(name), self._columns[name].type, wanted)
 
     def key(self, name: str) -> Column:
         """Give a part of the key, from whichever side has the row."""

@@ -30,7 +30,7 @@ from lakeward.diffing.comparing import surely_equal
 from lakeward.diffing.duplicates import DUPLICATE_KEY_MARK, duplicate_failure, duplicate_key_in
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT, SURPLUS, Pairs, left_name, right_name
-from lakeward.diffing.widening import is_same, uncomparable_part
+from lakeward.diffing.widening import as_type, uncomparable_part
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.compare import all_of
 from lakeward.transforms.normalising import holds_map, normalised
@@ -254,7 +254,7 @@ class _Side:
             return None
         own = one.left_type if self._is_left else one.right_type
         assert own is not None
-        return column(name) if is_same(own, self._type(one)) else column(name).cast(self._type(one))
+        return as_type(column(name), own, self._type(one))
 
     def _type(self, one: AlignedColumn) -> DataType:
         own = one.left_type if self._is_left else one.right_type

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     from lakeward.diffing.options import DiffOptions
     from lakeward.diffing.reading_diffs import ReadDiff, SideValue
@@ -79,7 +80,7 @@ def _require_fitting(past: DataFrame, diff: ReadDiff, *, strict: bool) -> None:
         msg = f"the past has no key column {', '.join(missing)}; it has {', '.join(past.columns)}"
         raise RefusedInputError(msg)
     for one in (*(diff.left or ()), *(diff.right or ())):
-        if common_type(present.get(diff.fold(one.name), one.type), one.type) is None:
+        if common_type(present.get(diff.fold(one.name), one.type), one.type, fields_differ=True) is None:
             types = f"{present[diff.fold(one.name)].simpleString()} in the past, {one.type.simpleString()} in the diff"
             msg = f"the diff was made of another table than this past: column {one.name} is {types}"
             raise RefusedInputError(msg, hint="apply it to the table that it was made of")
@@ -143,15 +144,15 @@ class _Patching:
         keys = {self._diff.fold(name): name for name in self._diff.key_names}
         if (key := keys.get(self._diff.fold(field.name))) is not None:
             return self._both.key(key).cast(field.dataType).alias(field.name)
-        past, place = self._past(field.name).cast(field.dataType), self._flat.right(field.name)
+        past, place = self._past(field.name, field.dataType), self._flat.right(field.name)
         if place is None:
             return past.alias(field.name)
-        new = self._both.right(place)
-        return F.when(self._is_told(new, field.name), new.cast(field.dataType)).otherwise(past).alias(field.name)
+        is_told, new = self._is_told(self._both.right(place), field.name), self._both.right_as(place, field.dataType)
+        return F.when(is_told, new).otherwise(past).alias(field.name)
 
-    def _past(self, name: str) -> Column:
+    def _past(self, name: str, wanted: DataType) -> Column:
         place = self._places.get(self._diff.fold(name))
-        return self._both.left(place) if place is not None else F.lit(None)
+        return self._both.left_as(place, wanted) if place is not None else F.lit(None).cast(wanted)
 
     def _is_told(self, new: Column, name: str) -> Column:
         """Tell whether the diff has a row's current value; a sparse one has those that changed, and whole new rows."""
@@ -189,7 +190,7 @@ class _Patching:
         comparator = comparator_for(one.name, one.type, options, self._diff.fold)
         place = self._flat.left(one.name)
         assert place is not None
-        told, found = self._both.right(place), self._past(one.name).cast(one.type)
+        told, found = self._both.right(place), self._past(one.name, one.type)
         equal = comparator.equal(comparator.prepared(told, one.type), comparator.prepared(found, one.type))
         if not options.sparse_mode:
             return equal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
 # Each with the digits its largest value has.
@@ -50,11 +52,12 @@ def uncomparable_part(data_type: DataType) -> str | None:
     return name if name in _NOT_COMPARABLE else None
 
 
-def common_type(left: DataType, right: DataType) -> DataType | None:
+def common_type(left: DataType, right: DataType, *, fields_differ: bool = False) -> DataType | None:
     """Give the narrowest type that holds all values of both, None where there is none.
 
     Whole numbers widen to longer ones, to decimals and (up to int) to double, float to double, decimals to more digits;
-    so do elements of arrays, values of maps and fields of structs that have the same names in the same order.
+    so do elements of arrays, values of maps and fields of structs. With ``fields_differ`` structs may have fields that
+    the other has not, as long as they share one: the common struct then has all of them, see :func:`as_type`.
     """
     left, right = _with_nulls(left), _with_nulls(right)
     if left == right or isinstance(right, NullType):
@@ -62,26 +65,53 @@ def common_type(left: DataType, right: DataType) -> DataType | None:
     if isinstance(left, NullType):
         return right
     if isinstance(left, ArrayType) and isinstance(right, ArrayType):
-        element = common_type(left.elementType, right.elementType)
+        element = common_type(left.elementType, right.elementType, fields_differ=fields_differ)
         return ArrayType(element) if element is not None else None
     if isinstance(left, MapType) and isinstance(right, MapType):
-        key, value = common_type(left.keyType, right.keyType), common_type(left.valueType, right.valueType)
+        key = common_type(left.keyType, right.keyType)
+        value = common_type(left.valueType, right.valueType, fields_differ=fields_differ)
         return MapType(key, value) if key is not None and value is not None else None
     if isinstance(left, StructType) and isinstance(right, StructType):
-        return _common_struct(left, right)
+        return _common_struct(left, right, fields_differ=fields_differ)
     return _common_number(left, right)
 
 
-def _common_struct(left: StructType, right: StructType) -> DataType | None:
-    if left.names != right.names:
+def _common_struct(left: StructType, right: StructType, *, fields_differ: bool) -> DataType | None:
+    if not set(left.names) & set(right.names) or (left.names != right.names and not fields_differ):
         return None
     fields = []
-    for one, other in zip(left.fields, right.fields, strict=True):
-        found = common_type(one.dataType, other.dataType)
+    for name in dict.fromkeys((*left.names, *right.names)):
+        present = [side[name].dataType for side in (left, right) if name in side.names]
+        found = common_type(present[0], present[-1], fields_differ=fields_differ)
         if found is None:
             return None
-        fields.append(StructField(one.name, found))
+        fields.append(StructField(name, found))
     return StructType(fields)
+
+
+def as_type(value: Column, own: DataType, wanted: DataType) -> Column:
+    """Give a value in another type; fields of structs are found by name, and those that it has not are null."""
+    if is_same(own, wanted):
+        return value
+    if isinstance(own, StructType) and isinstance(wanted, StructType):
+        fields = [_field(value, own, one).alias(one.name) for one in wanted.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(own, ArrayType) and isinstance(wanted, ArrayType):
+        elements = own.elementType, wanted.elementType
+        return F.transform(value, lambda one: as_type(one, *elements))
+    if isinstance(own, MapType) and isinstance(wanted, MapType):
+        values, key_type = (own.valueType, wanted.valueType), wanted.keyType
+        entries = F.transform(
+            F.map_entries(value), lambda one: F.struct(one["key"].cast(key_type), as_type(one["value"], *values))
+        )
+        return F.map_from_entries(entries)
+    return value.cast(wanted)
+
+
+def _field(value: Column, own: StructType, wanted: StructField) -> Column:
+    if wanted.name not in own.names:
+        return F.lit(None).cast(wanted.dataType)
+    return as_type(value.getField(wanted.name), own[wanted.name].dataType, wanted.dataType)
 
 
 def _common_number(left: DataType, right: DataType) -> DataType | None:

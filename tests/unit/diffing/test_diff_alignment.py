@@ -69,6 +69,17 @@ def test_types_widen_where_no_value_is_lost(left: DataType, right: DataType, com
     assert common_type(right, left) == common
 
 
+def test_structs_meet_in_all_their_fields_where_that_is_asked_for() -> None:
+    left, right = ArrayType(schema(a=INT, b=TEXT)), ArrayType(schema(c=DOUBLE, a=LONG))
+    assert common_type(left, right, fields_differ=True) == ArrayType(schema(a=LONG, b=TEXT, c=DOUBLE))
+    assert common_type(schema(a=INT), schema(b=INT), fields_differ=True) is None
+    assert common_type(schema(a=INT, b=INT), schema(a=TEXT, b=INT), fields_differ=True) is None
+    found = align(schema(id=INT, v=left), schema(id=INT, v=right), ["id"], DiffOptions(), evolve=True)
+    assert "is compared as array<struct<a:bigint,b:string,c:double>>" in found.differences[0]
+    with pytest.raises(RefusedInputError, match="no type holds the values of both"):
+        align(schema(id=schema(a=INT)), schema(id=schema(a=INT, b=INT)), ["id"], DiffOptions(), evolve=True)
+
+
 def test_where_nulls_may_be_makes_no_other_type() -> None:
     inner = StructType([StructField("a", INT, nullable=False)])
     assert is_same(ArrayType(inner, containsNull=False), ArrayType(schema(a=INT)))

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.diffing.plans.iceberg_positions import FILE, POSITION
+from lakeward.diffing.widening import as_type
 from lakeward.lake.iceberg.staging import staged_data, staged_deletes
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField, StructType
 
     from lakeward.lake.iceberg.table import IcebergTable
     from lakeward.pipeline.workspace import Workspace
@@ -41,8 +42,12 @@ class StagedRead:
         staged = staged_data(self.table, self.snapshot_id, paths)
         if not staged.tasks:
             return self.table.spark.createDataFrame([], self.struct)
-        own = [column(self.names[one.name]).cast(one.dataType).alias(one.name) for one in self.struct.fields]
-        return self.workspace.hold(staged).read().select(*own)
+        read = self.workspace.hold(staged).read()
+        return read.select(*[self._of_that_day(read, one).alias(one.name) for one in self.struct.fields])
+
+    def _of_that_day(self, read: DataFrame, one: StructField) -> Column:
+        name = self.names[one.name]
+        return as_type(column(name), read.schema[name].dataType, one.dataType)
 
 
 def staged_positions(

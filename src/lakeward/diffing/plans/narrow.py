@@ -15,7 +15,7 @@ from lakeward import schemas as S
 from lakeward.diffing.duplicates import duplicate_failure
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DuplicateKeys
-from lakeward.diffing.widening import is_same
+from lakeward.diffing.widening import as_type
 from lakeward.lake.sets.writing import OBSERVED
 from lakeward.lake.settings import session_settings
 from lakeward.transforms.columns import column, columns
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
     from lakeward.diffing.alignment import AlignedColumn, Alignment
     from lakeward.diffing.options import DiffOptions
@@ -123,8 +122,4 @@ def _source(one: AlignedColumn, *, is_left: bool) -> Column:
     name, own = (one.in_left, one.left_type) if is_left else (one.in_right, one.right_type)
     if name is None or own is None:
         return F.lit(None).cast(one.type)
-    return _as_type(column(name), own, one.type)
-
-
-def _as_type(value: Column, own: DataType, wanted: DataType) -> Column:
-    return value if is_same(own, wanted) else value.cast(wanted)
+    return as_type(column(name), own, one.type)
