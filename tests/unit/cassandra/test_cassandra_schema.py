@@ -1,0 +1,139 @@
+"""Schemas of tables: from the server, in manifests, as statements, and what keeps one from fitting another."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from pyspark.sql.pandas.types import from_arrow_schema
+from tests.cassandra.strategies import tables
+
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema, differences, read_table_schema
+from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema, snapshot_struct
+from lakeward.cassandra.types import parse_cql_type
+from lakeward.errors import ConfigurationError
+
+SOURCE = TableName("shop", "orders")
+TYPES = [
+    ("shop_line", ["item", "count"], ["frozen<item>", "int"]),
+    ("item", ["name"], ["text"]),
+    ("unused", ["x"], ["int"]),
+]
+COLUMNS = [
+    ("Total", "decimal", "regular", -1, "none"),
+    ("at", "timestamp", "clustering", 0, "desc"),
+    ("id", "uuid", "partition_key", 1, "none"),
+    ("lines", "list<frozen<shop_line>>", "regular", -1, "none"),
+    ("no", "int", "clustering", 1, "asc"),
+    ("shop", "text", "partition_key", 0, "none"),
+    ("vip", "boolean", "static", -1, "none"),
+]
+
+
+class SystemSchema:
+    """Answers what is asked of ``system_schema``."""
+
+    def execute(self, query: str, names: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+        table = query.partition("system_schema.")[2].split()[0]
+        if table == "columns":
+            return COLUMNS if names == ("shop", "orders") else []
+        return {"types": TYPES, "keyspaces": [("shop",), ("system",)], "tables": [("orders",)], "views": [("by_day",)]}[
+            table
+        ]
+
+
+@pytest.fixture
+def schema() -> TableSchema:
+    return read_table_schema(SystemSchema(), SOURCE)
+
+
+def test_columns_are_in_the_order_of_the_key(schema):
+    assert schema.names == ("shop", "id", "at", "no", "vip", "Total", "lines")
+    assert schema.primary_key == ("shop", "id", "at", "no")
+    assert [column.descending for column in schema.clustering] == [True, False]
+    assert [column.name for column in (*schema.statics, *schema.regulars)] == ["vip", "Total", "lines"]
+    assert schema.column("vip").kind == ColumnKind.STATIC
+    assert list(schema.udts) == ["item", "shop_line"]
+    assert not schema.has_counters
+    with pytest.raises(KeyError, match="nothing"):
+        schema.column("nothing")
+
+
+def test_tables_are_made_elsewhere_after_their_types(schema):
+    assert schema.create_statements(TableName("Copy", "o")) == [
+        'CREATE TYPE IF NOT EXISTS "Copy"."item" ("name" text)',
+        'CREATE TYPE IF NOT EXISTS "Copy"."shop_line" ("item" frozen<item>, "count" int)',
+        (
+            'CREATE TABLE "Copy"."o" ("shop" text, "id" uuid, "at" timestamp, "no" int, "vip" boolean STATIC, '
+            '"Total" decimal, "lines" list<frozen<shop_line>>, PRIMARY KEY (("shop", "id"), "at", "no")) '
+            'WITH CLUSTERING ORDER BY ("at" DESC, "no" ASC)'
+        ),
+    ]
+
+
+@given(tables())
+def test_schemas_survive_the_manifest(table):
+    assert TableSchema.from_document(json.loads(json.dumps(table.to_document()))) == table
+    assert differences(table, table) == []
+
+
+@given(tables())
+def test_a_snapshot_has_the_same_columns_for_spark_and_for_arrow(table):
+    arrow = snapshot_arrow_schema(table, writetime=True)
+    assert from_arrow_schema(arrow) == snapshot_struct(table, writetime=True)
+    assert len(arrow) == 2 * len(table.columns) - len(table.primary_key)
+
+
+def test_a_snapshot_of_some_columns_has_the_key_and_the_times_of_the_values(schema):
+    names = snapshot_arrow_schema(schema, ["Total"], ttl=True).names
+    assert names == ["shop", "id", "at", "no", "Total", "_lw_writetime_Total", "_lw_expires_Total"]
+    assert snapshot_arrow_schema(schema).field("lines").type == pa.list_(
+        pa.struct([("item", pa.struct([("name", pa.string())])), ("count", pa.int32())])
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        (TableName("shpo", "orders"), "the cluster has no keyspace 'shpo'", "shop"),
+        (TableName("shop", "order"), "the keyspace 'shop' has no table 'order'", "shop.orders"),
+        (TableName("shop", "by_dy"), "the keyspace 'shop' has no table 'by_dy'", "shop.by_day"),
+        (TableName("shop", "zzz"), "the keyspace 'shop' has no table 'zzz'", None),
+    ],
+)
+def test_an_absent_table_is_told_with_what_is_near(name, message, hint):
+    with pytest.raises(ConfigurationError) as error:
+        read_table_schema(SystemSchema(), name)
+    assert (error.value.message, error.value.hint) == (message, hint)
+
+
+def changed(schema: TableSchema, name: str, **more: Any) -> TableSchema:
+    return replace(schema, columns=tuple(replace(one, **more) if one.name == name else one for one in schema.columns))
+
+
+def without(schema: TableSchema, name: str) -> TableSchema:
+    return replace(schema, columns=tuple(one for one in schema.columns if one.name != name))
+
+
+def test_what_fits_is_not_told_of(schema):
+    wider = changed(schema, "no", type=parse_cql_type("bigint", {}), descending=True)
+    further = CqlColumn("further", parse_cql_type("int", {}), ColumnKind.REGULAR, -1)
+    assert differences(schema, replace(wider, columns=(*wider.columns, further))) == []
+    assert differences(schema, without(schema, "Total"), ["lines"]) == []
+
+
+def test_what_does_not_fit_is_told(schema):
+    assert differences(schema, without(schema, "Total")) == ["the column 'Total' (decimal) is missing"]
+    assert differences(schema, changed(schema, "no", type=parse_cql_type("smallint", {}))) == [
+        "the column 'no' is smallint, which does not take every int"
+    ]
+    assert differences(schema, changed(schema, "vip", kind=ColumnKind.REGULAR)) == [
+        "the column 'vip' is regular where that of the rows is static"
+    ]
+    assert differences(schema, without(schema, "no")) == [
+        "the clustering is (at) where the rows have (at, no)",
+        "the column 'no' (int) is missing",
+    ]
