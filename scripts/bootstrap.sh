@@ -24,6 +24,7 @@ main() {
   sync_packages "$uv"
   [[ ${1:-} == --python-only ]] && return 0
   .venv/bin/python -m lakeward.lake.iceberg.jars > /dev/null
+  .venv/bin/python -m lakeward.demo.cassandra.jars > /dev/null
   offer_browser
 }
 

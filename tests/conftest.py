@@ -10,6 +10,7 @@ from hypothesis import settings
 # Fixtures for every folder: the one Spark application, and servers that tests share.
 pytest_plugins = (
     "tests.spark.fixtures",
+    "tests.servers.cassandra",
     "tests.servers.dynamodb",
     "tests.servers.moto",
     "tests.servers.postgres",
@@ -17,7 +18,7 @@ pytest_plugins = (
 )
 
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
-_KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG"}
+_KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG", "LAKEWARD_TEST_CASSANDRA"}
 _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 
 

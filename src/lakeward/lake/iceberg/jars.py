@@ -25,7 +25,7 @@ from lakeward.lake.iceberg import ivy
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3, publishes_to_s3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -113,7 +113,12 @@ def s3_jars(spark_version: str) -> tuple[Jar, ...]:
 
 @cache
 def _pinned_s3_jars() -> tuple[Jar, ...]:
-    text = (files("lakeward.lake.iceberg") / "s3-jars.txt").read_text(encoding="utf-8")
+    return read_pins("lakeward.lake.iceberg", "s3-jars.txt")
+
+
+def read_pins(package: str, name: str) -> tuple[Jar, ...]:
+    """Read a package's list of jars: coordinate, size and SHA-256 on each line."""
+    text = (files(package) / name).read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return tuple(Jar(coordinate, int(size), sha256) for coordinate, size, sha256 in rows)
 
@@ -138,13 +143,22 @@ def resolve_jars(config: Config) -> list[Path]:
     return _resolve(required_jars(config))
 
 
-def _resolve(jars: Iterable[Jar]) -> list[Path]:
+def resolve_program(jars: Iterable[Jar]) -> list[Path]:
+    """Give the paths of all jars of a program of its own, which shares no library with Spark; fetch what is missing.
+
+    Raises:
+        ConfigurationError: as for :func:`resolve_jars`.
+    """
+    return _resolve(jars, exclude=())
+
+
+def _resolve(jars: Iterable[Jar], exclude: Sequence[str] = _UNWANTED) -> list[Path]:
     if provided := os.environ.get("LAKEWARD_JARS"):
         return [_provided(jar, Path(provided).expanduser().resolve()) for jar in jars]
     folder = cache_folder() / "jars"
     missing = [jar for jar in jars if damage(jar, folder / jar.file_name) is not None]
     if missing:
-        _fetch(missing, folder)
+        _fetch(missing, folder, exclude)
     return [folder / jar.file_name for jar in jars]
 
 
@@ -197,11 +211,11 @@ def _provided(jar: Jar, folder: Path) -> Path:
     return path
 
 
-def _fetch(jars: Iterable[Jar], folder: Path) -> None:
+def _fetch(jars: Iterable[Jar], folder: Path, exclude: Sequence[str]) -> None:
     """Fetch jars into a folder of this process alone, check them, and move each into place in one step."""
     wanted = {jar.file_name: jar for jar in jars}
     with ivy.work_folder(folder.parent) as work:
-        fetched = ivy.fetch([jar.coordinate for jar in wanted.values()], work, exclude=_UNWANTED)
+        fetched = ivy.fetch([jar.coordinate for jar in wanted.values()], work, exclude=exclude)
         for name, jar in wanted.items():
             file = next((file for file in fetched if file.name == jar.fetched_name), work / name)
             if (problem := _defect(jar, file)) is not None:

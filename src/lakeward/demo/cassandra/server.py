@@ -1,0 +1,230 @@
+"""Apache Cassandra on this machine: nodes at 127.0.0.1, 127.0.0.2 …, all in one folder, gone with a ``with`` block."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Self
+
+from lakeward.cassandra.connecting import ClusterAddress, connected
+from lakeward.config.clusters import ClusterSettings, TlsSettings
+from lakeward.demo.cassandra.jars import resolve_cassandra
+from lakeward.demo.cassandra.node_files import (
+    ServerOptions,
+    ServerPorts,
+    certificate,
+    make_certificate,
+    write_node_files,
+)
+from lakeward.errors import ConfigurationError, LakewardError, RetriableError
+from lakeward.lake.iceberg.java import java_program, require_java
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Whom a fresh cluster with password login knows.
+USER = PASSWORD = "cassandra"
+START_SECONDS = 120
+_NEWEST_JAVA = 23
+_POLL_SECONDS = 0.1
+# Below the ports that the system gives to clients.
+_PORTS = range(12_000, 22_000)
+_OPENED = (
+    "java.io", "java.lang", "java.lang.module", "java.lang.reflect", "java.nio", "java.util", "jdk.internal.loader",
+    "jdk.internal.math", "jdk.internal.module", "jdk.internal.ref", "jdk.internal.reflect", "jdk.internal.util.jar",
+    "sun.nio.ch",
+)  # fmt: skip
+_EXPORTED = (
+    "java.base/jdk.internal.misc", "java.base/java.lang.ref", "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.management/com.sun.jmx.remote.security", "java.rmi/sun.rmi.registry", "java.rmi/sun.rmi.server",
+    "java.sql/java.sql", "jdk.unsupported/sun.misc",
+)  # fmt: skip
+
+
+class LocalCassandra:
+    """A cluster of its own; use it as a context manager. Nodes are numbered from 1, as their addresses are."""
+
+    def __init__(self, folder: Path, options: ServerOptions | None = None, *, ports: ServerPorts | None = None) -> None:
+        """Say where it keeps its files and what kind of cluster it is; ports that are free are chosen unless given."""
+        self.folder, self.options = folder, options or ServerOptions()
+        self.hosts = tuple(f"127.0.0.{number}" for number in range(1, self.options.nodes + 1))
+        self._ports = ports
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        """The port of all nodes; it stays the same while the object lives."""
+        if self._ports is None:
+            self._ports = ServerPorts(*free_ports(self.hosts, 2))
+        return self._ports.cql
+
+    @property
+    def address(self) -> ClusterAddress:
+        """The cluster as commands reach it, as its first user where it has logins."""
+        return self.address_for(USER, PASSWORD) if self.options.login else self.address_for(None, None)
+
+    def address_for(self, username: str | None, password: str | None) -> ClusterAddress:
+        """Give the cluster as a certain user reaches it."""
+        settings = ClusterSettings(
+            hosts=self.hosts,
+            port=self.port,
+            username=username,
+            password="env:CASSANDRA_PASSWORD" if username else None,
+            tls=TlsSettings(ca=str(certificate(self.folder))) if self.options.tls else None,
+        )
+        return ClusterAddress("local", settings, password)
+
+    def start(self) -> None:
+        """Start all nodes and wait until each of them knows the others and answers.
+
+        Raises:
+            ConfigurationError: Java or the jars are missing.
+            RetriableError: a node ended or did not answer in time; the message holds the end of its log.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _require_fitting_java()
+        if self.options.tls:
+            make_certificate(self.folder, self.options)
+        self.start_node(1)
+        for number in range(2, self.options.nodes + 1):
+            self._launch(number)
+        for number in range(2, self.options.nodes + 1):
+            self._await_port(number)
+        self._await_answers()
+
+    def start_node(self, number: int) -> None:
+        """Start one node, also again after it was killed, and wait until it takes connections."""
+        self._launch(number)
+        self._await_port(number)
+
+    def kill_node(self, number: int) -> None:
+        """End a node as a power cut would; its data stay."""
+        process = self._processes.pop(number)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """End all nodes at once; their data stay, and what was not yet flushed is in the commit log."""
+        for number in [*self._processes]:
+            self.kill_node(number)
+
+    def log(self, number: int) -> Path:
+        """Give the file that a node writes its log to."""
+        return self._node(number) / "cassandra.log"
+
+    def _node(self, number: int) -> Path:
+        return self.folder / f"node{number}"
+
+    def _launch(self, number: int) -> None:
+        folder, host, port = self._node(number), self.hosts[number - 1], self.port
+        assert self._ports is not None
+        if _answers(host, port):
+            msg = f"another process listens on {host}:{port}"
+            raise ConfigurationError(msg)
+        conf = write_node_files(folder, host, self.hosts[0], self._ports, self.options)
+        command = _command(conf, folder / "data", self.options.heap)
+        with self.log(number).open("ab") as output:
+            self._processes[number] = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def _await_port(self, number: int) -> None:
+        limit = time.monotonic() + START_SECONDS
+        while not _answers(self.hosts[number - 1], self.port):
+            process = self._processes[number]
+            if process.poll() is not None:
+                raise self._failed(number, f"ended with {process.returncode}")
+            if time.monotonic() > limit:
+                raise self._failed(number, f"takes no connections after {START_SECONDS} seconds")
+            time.sleep(_POLL_SECONDS)
+
+    def _await_answers(self) -> None:
+        """Wait for logins, which are made after the port is open, and until every node knows all others."""
+        limit = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if all(self._peers(host) == self.options.nodes - 1 for host in self.hosts):
+                    return
+                problem = "not all nodes know each other"
+            except LakewardError as error:
+                problem = error.message
+            if time.monotonic() > limit:
+                raise self._failed(1, f"is not ready after {START_SECONDS} seconds: {problem}")
+            time.sleep(_POLL_SECONDS)
+
+    def _peers(self, host: str) -> int:
+        address = self.address
+        alone = ClusterAddress(address.name, address.settings.model_copy(update={"hosts": (host,)}), address.password)
+        with connected(alone) as session:
+            return len(session.execute("SELECT peer FROM system.peers").all())
+
+    def _failed(self, number: int, problem: str) -> RetriableError:
+        tail = self.log(number).read_text(encoding="utf-8", errors="replace")[-2000:]
+        msg = f"node {number} of the local Cassandra {problem}; the end of {self.log(number)}:\n{tail}"
+        return RetriableError(msg)
+
+
+def _require_fitting_java() -> None:
+    version = require_java()
+    if version > _NEWEST_JAVA:
+        msg = f"Cassandra 5.0 does not run on Java {version}; it needs Java 17 to {_NEWEST_JAVA}"
+        raise ConfigurationError(msg, hint="install openjdk-17-jre-headless and set JAVA_HOME to it")
+
+
+def _command(conf: Path, data: Path, heap: str) -> list[str]:
+    jars = resolve_cassandra()
+    agent = next(jar for jar in jars if jar.name.startswith("jamm-"))
+    return [
+        java_program() or "java",
+        f"-Xms{heap}", f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData", "-Djdk.attach.allowAttachSelf=true", "-Djava.security.manager=allow",
+        *[f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED],
+        "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
+        *[f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED],
+        f"-javaagent:{agent}",
+        f"-Dcassandra.config={(conf / 'cassandra.yaml').absolute().as_uri()}",
+        f"-Dcassandra.storagedir={data.absolute()}",
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=1000",
+        "-Dcassandra.superuser_setup_delay_ms=0", "-Djava.net.preferIPv4Stack=true",
+        # Without it the daemon closes its output after the start.
+        "-Dcassandra-foreground=yes", "-Dio.netty.tryReflectionSetAccessible=true",
+        "-cp", os.pathsep.join([str(conf.absolute()), *[str(jar) for jar in jars]]),
+        "org.apache.cassandra.service.CassandraDaemon",
+    ]  # fmt: skip
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def free_ports(hosts: tuple[str, ...], count: int) -> list[int]:
+    """Find ports that nobody listens on at any of the addresses."""
+    shuffled = (port for port in random.sample(_PORTS, len(_PORTS)) if all(_is_free(host, port) for host in hosts))
+    return [next(shuffled) for _ in range(count)]
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,99 @@
+"""A real Cassandra: one that all tests share, and clusters of their own for those that need more of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.cassandra.connecting import ClusterAddress, connected
+from lakeward.config.clusters import ClusterSettings
+from lakeward.demo.cassandra.node_files import ServerOptions
+from lakeward.demo.cassandra.server import LocalCassandra
+from lakeward.errors import ConfigurationError, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cassandra.cluster import Session
+
+# A server that is there already: 127.0.0.1:9042. Tests make keyspaces of their own in it and drop them.
+RUNNING = "LAKEWARD_TEST_CASSANDRA"
+
+
+@dataclass
+class CassandraServer:
+    """The shared server."""
+
+    address: ClusterAddress
+    _session: Session
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _keyspaces: list[str] = field(default_factory=list)
+
+    def session(self) -> Session:
+        """Give a session that all tests share."""
+        return self._session
+
+    def keyspace(self) -> str:
+        """Make an empty keyspace and give its name."""
+        name = f"t{os.getpid()}_{next(self._numbers)}"
+        replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+        # Durable writes are off: the tests' data need not outlive the server.
+        self._session.execute(
+            f"CREATE KEYSPACE {name} WITH replication = {replication} AND durable_writes = false", timeout=60
+        )
+        self._keyspaces.append(name)
+        return name
+
+    def drop_keyspaces(self) -> None:
+        """Drop all keyspaces that tests made."""
+        for name in self._keyspaces:
+            self._session.execute(f"DROP KEYSPACE IF EXISTS {name}", timeout=60)
+        self._keyspaces.clear()
+
+
+@contextmanager
+def cassandra_at(folder: Path, **options: Any) -> Iterator[LocalCassandra]:
+    """Run a cluster for the time of a ``with`` block: ``nodes=3``, ``login=True``, ``tls=True``, ``partitioner=…``."""
+    try:
+        server = LocalCassandra(folder, ServerOptions(**options))
+        server.__enter__()
+    except ConfigurationError as missing:
+        pytest.skip(missing.message)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
+    """The server that all tests share: make keyspaces of your own in it with ``keyspace()``."""
+    if running := os.environ.get(RUNNING):
+        host, _, port = running.rpartition(":")
+        with _served(ClusterAddress("local", ClusterSettings(hosts=(host,), port=int(port)))) as server:
+            yield server
+        return
+    with cassandra_at(tmp_path_factory.mktemp("cassandra")) as local, _served(local.address) as server:
+        yield server
+
+
+@contextmanager
+def _served(address: ClusterAddress) -> Iterator[CassandraServer]:
+    with connected(address) as session:
+        server = CassandraServer(address, session)
+        yield server
+        server.drop_keyspaces()
+
+
+def refusal(address: ClusterAddress, kind: Any, match: str) -> LakewardError:
+    """See that no session comes of an address; give the error."""
+    with pytest.raises(kind, match=match) as caught, connected(address):
+        pass
+    error: LakewardError = caught.value
+    return error

@@ -1,0 +1,96 @@
+"""The local cluster of the demo and of tests, as far as it needs no Java."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+import pytest
+import yaml
+
+from lakeward.demo.cassandra import jars, node_files, server
+from lakeward.demo.cassandra.node_files import ServerOptions, ServerPorts, write_node_files
+from lakeward.demo.cassandra.server import LocalCassandra
+from lakeward.errors import ConfigurationError, RetriableError
+
+
+def test_pins_are_whole_and_hold_the_server():
+    pinned = jars.cassandra_jars()
+    assert len({jar.file_name for jar in pinned}) == len(pinned) > 80
+    assert all(len(jar.sha256) == 64 and jar.size > 0 and jar.coordinate.count(":") == 2 for jar in pinned)
+    assert f"org.apache.cassandra:cassandra-all:{jars.VERSION}" in {jar.coordinate for jar in pinned}
+
+
+def test_the_set_up_fetches_them(monkeypatch, capsys):
+    monkeypatch.setattr(jars, "resolve_program", lambda wanted: [f"/jars/{jar.file_name}" for jar in wanted])
+    jars.main()
+    assert "/jars/cassandra-all-5.0.9.jar\n" in capsys.readouterr().out
+
+    def refuse(_):
+        msg = "no network"
+        raise ConfigurationError(msg)
+
+    monkeypatch.setattr(jars, "resolve_program", refuse)
+    with pytest.raises(SystemExit, match="no network"):
+        jars.main()
+
+
+def test_a_nodes_configuration(tmp_path):
+    options = ServerOptions(nodes=3, login=True, tls=True, partitioner="RandomPartitioner", settings=(("x", 1),))
+    conf = write_node_files(tmp_path / "node2", "127.0.0.2", "127.0.0.1", ServerPorts(12_001, 12_002), options)
+    written = yaml.safe_load((conf / "cassandra.yaml").read_text())
+    assert (written["rpc_address"], written["native_transport_port"], written["storage_port"]) == (
+        "127.0.0.2",
+        12_001,
+        12_002,
+    )
+    assert written["partitioner"].endswith(".RandomPartitioner")
+    assert written["authenticator"]["class_name"].endswith("PasswordAuthenticator")
+    assert written["client_encryption_options"]["keystore"] == str(tmp_path / "node.p12")
+    assert written["x"] == 1
+
+
+def test_ports_are_free_and_stay(tmp_path):
+    local = LocalCassandra(tmp_path, ServerOptions(nodes=2))
+    assert local.hosts == ("127.0.0.1", "127.0.0.2")
+    port = local.port
+    assert local.port == port
+    assert local.address.settings.port == port
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_a_java_that_is_too_new_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "require_java", lambda: 25)
+    with pytest.raises(ConfigurationError, match="does not run on Java 25"):
+        LocalCassandra(tmp_path).start()
+
+
+def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "require_java", lambda: 17)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"listens on 127.0.0.1:{port}"):
+            LocalCassandra(tmp_path, ports=ServerPorts(port, port)).start()
+
+
+def test_a_node_that_ends_at_once_is_told_with_its_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "require_java", lambda: 17)
+    monkeypatch.setattr(server, "_command", lambda *_: ["sh", "-c", "echo out of luck; exit 3"])
+    with pytest.raises(RetriableError, match=r"node 1 .* ended with 3; .*\n.*out of luck"), LocalCassandra(tmp_path):
+        pass
+
+
+def test_keytools_own_words_are_kept(tmp_path, monkeypatch):
+    def fail(command, **_):
+        return subprocess.CompletedProcess(command, 1, "keytool error: no room", "")
+
+    monkeypatch.setattr(node_files.subprocess, "run", fail)
+    with pytest.raises(ConfigurationError, match="keytool failed: keytool error: no room"):
+        node_files.make_certificate(tmp_path, ServerOptions(tls=True))
+
+
+def test_a_missing_keytool_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(node_files, "java_program", lambda: str(tmp_path / "java"))
+    with pytest.raises(ConfigurationError, match="keytool cannot be started"):
+        node_files.make_certificate(tmp_path, ServerOptions(tls=True))
