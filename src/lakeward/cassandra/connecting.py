@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import importlib.metadata
+import logging
 import os
 import ssl
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra import keyspaces
+from lakeward.cassandra.spreading import SpreadSession
+from lakeward.cassandra.types.wire import make_exact
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,10 +22,14 @@ if TYPE_CHECKING:
 
     from cassandra.cluster import Cluster, Session
 
-    from lakeward.config.clusters import ClusterSettings, TlsSettings
+    from lakeward.config.clusters import ClusterSettings
 
 _EXTRA = "pip install 'lakeward[cassandra]'"
-_TIMESTAMP_CODE = 0x000B
+_LONGEST_CONNECT_SECONDS = 10.0
+# A node that comes back is used again soon: the driver's own pauses grow to ten minutes.
+_RECONNECT_SECONDS = 2.0
+# The newest that Keyspaces speaks; the driver would find it out by failing first.
+_KEYSPACES_PROTOCOL = 4
 
 
 @dataclass(frozen=True)
@@ -39,37 +49,91 @@ def connected(address: ClusterAddress) -> Iterator[Session]:
         ConfigurationError: the cluster cannot be reached as configured, or refuses the login.
         RetriableError: no node answers.
     """
-    cluster = _cluster(address)
+    session = open_session(address)
     try:
-        yield _session(cluster, address)
+        yield session
     finally:
-        cluster.shutdown()
+        session.cluster.shutdown()
 
 
 # A process of Spark's serves one task after the other; connecting anew would cost each of them a second.
 _SESSIONS: dict[tuple[int, ClusterAddress], Session] = {}
+_OPENING = threading.Lock()
 
 
 def task_session(address: ClusterAddress) -> Session:
     """Give the session that tasks of this process share; it is made after the fork, and ends with the process."""
     key = (os.getpid(), address)
-    if key not in _SESSIONS:
-        cluster = _cluster(address)
-        _SESSIONS[key] = _session(cluster, address)
-        atexit.register(cluster.shutdown)
-    return _SESSIONS[key]
+    with _OPENING:
+        if key not in _SESSIONS:
+            _SESSIONS[key] = _shared_session(address)
+        return _SESSIONS[key]
 
 
-def _cluster(address: ClusterAddress) -> Cluster:
+def _shared_session(address: ClusterAddress) -> Session:
+    opened: list[Session] = []
+    for _ in range(address.settings.connections):
+        opened.append(open_session(address))
+        atexit.register(opened[-1].cluster.shutdown)
+    return opened[0] if len(opened) == 1 else SpreadSession(opened)
+
+
+def open_session(address: ClusterAddress) -> Session:
+    """Open a session that someone else ends, with its cluster.
+
+    Raises:
+        ConfigurationError: the cluster cannot be reached as configured, or refuses the login.
+        RetriableError: no node answers.
+    """
+    require_driver()
+    from cassandra import UnresolvableContactPoints
+
+    from lakeward.cassandra.refusals import explained
+
+    _quieten_driver()
     try:
-        from cassandra.auth import PlainTextAuthProvider
-        from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-        from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, TokenAwarePolicy
-        from cassandra.query import tuple_factory
+        cluster = _cluster(address)
+    except UnresolvableContactPoints as error:
+        raise explained(error, address, ()) from error
+    try:
+        session = cluster.connect()
+        _require_datacenter(cluster, address)
+    except Exception as error:
+        known = {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}
+        cluster.shutdown()
+        raise explained(error, address, known) from error
+    session.default_fetch_size = address.settings.page_size
+    return make_exact(session)
+
+
+def require_driver() -> None:
+    """Refuse to go on without the driver.
+
+    Raises:
+        ConfigurationError: it is not installed; says how to install it.
+    """
+    try:
+        import cassandra.cluster  # noqa: F401
     except ImportError as error:
         msg = "tables of Cassandra need the driver, which is not installed"
         raise ConfigurationError(msg, hint=_EXTRA) from error
+
+
+def driver_version() -> str:
+    """Give the version of the driver."""
+    return importlib.metadata.version("cassandra-driver")
+
+
+def _cluster(address: ClusterAddress) -> Cluster:
     from cassandra import ConsistencyLevel
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+    from cassandra.policies import (
+        ConstantReconnectionPolicy,
+        DCAwareRoundRobinPolicy,
+        FallthroughRetryPolicy,
+        TokenAwarePolicy,
+    )
+    from cassandra.query import tuple_factory
 
     settings = address.settings
     profile = ExecutionProfile(
@@ -80,46 +144,62 @@ def _cluster(address: ClusterAddress) -> Cluster:
         request_timeout=settings.timeout,
         row_factory=tuple_factory,
     )
-    auth = PlainTextAuthProvider(settings.username, address.password) if settings.username else None
+    hosts, port = keyspaces.hosts_and_port(settings)
+    patience = min(settings.timeout, _LONGEST_CONNECT_SECONDS)
+    more = {"protocol_version": _KEYSPACES_PROTOCOL} if settings.keyspaces else {}
     return Cluster(
-        contact_points=list(settings.hosts),
-        port=settings.port,
-        auth_provider=auth,
-        ssl_context=_tls(settings.tls),
-        ssl_options=None,
+        contact_points=hosts,
+        port=port,
+        auth_provider=_login(address),
+        ssl_context=_tls(address),
+        # All nodes of Keyspaces show the certificate of its endpoint, whatever their own addresses are.
+        ssl_options={"server_hostname": hosts[0]} if settings.keyspaces else None,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_SECONDS, max_attempts=None),
+        connect_timeout=patience,
+        control_connection_timeout=patience,
+        application_name="lakeward",
+        monitor_reporting_enabled=False,
+        **more,
     )
 
 
-def _tls(settings: TlsSettings | None) -> ssl.SSLContext | None:
+def _login(address: ClusterAddress) -> Any:
+    settings = address.settings
+    if settings.username is not None:
+        from cassandra.auth import PlainTextAuthProvider
+
+        return PlainTextAuthProvider(settings.username, address.password)
+    return keyspaces.signing_provider(settings.keyspaces) if settings.keyspaces is not None else None
+
+
+def _tls(address: ClusterAddress) -> ssl.SSLContext | None:
+    settings = address.settings.tls
     if settings is None:
-        return None
-    context = ssl.create_default_context(cafile=settings.ca)
+        # Keyspaces takes encrypted connections only, with a certificate that every system knows.
+        return ssl.create_default_context() if address.settings.keyspaces else None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+        if settings.certificate:
+            context.load_cert_chain(settings.certificate, settings.key)
+    except (OSError, ssl.SSLError) as error:
+        named = ", ".join(path for path in (settings.ca, settings.certificate, settings.key) if path)
+        msg = f"the certificates of cluster {address.name} cannot be loaded ({named}): {error}"
+        raise ConfigurationError(msg, hint="correct tls: of the cluster; the files are in PEM format") from error
     context.check_hostname = settings.check_host_name
-    if settings.certificate:
-        context.load_cert_chain(settings.certificate, settings.key)
     return context
 
 
-def _session(cluster: Cluster, address: ClusterAddress) -> Session:
-    session = cluster.connect()
-    session.client_protocol_handler = _exact_handler()
-    session.default_fetch_size = address.settings.page_size
-    return session
+def _require_datacenter(cluster: Cluster, address: ClusterAddress) -> None:
+    from lakeward.cassandra.refusals import no_such_datacenter
+
+    known = {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}
+    wanted = address.settings.datacenter
+    if wanted is not None and known and wanted not in known:
+        raise no_such_datacenter(address, known)
 
 
-def _exact_handler() -> Any:
-    """Give the driver's fast reader, with timestamps as the milliseconds they are.
-
-    As ``datetime`` a value outside the years 1 to 9999 ends the whole connection.
-    """
-    from cassandra.cqltypes import LongType
-    from cassandra.obj_parser import ListParser
-    from cassandra.protocol import ResultMessage, cython_protocol_handler
-
-    fast = cython_protocol_handler(ListParser())
-    messages = dict(fast.message_types_by_opcode)
-    known = messages[ResultMessage.opcode]
-    exact = type("ExactResultMessage", (known,), {"type_codes": {**known.type_codes, _TIMESTAMP_CODE: LongType}})
-    messages[ResultMessage.opcode] = exact
-    return type("ExactHandler", (fast,), {"message_types_by_opcode": messages})
+def _quieten_driver() -> None:
+    """Let the driver's own log be seen only where everything is: what matters is raised, and told in our words."""
+    is_debugging = logging.getLogger().isEnabledFor(logging.DEBUG)
+    logging.getLogger("cassandra").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +36,7 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
     configuration, config = _configuration(config_file)
     checks.append(configuration)
     if config is None:
-        names = ("jars", "landing", "warehouse", "state", "tables", "spark")
+        names = ("jars", "landing", "warehouse", "state", "tables", "clusters", "spark")
         return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
     checks += [
         _look("jars", lambda: _jars(config)),
@@ -49,6 +50,7 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
         if broken & {"landing", "state"}
         else _look("tables", lambda: _tables(config))
     )
+    checks += _clusters(config, progress)
     needed = {"pyspark", "java", "jars", "warehouse"}
     if not start_spark:
         return [*checks, Check("spark", "skipped", "--no-spark")]
@@ -157,6 +159,27 @@ def _tables(config: Config) -> str:
         raise ConfigurationError(msg, hint="lakeward tables check")
     warned = f", {len(findings):,} warnings: lakeward tables check" if findings else ""
     return f"the settings of {len(active):,} active tables fit their files{warned}"
+
+
+def _clusters(config: Config, progress: Progress) -> list[Check]:
+    """Look at every configured cluster: whether it answers, takes the login, and can be read by token ranges."""
+    if not config.clusters:
+        return [Check("clusters", "skipped", "none is configured")]
+    checks = []
+    for name in config.clusters:
+        with progress.during(f"connecting to cluster {name}"):
+            checks.append(_look(f"cluster {name}", partial(_cluster, config, name)))
+    return checks
+
+
+def _cluster(config: Config, name: str) -> str:
+    from lakeward.cassandra.clusters import find_cluster
+    from lakeward.cassandra.connecting import connected, driver_version
+    from lakeward.cassandra.preflight import examine_cluster
+
+    address = find_cluster(config, None, name)
+    with connected(address) as session:
+        return f"{examine_cluster(session, address)}; driver {driver_version()}"
 
 
 def _round_trip(config: Config) -> str:

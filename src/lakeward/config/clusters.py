@@ -40,7 +40,7 @@ class ClusterSettings(Settings):
     keyspaces: str | None = Field(None, description="AWS region of Amazon Keyspaces, instead of hosts")
     consistency: Consistency = Field("LOCAL_QUORUM", description="consistency of reads and writes")
     page_size: int = Field(2000, ge=1, le=100_000, description="rows of a page when reading")
-    connections: int = Field(2, ge=1, le=64, description="connections of each task to a node of Keyspaces")
+    connections: int = Field(1, ge=1, le=64, description="connections of each process of Spark's to a node")
     max_in_flight: int = Field(64, ge=1, le=32_768, description="requests of one task under way at one time")
     max_requests_per_second: float | None = Field(None, gt=0, description="requests per second of the whole job")
     timeout: Span = Field(30.0, gt=0, description="how long one request may take")

@@ -1,0 +1,136 @@
+"""Which cluster a command means: one of the configuration by name, or an address that says all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import ValidationError
+
+from lakeward.cassandra.connecting import ClusterAddress
+from lakeward.cassandra.passwords import password_of
+from lakeward.config.clusters import ClusterSettings
+from lakeward.config.explaining import explain
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakeward.cassandra.budget import Limits
+    from lakeward.cassandra.names import TableAddress
+    from lakeward.config import Config
+
+SCHEME, KEYSPACES_SCHEME = "cassandra://", "keyspaces://"
+# Where the password of an address comes from: addresses end up in shell histories and process lists.
+PASSWORD_VARIABLE = "CASSANDRA_PASSWORD"
+_FORM = "cassandra://HOST[,HOST…][:PORT][?datacenter=…&username=…&ca=FILE&consistency=…]"
+_PLAIN = (
+    "datacenter", "username", "consistency", "page_size", "connections", "max_in_flight", "max_requests_per_second",
+    "timeout",
+)  # fmt: skip
+_TLS = ("ca", "certificate", "key", "check_host_name")
+
+
+def find_cluster(config: Config, table: TableAddress | None, option: str | None) -> ClusterAddress:
+    """Find the cluster of a table: the one its address names, else that of ``--cluster``, else the only one there is.
+
+    Raises:
+        ConfigurationError: there is no such cluster, or more than one to choose from; names what is configured.
+    """
+    named = table.cluster if table is not None and table.cluster else option
+    if named is None:
+        if len(config.clusters) != 1:
+            msg = f"no cluster is named, and {_configured(config)}"
+            raise ConfigurationError(msg, hint=f"--cluster NAME, or --cluster {SCHEME}127.0.0.1:9042")
+        named = next(iter(config.clusters))
+    if "://" in named:
+        return parse_cluster(named)
+    if named not in config.clusters:
+        msg = f"there is no cluster {named!r}: {_configured(config)}"
+        raise ConfigurationError(msg, hint=f"add it to clusters: in lakeward.yaml, or --cluster {SCHEME}HOST:PORT")
+    settings = _with_paths(config, config.clusters[named])
+    return ClusterAddress(named, settings, password_of(named, settings))
+
+
+def parse_cluster(text: str) -> ClusterAddress:
+    """Read an address that says all: ``cassandra://host:port``, or ``keyspaces://region``.
+
+    The password of ``?username=…`` is that of the variable CASSANDRA_PASSWORD.
+
+    Raises:
+        ConfigurationError: it is no such address, or holds a password.
+    """
+    if text.startswith(KEYSPACES_SCHEME):
+        return ClusterAddress(text, _validated(text, {"keyspaces": text.removeprefix(KEYSPACES_SCHEME).strip("/")}))
+    split = urlsplit(text)
+    if not text.startswith(SCHEME) or not split.netloc or split.path.strip("/") or split.fragment:
+        msg = f"{_without_login(text)!r} is no address of a cluster; expected {_FORM}"
+        raise ConfigurationError(msg)
+    if "@" in split.netloc:
+        msg = "an address of a cluster holds no login: it would stay in the shell's history"
+        raise ConfigurationError(msg, hint=f"{SCHEME}HOST?username=NAME, and the password in {PASSWORD_VARIABLE}")
+    hosts, port = _hosts_and_port(split.netloc)
+    settings = _validated(text, {"hosts": hosts, **port, **_choices(split.query)})
+    return ClusterAddress(f"{SCHEME}{split.netloc}", settings, password_of(text, settings))
+
+
+def limits_for(address: ClusterAddress, limits: Limits) -> Limits:
+    """Add to a job's limits what the cluster's settings allow in all."""
+    if limits.requests_per_second is not None or address.settings.max_requests_per_second is None:
+        return limits
+    return replace(limits, requests_per_second=address.settings.max_requests_per_second)
+
+
+def _configured(config: Config) -> str:
+    names = ", ".join(config.clusters)
+    return f"configured are {names}" if names else "none is configured"
+
+
+def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
+    """Let relative paths of certificates count from the configuration file."""
+    if settings.tls is None:
+        return settings
+    found = {name: getattr(settings.tls, name) for name in ("ca", "certificate", "key")}
+    paths = {name: config.resolve(path) for name, path in found.items() if path is not None}
+    return settings.model_copy(update={"tls": settings.tls.model_copy(update=paths)})
+
+
+def _hosts_and_port(place: str) -> tuple[list[str], dict[str, str]]:
+    """Take ``a,b:9043`` or ``[::1],[::2]:9043`` apart; a port after any host but the last would be another cluster."""
+    *first, last = place.split(",")
+    host, colon, port = last.rpartition(":") if not last.endswith("]") else (last, "", "")
+    if not colon:
+        host = last
+    hosts = [one.strip("[]") for one in (*first, host)]
+    return hosts, {"port": port} if colon else {}
+
+
+def _choices(query: str) -> dict[str, object]:
+    chosen: dict[str, object] = {}
+    tls: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "tls":
+            chosen.setdefault("tls", tls)
+        elif name in _TLS:
+            tls[name] = str(Path(value).resolve()) if name != "check_host_name" else value
+            chosen["tls"] = tls
+        elif name in _PLAIN:
+            chosen[name] = value
+        else:
+            msg = f"an address of a cluster knows no {name!r}; it takes {', '.join((*_PLAIN, 'tls', *_TLS))}"
+            raise ConfigurationError(msg)
+    if "username" in chosen:
+        chosen["password"] = f"env:{PASSWORD_VARIABLE}"
+    return chosen
+
+
+def _validated(text: str, data: dict[str, object]) -> ClusterSettings:
+    try:
+        return ClusterSettings.model_validate(data)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, text)) from None
+
+
+def _without_login(text: str) -> str:
+    scheme, mark, rest = text.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

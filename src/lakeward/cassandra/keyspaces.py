@@ -1,0 +1,143 @@
+"""All that only Amazon Keyspaces does, and what Cassandra does in its place.
+
+Written from the service's documentation and tested without it: nothing here was run against Keyspaces itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.config.clusters import ClusterSettings
+
+PORT = 9142
+_EXTRA = "pip install 'lakeward[keyspaces]'"
+# China's regions are a partition of AWS with names of its own.
+_SUFFIXES = {"cn": "amazonaws.com.cn"}
+MURMUR3, RANDOM = "Murmur3Partitioner", "RandomPartitioner"
+_PARTITIONERS = (MURMUR3, RANDOM)
+_SYSTEM_KEYSPACE = "system_schema_mcs"
+_REMEDY = (
+    "UPDATE system.local SET partitioner='org.apache.cassandra.dht.Murmur3Partitioner' WHERE key='local'   "
+    "in the CQL editor of the AWS console, then again after ten minutes"
+)
+
+
+@dataclass(frozen=True)
+class WriteLimits:
+    """What a cluster takes at once. None: no limit of its own.
+
+    ``columns`` and ``columns_with_ttl`` are values of one statement, ``batch_bytes`` those of a batch together,
+    ``partition_write_units`` what a partition takes per second. Client timestamps must lie between
+    ``oldest_timestamp`` before the server's time and ``newest_timestamp`` after it.
+    """
+
+    batch_rows: int
+    batch_bytes: int
+    columns: int | None = None
+    columns_with_ttl: int | None = None
+    partition_write_units: float | None = None
+    oldest_timestamp: timedelta | None = None
+    newest_timestamp: timedelta | None = None
+    is_keyspaces: bool = False
+
+
+# Cassandra warns of batches beyond 5 KiB and refuses those beyond 50 KiB, unless configured otherwise.
+_CASSANDRA = WriteLimits(batch_rows=50, batch_bytes=4096)
+_KEYSPACES = WriteLimits(
+    batch_rows=30,
+    batch_bytes=64 * 1024,
+    columns=225,
+    columns_with_ttl=166,
+    partition_write_units=1000.0,
+    oldest_timestamp=timedelta(days=2),
+    newest_timestamp=timedelta(minutes=5),
+    is_keyspaces=True,
+)
+
+
+def is_keyspaces(address: ClusterAddress) -> bool:
+    """Tell Amazon Keyspaces from Cassandra."""
+    return address.settings.keyspaces is not None
+
+
+def limits_of(address: ClusterAddress) -> WriteLimits:
+    """Give what the cluster takes at once."""
+    return _KEYSPACES if is_keyspaces(address) else _CASSANDRA
+
+
+def endpoint(region: str) -> str:
+    """Give the host that serves a region.
+
+    >>> endpoint("eu-west-1")
+    'cassandra.eu-west-1.amazonaws.com'
+    """
+    return f"cassandra.{region}.{_SUFFIXES.get(region.partition('-')[0], 'amazonaws.com')}"
+
+
+def hosts_and_port(settings: ClusterSettings) -> tuple[list[str], int]:
+    """Give what to connect to: the configured nodes, or the region's endpoint."""
+    if settings.keyspaces is None:
+        return list(settings.hosts), settings.port
+    return [endpoint(settings.keyspaces)], PORT
+
+
+def signing_provider(region: str) -> Any:
+    """Give the driver's way to log in with this process's AWS credentials.
+
+    Raises:
+        ConfigurationError: the package for it is missing, or there are no credentials.
+    """
+    try:
+        import boto3
+        from cassandra_sigv4.auth import SigV4AuthProvider
+    except ImportError as error:
+        msg = "logging in to Amazon Keyspaces needs packages that are not installed"
+        raise ConfigurationError(msg, hint=_EXTRA) from error
+    session = boto3.Session(region_name=region)
+    if session.get_credentials() is None:
+        msg = f"there are no AWS credentials to log in to Amazon Keyspaces in {region} with"
+        hint = "aws configure, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or username and password of the cluster"
+        raise ConfigurationError(msg, hint=hint)
+    return SigV4AuthProvider(session)
+
+
+def require_partitioner(partitioner: str, *, cluster: str) -> str:
+    """Give a partitioner's short name where its tokens can be asked for.
+
+    Raises:
+        ConfigurationError: it is Keyspaces' own, which has no token ranges, or an unknown one.
+    """
+    name = partitioner.rpartition(".")[2]
+    if name in _PARTITIONERS:
+        return name
+    msg = f"{cluster} uses {name}, and tables are read by token ranges, which only {' and '.join(_PARTITIONERS)} have"
+    raise ConfigurationError(msg, hint=_REMEDY if name == "DefaultPartitioner" else None)
+
+
+def has_client_timestamps(session: Any, keyspace: str, table: str) -> bool:
+    """Tell whether a table of Keyspaces takes timestamps of writes: a property that is off unless asked for."""
+    return _is_enabled(session, keyspace, table, "client_side_timestamps")
+
+
+def has_ttl(session: Any, keyspace: str, table: str) -> bool:
+    """Tell whether values of a table of Keyspaces may expire: a property that is off unless asked for."""
+    return _is_enabled(session, keyspace, table, "ttl")
+
+
+def _is_enabled(session: Any, keyspace: str, table: str, name: str) -> bool:
+    query = f"SELECT custom_properties FROM {_SYSTEM_KEYSPACE}.tables WHERE keyspace_name = %s AND table_name = %s"
+    for (properties,) in session.execute(query, (keyspace, table)):
+        found = (properties or {}).get(name)
+        return found is not None and found.get("status") == "enabled"
+    return False
+
+
+def enabling_statement(table_cql: str, name: str) -> str:
+    """Give the statement that turns a property of a table on; Keyspaces does not let one turn it off again."""
+    return f"ALTER TABLE {table_cql} WITH CUSTOM_PROPERTIES = {{'{name}': {{'status': 'enabled'}}}}"

@@ -1,0 +1,48 @@
+"""``lakeward doctor`` and clusters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from lakeward.cli.main import cli
+from tests.servers.process import free_ports
+
+
+def examined(tmp_path, clusters):
+    (tmp_path / "landing").mkdir(exist_ok=True)
+    file = tmp_path / "lakeward.yaml"
+    file.write_text(json.dumps({"landing": "./landing", "clusters": clusters}))
+    outcome = CliRunner().invoke(cli, ["doctor", "--no-spark", "--config", str(file), "--output", "json"])
+    checks = json.loads(outcome.stdout)["checks"]
+    return outcome, {check["name"]: check for check in checks if "cluster" in check["name"]}
+
+
+def test_every_configured_cluster_is_looked_at(cassandra_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_PW", "pa55w0rd")
+    settings = cassandra_server.address.settings
+    [port] = free_ports(1)
+    outcome, checks = examined(
+        tmp_path,
+        {
+            "good": {"hosts": settings.hosts[0], "port": settings.port},
+            "gone": {"hosts": "127.0.0.1", "port": port, "username": "app", "password": "env:SOME_PW", "timeout": 3},
+            "unset": {"hosts": "127.0.0.1", "username": "app", "password": "env:NO_SUCH_PW"},
+        },
+    )
+    assert outcome.exit_code == 2
+    assert checks["cluster good"]["status"] == "ok"
+    assert "Murmur3Partitioner" in checks["cluster good"]["detail"]
+    assert "; driver 3." in checks["cluster good"]["detail"]
+    assert checks["cluster gone"]["status"] == checks["cluster unset"]["status"] == "problem"
+    assert "no node of gone answers" in checks["cluster gone"]["detail"]
+    assert "NO_SUCH_PW" in checks["cluster unset"]["remedy"]
+    assert "pa55w0rd" not in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.usefixtures("cassandra_server")
+def test_without_clusters_the_check_is_skipped(tmp_path):
+    _, checks = examined(tmp_path, {})
+    assert checks["clusters"]["status"] == "skipped"
