@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
 from lakeward.diffing.inputs.files import parse_type
 from lakeward.diffing.inputs.sides import FoundSet, Side
+from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.folders import not_as_written
 from lakeward.lake.sets.layout import SetLayout
@@ -50,7 +51,8 @@ def manifest_side(
     if _OF_VERSION in document:
         frame, format_ = _version(spark, store, listing.location), str(document["format"])
     else:
-        frame, format_ = _set_rows(spark, store, listing.location, document), "parquet"
+        format_ = str(document.get("format", "parquet"))
+        frame = _rows(spark, store, listing.location, document, format_)
     return _side(store, listing.location, document, label, frame, format_)
 
 
@@ -77,9 +79,12 @@ def _version(spark: SparkSession, store: Store, folder: str) -> DataFrame:
         raise RefusedInputError(error.message, hint=error.hint) from error
 
 
-def _set_rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str, Any]) -> DataFrame:
+def _rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str, Any], format_: str) -> DataFrame:
+    """Read the rows of a set or an export, by the types that its manifest has."""
     struct = T.StructType([T.StructField(one["name"], parse_type(spark, one["type"])) for one in document["schema"]])
     files = _files(document)
+    if format_ in TEXT_FORMATS:
+        return read_text_rows(spark, store, folder, files, struct, format_)
     return read_parquet(spark, store, folder, files, struct) if files else spark.createDataFrame([], struct)
 
 
@@ -87,7 +92,7 @@ def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, fr
     layout = SetLayout.from_document(document["set"]) if document.get("set") else None
     checksum = layout.checksum if layout else document.get("checksum")
     identity = {
-        "kind": "version" if _OF_VERSION in document else "set",
+        "kind": "version" if _OF_VERSION in document else document.get("kind", "set"),
         "location": folder,
         "id": document.get("id"),
         "table": document.get("table"),
@@ -95,6 +100,7 @@ def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, fr
         "created": document.get("created"),
         "rows": document["rows"],
         "checksum": checksum,
+        "cassandra": _exported_table(document),
     }
     return Side(
         label,
@@ -106,3 +112,9 @@ def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, fr
         format=format_,
         identity={name: value for name, value in identity.items() if value is not None},
     )
+
+
+def _exported_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Give what an export says of its table; the rows of each range tell nothing to others."""
+    found = document.get("cassandra")
+    return {name: value for name, value in found.items() if name != "ranges"} if found else None

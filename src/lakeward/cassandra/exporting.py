@@ -1,0 +1,289 @@
+"""Export a table: read by ranges of tokens, in tasks, into a snapshot that is complete or not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.exports.asking import ask_cluster
+from lakeward.cassandra.exports.groups import read_groups
+from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
+from lakeward.cassandra.exports.owners import Ownership
+from lakeward.cassandra.exports.places import place_of
+from lakeward.cassandra.exports.publishing import (
+    PLAIN,
+    SET,
+    Staged,
+    is_published,
+    publish,
+    require_free_minute,
+    snapshot_folder,
+)
+from lakeward.cassandra.origins import BLOCK
+from lakeward.cassandra.reading.plan import page_rows
+from lakeward.cassandra.snapshot_columns import snapshot_struct
+from lakeward.diffing.inputs.addresses import absolute
+from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
+from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.exports.asking import Asked
+    from lakeward.cassandra.exports.groups import ReadGroup
+    from lakeward.cassandra.exports.publishing import Written
+    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.progress import Tell
+    from lakeward.config import Config
+    from lakeward.lake.stores import Store
+
+FORMATS = ("parquet", *TEXT_FORMATS)
+LAYOUTS = (SET, PLAIN)
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What is exported, and where to: ``<to>/<keyspace>/<table>/snapshot/year=…/…/minute=…``.
+
+    ``columns`` are those besides the key, none meaning all. ``ttl`` implies ``writetime``. ``tasks`` limits how many
+    tasks read at one time, ``splits`` says into how many ranges the ring is cut. ``restart`` drops what an interrupted
+    export has read already.
+    """
+
+    table: TableName
+    to: str
+    format: str = "parquet"
+    layout: str = SET
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    writetime: bool = False
+    ttl: bool = False
+    counters: bool = False
+    tasks: int | None = None
+    splits: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    restart: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what does not exist.
+
+        Raises:
+            ConfigurationError: the format or the layout is not known.
+        """
+        if self.format not in FORMATS or self.layout not in LAYOUTS:
+            known = f"{', '.join(FORMATS)} and {', '.join(LAYOUTS)}"
+            msg = f"format {self.format!r}, layout {self.layout!r}: known are {known}"
+            raise ConfigurationError(msg)
+        # Only Parquet has buckets; and when a value expires is told by its time of writing and its TTL.
+        object.__setattr__(self, "layout", self.layout if self.format == "parquet" else PLAIN)
+        object.__setattr__(self, "writetime", self.writetime or self.ttl)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export that is there."""
+
+    folder: str
+    table: TableName
+    rows: int
+    ranges: int
+    started: datetime
+    ended: datetime
+    resumed: bool
+    layout: str
+    format: str
+    checksum: str | None
+    id: str
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return {
+            "folder": self.folder,
+            "id": self.id,
+            "table": str(self.table),
+            "rows": self.rows,
+            "ranges": self.ranges,
+            "started": self.started.isoformat(),
+            "ended": self.ended.isoformat(),
+            "resumed": self.resumed,
+            "format": self.format,
+            "layout": self.layout,
+            "checksum": self.checksum,
+        }
+
+
+def export_table(
+    spark: SparkSession,
+    config: Config,
+    address: ClusterAddress,
+    request: ExportRequest,
+    *,
+    tell: Tell | None = None,
+) -> Exported:
+    """Export a table. An export that was interrupted is gone on with: what was read of it is not read again.
+
+    Args:
+        spark: a session that counts in UTC and takes column names exactly (``table_session``).
+        config: how the destination is reached.
+        address: the cluster.
+        request: what is exported, and where to.
+        tell: hears how far it is.
+
+    Raises:
+        ConfigurationError: the table, the columns, the condition or the cluster is not as it must be.
+        RefusedInputError: the minute has an export already, another one is under way, or an interrupted one was of
+            something else.
+        RetriableError: the cluster did not answer; the same command goes on where this one stopped.
+    """
+    job = _Job(spark, config, address, replace(request, to=absolute(request.to)), tell)
+    with connected(address) as session:
+        asked = ask_cluster(session, address, job.request, job.parallelism)
+    struct = snapshot_struct(asked.schema, asked.read.columns or None, writetime=request.writetime, ttl=request.ttl)
+    require_text(struct, job.request.format)
+    ownership = Ownership(job.store, job.root)
+    ownership.require_free()
+    with ownership:
+        plan, resumed = job.taken_up(asked)
+        folder = job.folder_of(plan)
+        groups = job.read(asked, plan)
+        staged = Staged(job.store, job.journal.folder, groups, struct, asked.schema.primary_key)
+        ownership.require_own()
+        job.say(f"writing {staged.rows:,} rows to {folder}")
+        about = _about(asked, plan, groups)
+        written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)
+        job.journal.remove()
+    return _exported(job.request, plan, staged, folder, written, about, resumed=resumed)
+
+
+class _Job:
+    """An export with all that it works with."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, address: ClusterAddress, request: ExportRequest, tell: Tell | None
+    ) -> None:
+        self.spark, self.address, self.request = spark, address, request
+        self.say = tell or _nobody
+        self._tell = tell
+        self.store: Store = open_store(spark, config, request.to)
+        self.root = f"{request.to}/{request.table.keyspace}/{request.table.table}"
+        self.journal = Journal(self.store, self.root)
+        self.place = place_of(self.store, self.journal.folder)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks read at one time."""
+        return self.request.tasks or max(self.spark.sparkContext.defaultParallelism, 1)
+
+    def folder_of(self, plan: ExportPlan) -> str:
+        """Give the folder in which an export is to be seen."""
+        return snapshot_folder(self.root, plan.started)
+
+    def taken_up(self, asked: Asked) -> tuple[ExportPlan, bool]:
+        """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
+        wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
+        plan = found or ExportPlan.new(wanted, asked.groups)
+        require_same(plan, wanted, self.journal.folder)
+        require_free_minute(self.store, self.folder_of(plan))
+        if found is None:
+            self.journal.begin(plan)
+        return plan, found is not None
+
+    def _interrupted(self) -> ExportPlan | None:
+        """Give an export that was interrupted, is of today and shall be gone on with."""
+        found = self.journal.plan()
+        if found is None or self.request.restart or is_too_old(found):
+            return None
+        return None if is_published(self.store, self.folder_of(found), found.id) else found
+
+    def read(self, asked: Asked, plan: ExportPlan) -> tuple[ReadGroup, ...]:
+        """Read what is missing."""
+        done = self.journal.done(plan)
+        missing = [one for one in plan.groups if one.number not in done]
+        if done:
+            began = f"{plan.started:%Y-%m-%d %H:%M} UTC"
+            self.say(f"going on with the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
+        host = str(self.spark.conf.get("spark.driver.host", "127.0.0.1"))
+        limits = limits_for(self.address, self.request.limits)
+        with BudgetServer(limits, host=host, tell=self._tell, expected_rows=asked.expected_rows) as budget:
+            read = replace(asked.read, budget=budget.address, page_rows=page_rows(self.address, limits))
+            new = read_groups(self.spark, read, self.place, missing, tasks=self.request.tasks)
+        return tuple(sorted([*done.values(), *new], key=lambda one: one.number))
+
+
+def _nobody(line: str) -> None:
+    """Hear nothing."""
+
+
+def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> dict[str, Any]:
+    """Give what must be the same for an interrupted export to be gone on with."""
+    names = ("format", "layout", "where", "writetime", "ttl")
+    return {
+        "cluster": address.name,
+        **{name: getattr(request, name) for name in names},
+        "columns": list(asked.read.columns),
+        "consistency": address.settings.consistency,
+        "partitioner": asked.partitioner.name,
+        "schema": asked.schema.to_document(),
+    }
+
+
+def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
+    """Give what the manifest says of the table and of its reading."""
+    wanted, table = plan.wanted, asked.schema.name
+    ended = max((one.ended for one in groups), default=plan.started.isoformat())
+    ranges = [
+        {"start": one.start, "end": one.end, "rows": rows}
+        for group, found in zip(plan.groups, groups, strict=True)
+        for one, rows in zip(group.ranges, found.rows, strict=True)
+    ]
+    block = {
+        "cluster": wanted["cluster"],
+        "keyspace": table.keyspace,
+        "table": table.table,
+        "schema": wanted["schema"],
+        "started": plan.started.isoformat(timespec="microseconds"),
+        "ended": ended,
+        "consistency": wanted["consistency"],
+        "partitioner": wanted["partitioner"],
+        "writetime": wanted["writetime"],
+        "ttl": wanted["ttl"],
+        "collection_writetime": "max" if asked.read.element_times else "row",
+        "where": wanted["where"],
+        "columns": wanted["columns"],
+        "server": asked.server,
+        "driver": asked.driver,
+        "ranges": sorted(ranges, key=lambda one: one["start"]),
+    }
+    return {"id": plan.id, "table": str(table), BLOCK: block}
+
+
+def _exported(
+    request: ExportRequest,
+    plan: ExportPlan,
+    staged: Staged,
+    folder: str,
+    written: Written,
+    about: dict[str, Any],
+    *,
+    resumed: bool,
+) -> Exported:
+    block = about[BLOCK]
+    return Exported(
+        folder=folder,
+        table=request.table,
+        rows=staged.rows,
+        ranges=len(block["ranges"]),
+        started=plan.started,
+        ended=datetime.fromisoformat(block["ended"]),
+        resumed=resumed,
+        layout=request.layout,
+        format=request.format,
+        checksum=written.checksum,
+        id=plan.id,
+    )

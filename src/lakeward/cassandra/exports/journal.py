@@ -1,0 +1,135 @@
+"""An export under way: what it is of, which ranges it reads, and what of them is there.
+
+All of it lies in a hidden folder beside the exports of the table, so that whoever goes on needs nothing else::
+
+    .export-in-progress/plan.json                    what was asked for, the table's schema, all groups of ranges
+    .export-in-progress/group-00012-….parquet, group-00012.json       a group that was read, and the note that says so
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.exports.groups import Group, ReadGroup
+from lakeward.cassandra.ranges import TokenRange
+from lakeward.errors import RefusedInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakeward.lake.stores import Store
+
+FOLDER = ".export-in-progress"
+_PLAN = "plan.json"
+# What was read first would be a day older than what is read last.
+_TOO_OLD = timedelta(hours=24)
+
+
+def now() -> datetime:
+    """Give the time by which an export is named."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What an export reads: ``wanted`` is all that must be the same for another process to go on with it."""
+
+    id: str
+    started: datetime
+    wanted: Mapping[str, Any]
+    groups: tuple[Group, ...]
+
+    @classmethod
+    def new(cls, wanted: Mapping[str, Any], groups: Sequence[Sequence[TokenRange]]) -> ExportPlan:
+        """Begin an export now."""
+        numbered = tuple(Group(number, tuple(ranges)) for number, ranges in enumerate(groups))
+        return cls(uuid.uuid4().hex, now(), wanted, numbered)
+
+    def to_json(self) -> str:
+        """Write as JSON."""
+        document = {
+            "id": self.id,
+            "started": self.started.isoformat(),
+            "wanted": self.wanted,
+            "groups": [[[one.start, one.end] for one in group.ranges] for group in self.groups],
+        }
+        return json.dumps(document, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> ExportPlan:
+        """Read what :meth:`to_json` wrote."""
+        document = json.loads(text)
+        groups = [[TokenRange(start, end) for start, end in group] for group in document["groups"]]
+        numbered = tuple(Group(number, tuple(ranges)) for number, ranges in enumerate(groups))
+        return cls(document["id"], datetime.fromisoformat(document["started"]), document["wanted"], numbered)
+
+
+class Journal:
+    """The folder of an export under way."""
+
+    def __init__(self, store: Store, root: str) -> None:
+        """Name the folder of the table's exports."""
+        self.store, self.folder = store, f"{root}/{FOLDER}"
+
+    def plan(self) -> ExportPlan | None:
+        """Give what an interrupted export was to read; None where there is none, or one that nobody can go on with."""
+        text = self.store.read_text(f"{self.folder}/{_PLAN}")
+        if text is None:
+            return None
+        try:
+            return ExportPlan.from_json(text)
+        except (ValueError, KeyError, TypeError):
+            # Of another version, or not by Lakeward: the next one begins anew.
+            return None
+
+    def begin(self, plan: ExportPlan) -> None:
+        """Begin anew; what another one left is removed."""
+        self.remove()
+        self.store.write_text(f"{self.folder}/{_PLAN}", plan.to_json())
+
+    def done(self, plan: ExportPlan) -> dict[int, ReadGroup]:
+        """Give the groups that were read, by their numbers; one whose file is not as written was not."""
+        present = self.store.files(self.folder)
+        found: dict[int, ReadGroup] = {}
+        for group in plan.groups:
+            if group.note not in present:
+                continue
+            one = ReadGroup.from_document(json.loads(self.store.read_text(f"{self.folder}/{group.note}") or ""))
+            if one.file is None or present.get(one.file) == one.bytes:
+                found[group.number] = one
+        return found
+
+    def remove(self) -> None:
+        """Remove all of it; the plan goes first, so that nobody goes on with a half."""
+        self.store.delete(f"{self.folder}/{_PLAN}")
+        self.store.delete(self.folder)
+
+
+def is_too_old(plan: ExportPlan) -> bool:
+    """Tell whether an interrupted export began too long ago to go on with."""
+    return now() - plan.started > _TOO_OLD
+
+
+def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> None:
+    """Refuse to go on with an export that was asked for otherwise.
+
+    Raises:
+        RefusedInputError: naming what differs.
+    """
+    different = [name for name in wanted if plan.wanted.get(name) != wanted[name]]
+    if not different:
+        return
+    told = ", ".join(_told(name, plan.wanted.get(name), wanted[name]) for name in different)
+    when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
+    msg = f"an interrupted export of {when} lies in {folder}, and was of something else: {told}"
+    raise RefusedInputError(msg, hint="ask for the same to go on with it, or drop it: --restart")
+
+
+def _told(name: str, then: Any, now: Any) -> str:
+    if isinstance(now, dict):
+        return f"the {name} of the table has changed since"
+    return f"{name} was {json.dumps(then, ensure_ascii=False)}, is now {json.dumps(now, ensure_ascii=False)}"

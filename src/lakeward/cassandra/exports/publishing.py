@@ -1,0 +1,211 @@
+"""From what tasks have read to the export that others see: complete or not at all.
+
+Its ``_manifest.json`` holds:
+
+===================  ==================================================================================================
+field                meaning
+===================  ==================================================================================================
+kind, id, created    ``export``, a number of its own, and when the last range was read
+table                keyspace and table
+rows, checksum       of all rows; files as they were read (``layout`` plain) have no checksum
+primary_key          the table's, from ``system_schema``
+format, layout       ``parquet``, ``json`` or ``csv``; ``set`` or ``plain``
+schema               columns of the files with their types
+cassandra            cluster, keyspace and table; ``schema`` with the types of CQL; when reading ``started`` and
+                     ``ended``; ``consistency``, ``partitioner``, ``server`` and ``driver``; whether there are times of
+                     writing and expiry, and whose collections have (``collection_writetime``: ``max`` of the elements
+                     or of the ``row``); ``where`` and ``columns`` as asked for; the rows of each of the ``ranges``
+set                  buckets and their checksums, where the layout is a set
+files                every file with its size
+===================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import AtomicType
+
+from lakeward.cassandra.origins import BLOCK, EXPORT
+from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_schema, write_text
+from lakeward.errors import DataError, RefusedInputError
+from lakeward.lake.folders import MANIFEST, SUCCESS, appear, own_version
+from lakeward.lake.sets.checksums import checksum_columns, read_checksum
+from lakeward.lake.sets.writing import write_set
+from lakeward.lake.stores import read_parquet
+from lakeward.snapshots.versions.files import data_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from lakeward.cassandra.exports.groups import ReadGroup
+    from lakeward.lake.sets.layout import SetLayout
+    from lakeward.lake.stores import Store
+
+SNAPSHOTS = "snapshot"
+SET, PLAIN = "set", "plain"
+_SIDECAR = "_schema.json"
+
+
+def snapshot_folder(root: str, moment: datetime) -> str:
+    """Give the folder of the export that began in a minute, in UTC."""
+    return f"{root}/{SNAPSHOTS}/{moment.strftime('year=%Y/month=%m/day=%d/hour=%H/minute=%M')}"
+
+
+def require_free_minute(store: Store, folder: str) -> None:
+    """Refuse the second export of a minute.
+
+    Raises:
+        RefusedInputError: there is one; the message says which.
+    """
+    first = _complete(store, folder)
+    if first is not None:
+        told = f"the export {first.get('id')} of {first.get('created')}"
+        msg = f"{folder} holds {told} already; a minute has one, and nothing is overwritten"
+        raise RefusedInputError(msg, hint="the same command a minute later, or with another --to")
+
+
+def is_published(store: Store, folder: str, export_id: str) -> bool:
+    """Tell whether an export is there already: who wrote it was ended before it could tidy up."""
+    return (_complete(store, folder) or {}).get("id") == export_id
+
+
+def _complete(store: Store, folder: str) -> dict[str, Any] | None:
+    """Give the manifest of what is complete in a folder."""
+    text = store.read_text(f"{folder}/{MANIFEST}")
+    if text is None or not store.exists(f"{folder}/{SUCCESS}"):
+        return None
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        msg = f"{folder} is taken, and its {MANIFEST} is damaged: {error}"
+        raise RefusedInputError(msg, hint="look at it, and remove that folder if nobody needs it") from error
+
+
+@dataclass(frozen=True)
+class Staged:
+    """All that tasks have read: its files in ``folder``, the columns they have, and the key of the table."""
+
+    store: Store
+    folder: str
+    groups: tuple[ReadGroup, ...]
+    struct: StructType
+    keys: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(sum(one.rows) for one in self.groups)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all files."""
+        return [one.file for one in self.groups if one.file is not None]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Read the rows."""
+        if not self.files:
+            return spark.createDataFrame([], self.struct)
+        return read_parquet(spark, self.store, self.folder, self.files, self.struct)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files of an export with their sizes, and what is known of their content."""
+
+    files: Mapping[str, int]
+    checksum: str | None = None
+    set: SetLayout | None = None
+
+
+def publish(
+    spark: SparkSession,
+    staged: Staged,
+    folder: str,
+    *,
+    format: str,  # noqa: A002 - the word that the command uses
+    layout: str,
+    about: Mapping[str, Any],
+) -> Written:
+    """Let an export appear; ``about`` is what its manifest says beside what the files tell.
+
+    Raises:
+        RefusedInputError: the folder is taken.
+        DataError: the files do not hold what was read.
+    """
+    written: list[Written] = []
+
+    def write(target: str) -> str:
+        if format in TEXT_FORMATS:
+            written.append(_as_text(spark, staged, target, format))
+        elif layout == SET:
+            written.append(_as_set(spark, staged, target))
+        else:
+            written.append(_as_it_is(staged, target))
+        return _manifest(staged, written[0], format, layout, about)
+
+    appear(staged.store, folder, write)
+    return written[0]
+
+
+def _as_set(spark: SparkSession, staged: Staged, folder: str) -> Written:
+    found = write_set(staged.read(spark), staged.store, folder, staged.keys, expected_rows=staged.rows)
+    return Written({one.path: one.size for one in found.buckets}, found.checksum, found)
+
+
+def _as_it_is(staged: Staged, folder: str) -> Written:
+    """Take the files as tasks wrote them."""
+    places = {one.file: f"part-{one.number:05d}.parquet" for one in staged.groups if one.file is not None}
+    staged.store.link({f"{staged.folder}/{old}": f"{folder}/{new}" for old, new in places.items()})
+    return Written({places[one.file]: one.bytes for one in staged.groups if one.file is not None})
+
+
+def _as_text(spark: SparkSession, staged: Staged, folder: str, kind: str) -> Written:
+    """Write text, and hold what reads back of it against what was read from the cluster."""
+    rows = staged.read(spark)
+    write_text(rows, staged.store, folder, kind)
+    files = data_files(staged.store, folder)
+    again = read_text_rows(spark, staged.store, folder, files, staged.struct, kind)
+    expected, found = (_checksum(one, staged.struct) for one in (rows, again))
+    if found != expected:
+        msg = f"what {kind.upper()} gives back ({found}) is not what was read from the cluster ({expected})"
+        raise DataError(msg, hint="nothing was published: --format parquet holds every value")
+    staged.store.write_text(f"{folder}/{_SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
+    return Written(files, expected)
+
+
+def _checksum(rows: DataFrame, struct: StructType) -> str:
+    found = rows.agg(*checksum_columns(struct)).first()
+    assert found is not None
+    return read_checksum(found.asDict()).text
+
+
+def _manifest(staged: Staged, written: Written, format_: str, layout: str, about: Mapping[str, Any]) -> str:
+    document = {
+        "kind": EXPORT,
+        "id": about["id"],
+        "created": about[BLOCK]["ended"],
+        "lakeward": own_version(),
+        "table": about["table"],
+        "rows": staged.rows,
+        "checksum": written.checksum,
+        "primary_key": list(staged.keys),
+        "format": format_,
+        "layout": layout,
+        "schema": [{"name": one.name, "type": _type(one.dataType)} for one in staged.struct.fields],
+        BLOCK: about[BLOCK],
+        "set": written.set.to_document() if written.set is not None else None,
+        "files": [{"path": path, "size": size} for path, size in sorted(written.files.items())],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def _type(data_type: DataType) -> Any:
+    """Give a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
+    return data_type.simpleString() if isinstance(data_type, AtomicType) else data_type.jsonValue()

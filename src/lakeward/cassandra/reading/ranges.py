@@ -1,0 +1,56 @@
+"""Ranges of a table as Arrow batches, several of them under way at one time."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lakeward.cassandra.budget import budget_client
+from lakeward.cassandra.reading.batches import BatchMaker
+from lakeward.cassandra.reading.pages import Query, RangePages
+from lakeward.cassandra.units import read_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from cassandra.cluster import Session
+
+    from lakeward.cassandra.ranges import TokenRange
+    from lakeward.cassandra.reading.plan import ReadPlan
+
+IN_FLIGHT = 4
+
+
+def read_range(session: Session, plan: ReadPlan, one: TokenRange) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a range, each once; see :func:`read_ranges`."""
+    for _, batch in read_ranges(session, plan, [one]):
+        yield batch
+
+
+def read_ranges(
+    session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
+) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:
+    """Give the rows of ranges, each once, with the range that they are of; every range has one batch at least.
+
+    While a page is worked on, the next ones of up to ``in_flight`` ranges are on their way. Requests that fail are
+    repeated with growing pauses; nothing that was given is given again.
+
+    Raises:
+        ConfigurationError: the server does not take the query.
+        RetriableError: the cluster did not answer, however often it was asked.
+    """
+    budget = budget_client(plan.budget) if plan.budget is not None else None
+    query = Query(session, plan.prepare(session), budget, page_rows=plan.page_rows, slow=plan.needs_slow_reader)
+    waiting, level = deque(ranges), plan.address.settings.consistency
+    reading: deque[tuple[RangePages, BatchMaker]] = deque()
+    while waiting or reading:
+        while waiting and len(reading) < in_flight:
+            reading.append((RangePages(query, waiting.popleft()), BatchMaker(plan)))
+        pages, maker = reading.popleft()
+        rows, read_at = pages.next_page()
+        batch = maker.batch(rows, read_at)
+        query.account(len(rows), read_units(batch.nbytes, consistency=level))
+        if not pages.is_over:
+            reading.append((pages, maker))
+        yield pages.range, batch

@@ -1,0 +1,174 @@
+"""An export under way on disk: what of it counts, who may work on it, and when it is gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from pyspark.errors import PySparkException
+
+from lakeward.cassandra.exports.faults import TaskError, raised_by_tasks, readable_in_driver
+from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
+from lakeward.cassandra.exports.owners import Ownership
+from lakeward.cassandra.exports.places import ArrowPlace, LocalPlace, place_of
+from lakeward.cassandra.exports.publishing import require_free_minute, snapshot_folder
+from lakeward.cassandra.ranges import TokenRange
+from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError, RetriableError
+from lakeward.lake.stores import LocalStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_RANGES = [(TokenRange(-10, 0), TokenRange(0, 10)), (TokenRange(10, 20),)]
+_WANTED = {"where": None, "columns": ["a"], "schema": {"columns": ["a"]}}
+
+
+def _note(folder: Path, number: int, file: str | None, size: int) -> None:
+    note = {"number": number, "file": file, "bytes": size, "rows": [1, 2], "started": "a", "ended": "b"}
+    (folder / f"group-{number:05d}.json").write_text(json.dumps(note))
+
+
+def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: Path) -> None:
+    journal = Journal(LocalStore(), str(tmp_path))
+    plan = ExportPlan.new(_WANTED, [*_RANGES, (TokenRange(20, 30),)])
+    assert journal.plan() is None
+
+    journal.begin(plan)
+    folder = tmp_path / ".export-in-progress"
+    (folder / "whole.parquet").write_bytes(b"12345")
+    (folder / "cut.parquet").write_bytes(b"123")
+    _note(folder, 0, "whole.parquet", 5)
+    _note(folder, 1, "cut.parquet", 5)
+    _note(folder, 2, None, 0)
+
+    assert journal.plan() == plan
+    assert sorted(journal.done(plan)) == [0, 2]
+    journal.remove()
+    assert journal.plan() is None
+    assert not folder.exists()
+
+
+def test_a_plan_that_nobody_understands_is_begun_anew(tmp_path: Path) -> None:
+    journal = Journal(LocalStore(), str(tmp_path))
+    (tmp_path / ".export-in-progress").mkdir()
+    (tmp_path / ".export-in-progress" / "plan.json").write_text('{"version": 99}')
+
+    assert journal.plan() is None
+
+
+def test_another_request_is_refused_with_what_differs() -> None:
+    plan = ExportPlan.new(_WANTED, _RANGES)
+
+    require_same(plan, dict(_WANTED), "here")
+    with pytest.raises(RefusedInputError, match='where was null, is now "a > 3"') as refused:
+        require_same(plan, {**_WANTED, "where": "a > 3"}, "here")
+    assert "--restart" in str(refused.value)
+    with pytest.raises(RefusedInputError, match="the schema of the table has changed since"):
+        require_same(plan, {**_WANTED, "schema": {"columns": ["a", "b"]}}, "here")
+
+
+def test_an_export_of_yesterday_is_too_old() -> None:
+    plan = ExportPlan.new(_WANTED, _RANGES)
+
+    assert not is_too_old(plan)
+    assert is_too_old(ExportPlan(plan.id, plan.started - timedelta(hours=25), plan.wanted, plan.groups))
+
+
+def _owner(folder: Path, **known: object) -> None:
+    usual = {"run": "other", "host": socket.gethostname(), "pid": os.getpid(), "heard": datetime.now(UTC).isoformat()}
+    document = {**usual, "process_started": psutil.Process().create_time(), **known}
+    (folder / ".export-owner.json").write_text(json.dumps(document))
+
+
+def test_a_live_process_keeps_others_out_and_a_dead_one_does_not(tmp_path: Path) -> None:
+    other = Ownership(LocalStore(), str(tmp_path))
+    with Ownership(LocalStore(), str(tmp_path)) as own:
+        with pytest.raises(RefusedInputError, match=f"process {os.getpid()} on"):
+            other.require_free()
+        own.require_own()
+    other.require_free()
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    _owner(tmp_path, pid=gone.pid)
+    other.require_free()
+    # The number is in use again, by a process that began later.
+    _owner(tmp_path, process_started=1.0)
+    other.require_free()
+
+
+def test_a_process_on_another_machine_is_dead_when_it_has_been_silent_for_long(tmp_path: Path) -> None:
+    own = Ownership(LocalStore(), str(tmp_path))
+
+    _owner(tmp_path, host="elsewhere")
+    with pytest.raises(RefusedInputError, match="on elsewhere"):
+        own.require_free()
+    _owner(tmp_path, host="elsewhere", heard=(datetime.now(UTC) - timedelta(minutes=11)).isoformat())
+    own.require_free()
+
+
+def test_what_another_process_took_over_is_not_published(tmp_path: Path) -> None:
+    with Ownership(LocalStore(), str(tmp_path)) as own:
+        _owner(tmp_path)
+        with pytest.raises(ConflictError):
+            own.require_own()
+    assert (tmp_path / ".export-owner.json").exists()
+
+
+@pytest.mark.parametrize("kind", [LocalPlace, ArrowPlace])
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalPlace | ArrowPlace]) -> None:
+    place = kind(f"file://{tmp_path}/a" if kind is ArrowPlace else f"{tmp_path}/a")
+
+    with place.new_file("whole") as stream:
+        stream.write(b"12345")
+        assert not (tmp_path / "a" / "whole").exists()
+    with pytest.raises(TypeError), place.new_file("half") as stream:
+        stream.write(None)
+
+    assert (tmp_path / "a" / "whole").read_bytes() == b"12345"
+    assert [one.name for one in (tmp_path / "a").iterdir()] == ["whole"]
+
+
+def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:
+    assert isinstance(place_of(LocalStore(), "/tmp/x"), LocalPlace)
+    with pytest.raises(ConfigurationError, match="tasks cannot write to ftp"):
+        place_of(_NoStore(), "ftp://host/x")  # type: ignore[arg-type]
+
+
+class _NoStore:
+    """A file system that only Spark knows."""
+
+
+def test_an_error_of_a_task_keeps_its_words_on_the_way() -> None:
+    error = RetriableError("no node answers: é\n'\"", hint="wait")
+    with pytest.raises(TaskError) as raised, readable_in_driver():
+        raise error
+
+    shown = PySparkException(f"Job aborted\nTraceback\n{raised.value}\n\tat org.apache.spark")
+    with pytest.raises(RetriableError) as found, raised_by_tasks():
+        raise shown
+    assert (found.value.message, found.value.hint) == (error.message, "wait")
+    other = PySparkException("something else")
+    with pytest.raises(PySparkException, match="something else"), raised_by_tasks():
+        raise other
+
+
+def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:
+    moment = datetime(2026, 11, 15, 10, 30, 59, tzinfo=UTC)
+    folder = snapshot_folder(str(tmp_path), moment)
+    assert folder == f"{tmp_path}/snapshot/year=2026/month=11/day=15/hour=10/minute=30"
+    require_free_minute(LocalStore(), folder)
+    made = tmp_path / "snapshot" / "year=2026" / "month=11" / "day=15" / "hour=10" / "minute=30"
+    made.mkdir(parents=True)
+    (made / "_manifest.json").write_text(json.dumps({"id": "abc123", "created": "2026-11-15T10:30:58"}))
+    require_free_minute(LocalStore(), folder)
+    (made / "_SUCCESS").touch()
+
+    with pytest.raises(RefusedInputError, match=r"minute=30 holds the export abc123 of 2026-11-15T10:30:58 already"):
+        require_free_minute(LocalStore(), folder)

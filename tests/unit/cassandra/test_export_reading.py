@@ -1,0 +1,136 @@
+"""What is asked for and how answers become batches, without a server."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.reading.batches import BatchMaker
+from lakeward.cassandra.reading.plan import ReadPlan, require_condition
+from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
+from lakeward.cassandra.types import parse_cql_type
+from lakeward.errors import ConfigurationError
+
+_UDTS = {"place": (("street", "text"), ("number", "int"))}
+_NOW = 1_000_000
+
+
+def _schema(**columns: tuple[str, ColumnKind]) -> TableSchema:
+    found = [
+        CqlColumn(name, parse_cql_type(text, _UDTS), kind, number)
+        for number, (name, (text, kind)) in enumerate(columns.items())
+    ]
+    return TableSchema(TableName("Sales", "t"), tuple(found), _UDTS)
+
+
+_STATIC_TABLE = _schema(
+    p=("double", ColumnKind.PARTITION_KEY),
+    c=("int", ColumnKind.CLUSTERING),
+    s=("text", ColumnKind.STATIC),
+    v=("int", ColumnKind.REGULAR),
+)
+
+
+def _plan(schema: TableSchema, **settings: Any) -> ReadPlan:
+    return ReadPlan(cast("Any", None), schema, **settings)
+
+
+def test_a_query_reads_a_range_of_tokens_with_names_as_they_are() -> None:
+    assert _plan(_STATIC_TABLE).statement == (
+        'SELECT "p", "c", "s", "v" FROM "Sales"."t" WHERE token("p") > ? AND token("p") <= ?'
+    )
+    assert _plan(_STATIC_TABLE, columns=("v",), where="v > 3", writetime=True).statement == (
+        'SELECT "p", "c", "v", writetime("v") FROM "Sales"."t" WHERE token("p") > ? AND token("p") <= ? '
+        "AND v > 3 ALLOW FILTERING"
+    )
+
+
+@pytest.mark.parametrize(
+    "where", ["v = 1 LIMIT 3", "v = 1 allow  filtering", "v = 1; DROP TABLE x", "v > 1 order by c"]
+)
+def test_what_is_more_than_a_condition_is_refused(where: str) -> None:
+    with pytest.raises(ConfigurationError, match="no part of a condition"):
+        require_condition(where)
+
+
+@pytest.mark.parametrize("where", [None, "t = 'LIMIT; --'", '"Limit" > 3 AND limits = 4'])
+def test_words_in_texts_and_names_are_part_of_a_condition(where: str | None) -> None:
+    require_condition(where)
+
+
+def test_static_values_are_a_row_of_their_own_once_per_partition_across_pages() -> None:
+    maker = BatchMaker(_plan(_STATIC_TABLE))
+    nan = float("nan")
+
+    first = maker.batch([(1.0, 1, "one", 10), (1.0, 2, "one", None), (nan, 1, "two", 30)], _NOW)
+    # NaN is not equal to itself in Python, but is one partition; -0.0 and 0.0 are two.
+    second = maker.batch([(float("nan"), 2, "two", 40), (0.0, 1, None, 5), (-0.0, None, "alone", None)], _NOW)
+
+    assert _rows(first) == {
+        ("1.0", None, "one", None),
+        ("1.0", 1, None, 10),
+        ("1.0", 2, None, None),
+        ('"nan"', None, "two", None),
+        ('"nan"', 1, None, 30),
+    }
+    assert _rows(second) == {('"nan"', 2, None, 40), ("0.0", 1, None, 5), ("-0.0", None, "alone", None)}
+
+
+def test_without_the_static_columns_their_rows_are_left_out() -> None:
+    maker = BatchMaker(_plan(_STATIC_TABLE, columns=("v",)))
+
+    assert _rows(maker.batch([(1.0, 1, 10), (2.0, None, None)], _NOW)) == {("1.0", 1, 10)}
+
+
+def test_a_range_without_rows_has_the_columns_all_the_same() -> None:
+    batch = BatchMaker(_plan(_STATIC_TABLE, writetime=True)).batch([], _NOW)
+
+    assert batch.num_rows == 0
+    assert batch.schema.names == ["p", "c", "s", "v", "_lw_writetime_s", "_lw_writetime_v"]
+
+
+_TIMED = _schema(
+    p=("int", ColumnKind.PARTITION_KEY),
+    l=("list<int>", ColumnKind.REGULAR),
+    u=("place", ColumnKind.REGULAR),
+    v=("int", ColumnKind.REGULAR),
+)
+
+
+def test_what_values_have_left_becomes_the_second_in_which_they_expire() -> None:
+    plan = _plan(_TIMED, writetime=True, ttl=True)
+    rows = [
+        (1, [1, 2], ("x", None), 5, 70, 71, 72, [100, 200], [300, None], 400),
+        (2, [1, 2], ("x", 7), 5, 80, 81, 82, [100, None], [300, None], None),
+        (3, None, None, None, None, None, None, None, None, None),
+    ]
+
+    batch = BatchMaker(plan).batch(rows, _NOW)
+
+    assert plan.needs_slow_reader
+    assert batch.column("_lw_writetime_l").to_pylist() == [70, 80, None]
+    # One element that stays keeps the list; a field without a value keeps nothing.
+    assert batch.column("_lw_expires_l").to_pylist() == [_NOW + 200, None, None]
+    assert batch.column("_lw_expires_u").to_pylist() == [_NOW + 300, None, None]
+    assert batch.column("_lw_expires_v").to_pylist() == [_NOW + 400, None, None]
+
+
+def test_where_the_server_does_not_tell_the_times_of_collections_they_get_the_latest_of_the_row() -> None:
+    plan = _plan(_TIMED, writetime=True, ttl=True, element_times=False)
+    rows = [(1, [1], None, 5, 70, 100), (2, None, ("x", 1), None, None, None)]
+
+    batch = BatchMaker(plan).batch(rows, _NOW)
+
+    assert plan.statement.startswith('SELECT "p", "l", "u", "v", writetime("v"), ttl("v") FROM')
+    assert not plan.needs_slow_reader
+    assert batch.column("_lw_writetime_l").to_pylist() == [70, None]
+    assert batch.column("_lw_expires_l").to_pylist() == [_NOW + 100, None]
+    assert batch.column("_lw_writetime_u").to_pylist() == [None, None]
+
+
+def _rows(batch: Any) -> set[tuple[Any, ...]]:
+    found = [tuple(row.values()) for row in batch.to_pylist()]
+    assert len(found) == len(set(found))
+    return set(found)
