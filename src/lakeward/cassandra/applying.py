@@ -1,0 +1,189 @@
+"""A change set written into a table: inserts and changes as upserts, deletes by full key, all at one time.
+
+The one time makes a replay change nothing, lets newer writes of others survive, deletes included, and lets the order of
+statements not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra import guards
+from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.keyspaces import limits_of
+from lakeward.cassandra.ledger import Job, Ledger
+from lakeward.cassandra.origins import origin_of
+from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.writing.changes import action, changed_names, expiries, found_columns, require_applicable
+from lakeward.cassandra.writing.dead_letters import place_for
+from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
+from lakeward.cassandra.writing.job import Load, estimate_load, write_load
+from lakeward.cassandra.writing.matching import matched, require_no_counters
+from lakeward.cassandra.writing.plan import WritePlan
+from lakeward.cassandra.writing.results import Status, Written
+from lakeward.diffing.changesets.finding import find_change_set
+from lakeward.diffing.inputs.addresses import absolute
+from lakeward.errors import RefusedInputError
+from lakeward.lake.folders import MANIFEST
+from lakeward.lake.stores import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.origins import Origin
+    from lakeward.cassandra.progress import Tell
+    from lakeward.cassandra.schema import TableSchema
+    from lakeward.config import Config
+    from lakeward.diffing.changesets.finding import ChangeSet
+
+APPLY = "apply"
+_WRITTEN = ("inserted", "changed", "deleted")
+
+
+@dataclass(frozen=True)
+class ApplyRequest:
+    """Which change set is to be applied, and how.
+
+    timestamp: ``snapshot``: the start of the export that the change set leads to; ``now``; or microseconds since 1970.
+    max_delete_share: refuse where a larger part of the past's rows would be deleted.
+    force: apply it whatever is recorded of the target.
+    """
+
+    change_set: str
+    into: TableName
+    timestamp: str = guards.SNAPSHOT_TIME
+    max_delete_share: float = 0.5
+    force: bool = False
+    dry_run: bool = False
+    limits: Limits = field(default_factory=Limits)
+    ledger: TableName | None = None
+    dead_letters: str | None = None
+    tasks: int | None = None
+
+
+def apply_change_set(
+    spark: SparkSession,
+    config: Config,
+    address: ClusterAddress,
+    request: ApplyRequest,
+    *,
+    tell: Tell | None = None,
+) -> Written:
+    """Write what a change set says into a table, or go on with what was interrupted.
+
+    Raises:
+        RefusedInputError: the change set is not whole, not the next one, does not fit the table, or deletes too much.
+        DataError: too many rows are rejected.
+        RetriableError: the cluster does not answer.
+    """
+    with connected(address) as session:
+        target = read_table_schema(session, request.into)
+        found = _find(spark, config, request, target)
+        parents = _parents(found)
+        require_no_counters(found.label, target, *[one.schema for one in parents.values() if one is not None])
+        ledger = Ledger(session, request.into, request.ledger)
+        if request.dry_run:
+            ledger.look()
+        else:
+            require_writable(session, target)
+            ledger.create()
+        last = ledger.last()
+        if not request.force and guards.is_applied(last, found.manifest):
+            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
+        job = _job(request, found, parents["current"], ledger)
+        told = _require_right(request, found, parents, ledger, job)
+        load = _load(session, config, address, request, found, parents["current"], target, job, ledger.table).warned(
+            told
+        )
+        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell)
+
+
+def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
+    folder = absolute(request.change_set).rstrip("/")
+    # One that the published recipe wrote does not say what identifies a row; the table does.
+    has_manifest = open_store(spark, config, folder).exists(f"{folder}/{MANIFEST}")
+    return find_change_set(spark, config, folder, keys=() if has_manifest else target.primary_key)
+
+
+def _parents(found: ChangeSet) -> dict[str, Origin | None]:
+    manifest = found.manifest
+    if manifest is None:
+        return {"past": None, "current": None}
+    return {"past": origin_of(manifest.past), "current": origin_of(manifest.current)}
+
+
+def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger: Ledger) -> Job:
+    """Give the job as it was begun, or as it begins now."""
+    manifest = found.manifest
+    identity = guards.plain_identity(manifest.current) if manifest is not None else {"location": found.location}
+    if manifest is not None and guards.is_repair(manifest) and (last := ledger.last()) is not None:
+        # What comes next is still told from the export that was applied last.
+        identity = dict(last.identity)
+    name = manifest.id if manifest is not None else None
+    own = guards.job_id(APPLY, {}, name or found.location, request.timestamp)
+    if (known := ledger.known(own)) is not None:
+        return known
+    timestamp = guards.chosen_timestamp(request.timestamp, origin, found.label)
+    if timestamp is None:
+        msg = f"{found.label} was not made of exports of a table: at which time its changes hold is not known"
+        raise RefusedInputError(
+            msg, hint="--timestamp now, or microseconds since 1970 before which others' writes yield"
+        )
+    rows = sum(int(manifest.counts.get(word, 0)) for word in _WRITTEN) if manifest is not None else None
+    return Job(own, APPLY, unit_count(rows), timestamp, identity, name)
+
+
+def _require_right(
+    request: ApplyRequest, found: ChangeSet, parents: dict[str, Origin | None], ledger: Ledger, job: Job
+) -> tuple[str, ...]:
+    """Refuse what should not be applied; give what a person should know."""
+    guards.require_few_deletes(found, request.max_delete_share)
+    last = ledger.last()
+    told = guards.require_next(last, found, force=request.force)
+    told += guards.require_whole_parents(found, parents, force=request.force)
+    told += guards.require_later(last, job.timestamp, found.label, force=request.force)
+    told += guards.require_none_under_way(ledger.under_way(), job.id, str(request.into), force=request.force)
+    return tuple(told)
+
+
+def _load(
+    session: Any,
+    config: Config,
+    address: ClusterAddress,
+    request: ApplyRequest,
+    found: ChangeSet,
+    origin: Origin | None,
+    target: TableSchema,
+    job: Job,
+    ledger: TableName,
+) -> Load:
+    diff = found.read()
+    require_applicable(found.label, diff)
+    pairs = matched(found.label, found_columns(diff), found.keys, origin, target)
+    limits = limits_of(address)
+    guards.require_accepted_timestamp(job.timestamp, limits, found.label)
+    times = expiries(diff, [one.column.name for one in pairs if not one.column.is_key])
+    plan = WritePlan(
+        address=address,
+        target=request.into,
+        columns=tuple(one.column for one in pairs),
+        timestamp=job.timestamp,
+        limits=limits,
+        job=job,
+        ledger=ledger,
+        dead_letters=place_for(diff.frame.sparkSession, config, request.dead_letters, found.location, job),
+        has_actions=True,
+        has_expiries=bool(times),
+        is_timed=guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=bool(times)),
+        has_static_rows=bool(target.statics),
+    )
+    parts = Parts(*split_key(pairs), expiries=times, action=action(diff), changes=changed_names(diff))
+    rows = None if found.manifest is None else sum(int(found.manifest.counts.get(word, 0)) for word in _WRITTEN)
+    frame = diff.rows(unchanged=False)
+    return Load(found.label, frame, parts, plan, rows, limits_for(address, request.limits), request.tasks)

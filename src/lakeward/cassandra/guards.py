@@ -1,0 +1,225 @@
+"""What must hold before a table is written to: the right change set, at the right time, with plausible contents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra import keyspaces
+from lakeward.cassandra.comparing.staging import LIVE
+from lakeward.diffing.changesets.order import is_same_state, shown_state
+from lakeward.errors import ConfigurationError, RefusedInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.cassandra.keyspaces import WriteLimits
+    from lakeward.cassandra.ledger import AppliedState, Job
+    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.origins import Origin
+    from lakeward.diffing.changesets.finding import ChangeSet
+    from lakeward.diffing.changesets.manifest import ChangeSetManifest
+
+# Below so many rows a table may well lose half of them.
+_GUARDED_ROWS = 1_000
+_FORCE = "--force applies it regardless"
+SNAPSHOT_TIME, NOW = "snapshot", "now"
+
+
+def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) -> bool:
+    """Tell whether the target has the state that a change set leads to."""
+    if last is None or manifest is None:
+        return False
+    if last.change_set == manifest.id:
+        return True
+    return is_surely_same(last.identity, manifest.current) and not is_same_state(last.identity, manifest.past)
+
+
+def is_repair(manifest: ChangeSetManifest) -> bool:
+    """Tell whether a change set makes a live table like another one, whatever was applied to it."""
+    return manifest.past.get("kind") == LIVE
+
+
+def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two states are known to be one: by their checksums, or by their ids where one has none."""
+    for name in ("checksum", "id"):
+        if one.get(name) is not None and other.get(name) is not None:
+            return bool(one[name] == other[name])
+    return False
+
+
+def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: bool) -> list[str]:
+    """Require that a change set begins with the state that the target has; give what a person should know.
+
+    Raises:
+        RefusedInputError: the target has another state.
+    """
+    manifest = change_set.manifest
+    if manifest is None:
+        return [f"{change_set.location} has no manifest: whether it is the next one for the target is not known"]
+    if last is None:
+        told = shown_state(manifest.past)
+        return [f"nothing is recorded of the target: it is taken for what the change set was made of, {told}"]
+    if is_repair(manifest) or is_same_state(last.identity, manifest.past):
+        return []
+    msg = (
+        f"{change_set.label} was made of {shown_state(manifest.past)}, but the target holds "
+        f"{shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    if force:
+        return [f"{msg}; applied regardless"]
+    raise RefusedInputError(msg, hint=f"apply the change sets in their order, each once; {_FORCE}")
+
+
+def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force: bool) -> list[str]:
+    """Require that nothing else was begun and left: rows of it may be in the target.
+
+    Raises:
+        RefusedInputError: something was.
+    """
+    if begun is None or begun.id == job_id:
+        return []
+    what = f"change set {begun.change_set}" if begun.change_set else f"import of {begun.identity.get('location')}"
+    msg = f"the {what} into {target} was begun and not finished"
+    if force:
+        return [f"{msg}; left as it is"]
+    raise RefusedInputError(msg, hint=f"finish it first, with the command that began it; {_FORCE}")
+
+
+def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
+    """Refuse a change set that would delete a large part of the table: its current side may have lost rows.
+
+    Raises:
+        RefusedInputError: naming both numbers.
+    """
+    if change_set.manifest is None:
+        return
+    counts = change_set.manifest.counts
+    deleted = int(counts.get("deleted", 0))
+    known = sum(int(counts.get(word, 0)) for word in ("changed", "deleted", "unchanged"))
+    rows = int(change_set.manifest.past.get("rows") or known)
+    if rows >= _GUARDED_ROWS and deleted > rows * max_share:
+        msg = (
+            f"{change_set.label} would delete {deleted:,} of {rows:,} rows, {deleted / rows:.0%} where {max_share:.0%} "
+            "are allowed: its current side may be incomplete; nothing was written"
+        )
+        raise RefusedInputError(msg, hint="check the current export, then allow it: --max-delete-share 1")
+
+
+def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | None], *, force: bool) -> list[str]:
+    """Refuse deletes that only tell that a parent did not hold all rows.
+
+    Raises:
+        RefusedInputError: a parent was not finished; or is a part of its table, and there are deletes.
+    """
+    manifest = change_set.manifest
+    if manifest is None:
+        return []
+    told = []
+    for which, identity in (("past", manifest.past), ("current", manifest.current)):
+        if identity.get("complete") is False:
+            told.append(f"the {which} side of {change_set.label}, {shown_state(identity)}, was not finished")
+        origin = parents[which]
+        if origin is not None and not origin.is_whole and manifest.counts.get("deleted"):
+            part = f"--where {origin.where}" if origin.where else f"--columns {','.join(origin.columns)}"
+            told.append(
+                f"the {which} side of {change_set.label} is a part of its table only ({part}), so that its "
+                f"{manifest.counts['deleted']:,} deletes may be of rows that exist"
+            )
+    if told and not force:
+        raise RefusedInputError("; ".join(told), hint=f"make it of whole exports; {_FORCE}")
+    return told
+
+
+def chosen_timestamp(choice: str, origin: Origin | None, label: str) -> int | None:
+    """Give the time in microseconds that cells are written at; None where it was not said and is not known.
+
+    Raises:
+        ConfigurationError: the choice is none.
+    """
+    if choice == NOW:
+        return time.time_ns() // 1_000
+    if choice == SNAPSHOT_TIME:
+        return None if origin is None else microseconds(origin.started)
+    if choice.isascii() and choice.isdigit():
+        return int(choice)
+    msg = f"the timestamp {choice!r} for {label} is none; expected snapshot, now, or microseconds since 1970"
+    raise ConfigurationError(msg)
+
+
+def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -> None:
+    """Refuse a time that is further from now than the server takes.
+
+    Raises:
+        RefusedInputError: naming it and the remedy.
+    """
+    then = datetime.fromtimestamp(timestamp / 1_000_000, UTC)
+    age = datetime.now(UTC) - then
+    too_old = limits.oldest_timestamp is not None and age > limits.oldest_timestamp
+    if too_old or (limits.newest_timestamp is not None and -age > limits.newest_timestamp):
+        msg = (
+            f"{what} would be written as of {then:%Y-%m-%d %H:%M:%S} UTC; this cluster takes times from "
+            f"{limits.oldest_timestamp} ago to {limits.newest_timestamp} ahead"
+        )
+        raise RefusedInputError(msg, hint="--timestamp now   (newer writes of others are then overwritten)")
+
+
+def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choice: str, *, expires: bool) -> bool:
+    """Tell whether the target takes times of its clients; Keyspaces does, and lets cells expire, only where turned on.
+
+    Raises:
+        RefusedInputError: it does not, and times other than now are to be written; or nothing expires there.
+    """
+    if not limits.is_keyspaces:
+        return True
+    if expires and not keyspaces.has_ttl(session, target.keyspace, target.table):
+        msg = f"cells are to expire, and {target} has that turned off"
+        raise RefusedInputError(msg, hint=keyspaces.enabling_statement(target.cql, "ttl"))
+    if keyspaces.has_client_timestamps(session, target.keyspace, target.table):
+        return True
+    if choice != NOW:
+        msg = f"{target} takes no times from its clients, so that nothing can be written as of {choice}"
+        on = keyspaces.enabling_statement(target.cql, "client_side_timestamps")
+        raise RefusedInputError(msg, hint=f"--timestamp now, or turn them on: {on}")
+    return False
+
+
+def require_later(last: AppliedState | None, timestamp: int, what: str, *, force: bool) -> list[str]:
+    """Require that cells are written at a later time than those that are there: earlier ones would be lost silently.
+
+    Raises:
+        RefusedInputError: they would not.
+    """
+    if last is None or last.timestamp is None or timestamp > last.timestamp:
+        return []
+    times = [datetime.fromtimestamp(one / 1_000_000, UTC).isoformat() for one in (timestamp, last.timestamp)]
+    msg = f"{what} would be written as of {times[0]}, where the target was last written as of {times[1]}: it would lose"
+    if force:
+        return [msg]
+    raise RefusedInputError(msg, hint="--timestamp now; --force writes it regardless")
+
+
+def microseconds(moment: datetime) -> int:
+    """Give a moment as Cassandra counts it, exactly."""
+    return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def job_id(kind: str, identity: Mapping[str, Any], *more: str) -> str:
+    """Give what tells one job from another; the same for the same thing."""
+    text = json.dumps([kind, {**identity, "cassandra": None}, *more], sort_keys=True, default=str)
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def plain_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what tells a state from others, without the table's definition."""
+    return {name: value for name, value in identity.items() if name != "cassandra"}
+
+
+def told_rejected(last: AppliedState | None) -> tuple[str, ...]:
+    """Say that rows were rejected when the target got its state, where some were."""
+    if last is None or not last.rejected:
+        return ()
+    return (f"{last.rejected:,} rows were rejected when it was written; they are in {last.dead_letters}",)

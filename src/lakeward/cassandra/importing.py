@@ -1,0 +1,213 @@
+"""A snapshot written into a table: every cell at the time that is recorded for it, or at the snapshot's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakeward.cassandra import guards
+from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.keyspaces import limits_of
+from lakeward.cassandra.ledger import Job, Ledger, await_table
+from lakeward.cassandra.origins import origin_of
+from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
+from lakeward.cassandra.writing.dead_letters import place_for
+from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
+from lakeward.cassandra.writing.job import Load, estimate_load, write_load
+from lakeward.cassandra.writing.matching import Found, matched, require_no_counters
+from lakeward.cassandra.writing.plan import WritePlan
+from lakeward.cassandra.writing.results import Status, Written
+from lakeward.diffing.changesets.order import shown_state
+from lakeward.diffing.inputs.opening import open_side
+from lakeward.errors import RefusedInputError
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.ledger import AppliedState
+    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.origins import Origin
+    from lakeward.cassandra.progress import Tell
+    from lakeward.cassandra.schema import TableSchema
+    from lakeward.config import Config
+    from lakeward.diffing.inputs.sides import Side
+
+IMPORT = "import"
+
+
+@dataclass(frozen=True)
+class ImportRequest:
+    """What is to be imported, and how.
+
+    snapshot: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
+    create_table: make the table of the export's definition where there is none.
+    timestamp: ``snapshot``: recorded times of writing, else the export's start; ``now``; or microseconds since 1970.
+    force: write it whatever is recorded of the target.
+    """
+
+    snapshot: str
+    into: TableName
+    create_table: bool = False
+    timestamp: str = guards.SNAPSHOT_TIME
+    limits: Limits = field(default_factory=Limits)
+    ledger: TableName | None = None
+    dead_letters: str | None = None
+    tasks: int | None = None
+    dry_run: bool = False
+    force: bool = False
+    schema: str | None = None
+    format: str | None = None
+
+
+def import_snapshot(
+    spark: SparkSession,
+    config: Config,
+    address: ClusterAddress,
+    request: ImportRequest,
+    *,
+    tell: Tell | None = None,
+) -> Written:
+    """Write all rows of a snapshot into a table, or go on with what was interrupted.
+
+    Raises:
+        RefusedInputError: the snapshot is not whole or does not fit the table, or the table holds something else.
+        DataError: too many rows are rejected.
+        RetriableError: the cluster does not answer.
+    """
+    side = open_side(spark, config, request.snapshot, schema=request.schema, format=request.format)
+    origin = origin_of(side.identity)
+    with connected(address) as session:
+        target = _target(session, request, origin)
+        ledger = Ledger(session, request.into, request.ledger)
+        if request.dry_run:
+            ledger.look()
+        else:
+            require_writable(session, target)
+            ledger.create()
+        last = ledger.last()
+        if not request.force and last is not None and guards.is_surely_same(last.identity, side.identity):
+            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
+        load = _load(session, config, address, request, side, origin, target, ledger)
+        told = _require_target(session, last, side, request, ledger.under_way(), load.plan.job)
+        load = load.warned(told)
+        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell)
+
+
+def _target(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
+    if request.create_table and not _is_there(session, request.into):
+        _create(session, request, origin)
+    target = read_table_schema(session, request.into)
+    require_no_counters(request.snapshot, target, origin.schema if origin is not None else None)
+    return target
+
+
+def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None:
+    if origin is None:
+        msg = f"{request.snapshot} does not say what its table looks like, so none can be made of it"
+        raise RefusedInputError(msg, hint="--create-table takes what lakeward cassandra export wrote")
+    require_no_counters(request.snapshot, origin.schema)
+    if request.dry_run:
+        msg = f"there is no table {request.into} yet, and a dry run makes none"
+        raise RefusedInputError(msg, hint="make it first: " + "; ".join(origin.schema.create_statements(request.into)))
+    for statement in origin.schema.create_statements(request.into):
+        session.execute(statement)
+    await_table(session, request.into)
+
+
+def _is_there(session: Any, name: TableName) -> bool:
+    query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    return bool(list(session.execute(query, (name.keyspace, name.table))))
+
+
+def _load(
+    session: Any,
+    config: Config,
+    address: ClusterAddress,
+    request: ImportRequest,
+    side: Side,
+    origin: Origin | None,
+    target: TableSchema,
+    ledger: Ledger,
+) -> Load:
+    frame = side.frame
+    names = [name for name in frame.columns if not name.startswith((WRITETIME, EXPIRES))]
+    found = {name: Found(frame.schema[name].dataType, column(name)) for name in names}
+    keys = side.primary_key or tuple(name for name in target.primary_key if name in found)
+    pairs = matched(request.snapshot, found, keys, origin, target)
+    job, warnings = _job(request, side, origin, ledger)
+    is_recorded = request.timestamp == guards.SNAPSHOT_TIME
+    limits = limits_of(address)
+    values = [one.column.name for one in pairs if not one.column.is_key]
+    writetimes = _times(frame, WRITETIME, values) if is_recorded else []
+    expiries = _times(frame, EXPIRES, values)
+    if writetimes and limits.oldest_timestamp is not None:
+        msg = f"{request.snapshot} has the times at which cells were written, which this cluster does not take"
+        raise RefusedInputError(msg, hint="--timestamp now   (leaves them out)")
+    guards.require_accepted_timestamp(job.timestamp, limits, request.snapshot)
+    plan = WritePlan(
+        address=address,
+        target=request.into,
+        columns=tuple(one.column for one in pairs),
+        timestamp=job.timestamp,
+        limits=limits,
+        job=job,
+        ledger=ledger.table,
+        dead_letters=place_for(
+            frame.sparkSession, config, request.dead_letters, str(side.identity.get("location", "")), job
+        ),
+        has_writetimes=bool(writetimes),
+        has_expiries=bool(expiries),
+        is_timed=guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=bool(expiries)),
+        has_static_rows=bool(target.statics),
+    )
+    parts = Parts(*split_key(pairs), writetimes=writetimes, expiries=expiries)
+    return Load(side.label, frame, parts, plan, side.rows, limits_for(address, request.limits), request.tasks, warnings)
+
+
+def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger) -> tuple[Job, tuple[str, ...]]:
+    """Give the job as it was begun, or as it begins now."""
+    identity = guards.plain_identity(side.identity)
+    own = guards.job_id(IMPORT, identity, request.timestamp)
+    warnings: tuple[str, ...] = ()
+    if (known := ledger.known(own)) is not None:
+        return known, warnings
+    timestamp = guards.chosen_timestamp(request.timestamp, origin, request.snapshot)
+    if timestamp is None:
+        timestamp = guards.chosen_timestamp(guards.NOW, None, request.snapshot)
+        warnings = (f"{request.snapshot} does not say when it was read: its cells are written as of now",)
+    assert timestamp is not None
+    return Job(own, IMPORT, unit_count(side.rows), timestamp, identity), warnings
+
+
+def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
+    """Give the recorded times of all values, null where there is none; nothing where none is recorded at all."""
+    if not any(mark + name in frame.columns for name in values):
+        return []
+    none = F.lit(None).cast("bigint")
+    return [column(mark + name).cast("bigint") if mark + name in frame.columns else none for name in values]
+
+
+def _require_target(
+    session: Any, last: AppliedState | None, side: Side, request: ImportRequest, begun: Job | None, job: Job
+) -> tuple[str, ...]:
+    """Refuse a target that holds another state, or a half of one; give what a person should know."""
+    told = guards.require_none_under_way(begun, job.id, str(request.into), force=request.force)
+    if last is not None:
+        msg = f"{request.into} holds {shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+        if not request.force:
+            hint = "apply what changed since: lakeward cassandra diff, then apply; --force writes the snapshot over it"
+            raise RefusedInputError(msg, hint=hint)
+        told.append(f"{msg}: rows that {side.label} does not have stay, and newer cells too")
+    elif begun is None and list(session.execute(f"SELECT * FROM {request.into.cql} LIMIT 1")):
+        told.append(f"{request.into} has rows already: those that {side.label} does not have stay")
+    return tuple(told)

@@ -1,0 +1,105 @@
+"""Rows that could not be written, with the reason: one file per task, a JSON document per line."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeward.diffing.inputs.addresses import absolute
+from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import local_path
+from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.ledger import Job
+    from lakeward.config import Config
+    from lakeward.config.s3 import S3Keys, S3Settings
+
+FOLDER = "lakeward-dead-letters"
+_WHERE = "--dead-letters FOLDER   (a local one that all workers share, or s3://…)"
+
+
+@dataclass(frozen=True)
+class DeadLetterPlace:
+    """The folder for a job's dead letters: a local one, or one in S3 with what is needed to get there."""
+
+    folder: str
+    s3: S3Settings | None = None
+    keys: S3Keys | None = field(default=None, repr=False)
+
+    @classmethod
+    def at(cls, folder: str, s3: S3Settings) -> DeadLetterPlace:
+        """Take a folder that tasks can write to by themselves.
+
+        Raises:
+            ConfigurationError: it is neither local nor in S3.
+        """
+        if is_s3(folder):
+            return cls(folder.rstrip("/"), s3, s3.keys())
+        if "://" in folder and not folder.startswith("file:"):
+            msg = f"dead letters cannot be written to {folder}"
+            raise ConfigurationError(msg, hint=_WHERE)
+        return cls(str(local_path(folder)))
+
+
+def place_for(spark: SparkSession, config: Config, folder: str | None, source: str, job: Job) -> DeadLetterPlace:
+    """Give the place for what is rejected: beside a source in S3, else below where the command was started.
+
+    Raises:
+        ConfigurationError: tasks run on other machines, where that would be a folder of theirs.
+    """
+    if folder is not None:
+        return DeadLetterPlace.at(absolute(folder), config.s3)
+    if is_s3(source):
+        parent, _, own = source.rstrip("/").rpartition("/")
+        return DeadLetterPlace.at(f"{parent}/_{FOLDER}/{own}-{job.id}", config.s3)
+    if not str(spark.sparkContext.master).startswith("local"):
+        msg = "Spark runs on other machines too, and nothing says where rejected rows can be put"
+        raise ConfigurationError(msg, hint=_WHERE)
+    return DeadLetterPlace.at(absolute(f"{FOLDER}/{job.id}"), config.s3)
+
+
+class DeadLetters:
+    """The file of one task; there is none before its first row."""
+
+    def __init__(self, place: DeadLetterPlace, name: str) -> None:
+        self._place, self._name = place, name
+        self._lines: list[str] = []
+        self._kept = 0
+
+    def add(self, document: dict[str, Any]) -> None:
+        """Take a row."""
+        self._lines.append(json.dumps(document, ensure_ascii=False) + "\n")
+
+    def keep(self) -> None:
+        """Write what was taken since the last time; when this returns, the rows are dealt with for good."""
+        if len(self._lines) == self._kept:
+            return
+        path = f"{self._place.folder}/{self._name}"
+        if self._place.s3 is not None:
+            self._put(path)
+        else:
+            self._append(path)
+        self._kept = len(self._lines)
+
+    def _append(self, path: str) -> None:
+        os.makedirs(self._place.folder, exist_ok=True)  # noqa: PTH103
+        with open(path, "a", encoding="utf-8") as out:  # noqa: PTH123
+            out.writelines(self._lines[self._kept :])
+            out.flush()
+            os.fsync(out.fileno())
+
+    def _put(self, path: str) -> None:
+        """Write the object anew: objects cannot be added to, and rejected rows are few or the job ends."""
+        assert self._place.s3 is not None
+        where = S3Location.parse(path, "dead letters")
+        client = s3_client(self._place.s3, self._place.keys)
+        try:
+            with s3_errors(path):
+                client.put_object(Bucket=where.bucket, Key=where.prefix, Body="".join(self._lines).encode())
+        finally:
+            client.close()

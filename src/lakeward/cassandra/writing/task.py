@@ -1,0 +1,180 @@
+"""What a task of Spark's does: it writes the units it gets, one after the other, and says what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.cassandra.writing.batches import BatchReader, described
+from lakeward.cassandra.writing.dead_letters import DeadLetters
+from lakeward.cassandra.writing.plan import DELETED, UNIT
+from lakeward.cassandra.writing.rows import RowPlanner, list_shift
+from lakeward.cassandra.writing.sending import Sender, requests
+from lakeward.cassandra.writing.statements import Statements
+from lakeward.errors import BugError, DataError, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from lakeward.cassandra.writing.plan import WritePlan
+    from lakeward.cassandra.writing.rows import Row
+
+RESULT = (
+    "upserted bigint, deleted bigint, expired bigint, rejected bigint, units double, failure string, "
+    "is_retriable boolean"
+)
+_NO_UNIT = -1
+
+
+@dataclass
+class Counts:
+    """What a task did."""
+
+    upserted: int = 0
+    deleted: int = 0
+    expired: int = 0
+    rejected: int = 0
+    units: float = 0.0
+    failure: str | None = None
+    is_retriable: bool = False
+
+
+def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Give the function that writes batches, whose rows come unit by unit."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        counts = Counts()
+        try:
+            _Task(plan, counts).write(batches)
+        except LakewardError as error:
+            # Told as a result and not raised: what can be tried again has been, and Spark would start all over.
+            counts.failure, counts.is_retriable = str(error), error.kind == "retriable"
+        yield pa.RecordBatch.from_pylist([vars(counts)], schema=_result_schema())
+
+    return write
+
+
+def _result_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    numbers = [(name, pa.int64()) for name in ("upserted", "deleted", "expired", "rejected")]
+    return pa.schema([*numbers, ("units", pa.float64()), ("failure", pa.string()), ("is_retriable", pa.bool_())])
+
+
+class _Task:
+    def __init__(self, plan: WritePlan, counts: Counts) -> None:
+        from cassandra.query import UNSET_VALUE
+        from pyspark import TaskContext
+
+        from lakeward.cassandra.connecting import task_session
+        from lakeward.cassandra.ledger import Ledger
+
+        context = TaskContext.get()
+        assert context is not None
+        self._plan, self._counts = plan, counts
+        self._session = task_session(plan.address)
+        self._ledger = Ledger(self._session, plan.target, plan.ledger)
+        statements = Statements(self._session, plan.target)
+        self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements, UNSET_VALUE)
+        name = f"run{plan.attempt}-task{context.partitionId()}-{context.taskAttemptId()}.jsonl"
+        self._letters = DeadLetters(plan.dead_letters, name)
+        self._sender = None if plan.is_dry_run else self._open_sender(statements)
+        self._rejected_before = 0
+        self._has_lists = any(one.is_list for one in plan.values)
+
+    def _open_sender(self, statements: Statements) -> Sender:
+        from lakeward.cassandra.budget import budget_client
+
+        assert self._plan.budget is not None
+        return Sender(
+            self._session,
+            statements,
+            budget_client(self._plan.budget),
+            self._plan.limits,
+            in_flight=self._plan.address.settings.max_in_flight,
+            reject=self._refuse,
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write everything; a unit is recorded when all its rows are acknowledged or kept as dead letters."""
+        unit, rows = _NO_UNIT, 0
+        for batch in batches:
+            for number, part in by_unit(batch):
+                if number < unit:
+                    msg = f"rows of unit {number} came after those of unit {unit}: what is recorded as done is not"
+                    raise BugError(msg)
+                if number != unit:
+                    self._finish(unit, rows)
+                    unit, rows = number, 0
+                    self._begin(unit)
+                rows += part.num_rows
+                self._write_part(part)
+        self._finish(unit, rows)
+
+    def _begin(self, unit: int) -> None:
+        if self._sender is not None and self._has_lists:
+            self._sender.shift = list_shift(self._plan.attempt, self._ledger.claim(self._plan.job, unit))
+
+    def _finish(self, unit: int, rows: int) -> None:
+        if unit == _NO_UNIT or self._sender is None:
+            return
+        self._sender.drain()
+        self._letters.keep()
+        rejected = self._counts.rejected - self._rejected_before
+        self._rejected_before = self._counts.rejected
+        self._ledger.finish_unit(self._plan.job, unit, rows=rows, rejected=rejected)
+
+    def _write_part(self, part: pa.RecordBatch) -> None:
+        for request in requests(self._counted(part), self._plan.limits):
+            self._counts.units += request.units
+            if self._sender is not None:
+                self._sender.send(request)
+
+    def _counted(self, part: pa.RecordBatch) -> Iterator[Row]:
+        for row in self._reader.rows(part, self._reject):
+            if row.action == DELETED:
+                self._counts.deleted += 1
+            else:
+                self._counts.upserted += 1
+            yield row
+        self._counts.expired = self._reader.expired
+
+    def _refuse(self, row: Row, reason: str) -> None:
+        """Take back that a row was counted: the server does not take it."""
+        if row.is_rejected:
+            return
+        if row.action == DELETED:
+            self._counts.deleted -= 1
+        else:
+            self._counts.upserted -= 1
+        self._reject(row, reason)
+
+    def _reject(self, row: Row, reason: str) -> None:
+        if row.is_rejected:
+            return
+        row.is_rejected = True
+        self._counts.rejected += 1
+        if self._plan.is_dry_run:
+            return
+        self._letters.add({**described(self._plan, row), "reason": reason})
+        if self._counts.rejected > self._plan.max_rejected:
+            self._letters.keep()
+            msg = f"more than {self._plan.max_rejected:,} rows of one task were rejected, the last because of {reason}"
+            raise DataError(
+                msg, hint="look at the reasons in the dead letters; the same command goes on where this one ended"
+            )
+
+
+def by_unit(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut a batch, whose rows are sorted by unit, into the parts of each unit."""
+    units = batch.column(UNIT).to_numpy(zero_copy_only=False)
+    start = 0
+    while start < len(units):
+        number = int(units[start])
+        end = int(units.searchsorted(number, side="right"))
+        yield number, batch.slice(start, end - start)
+        start = end

@@ -1,0 +1,82 @@
+"""Exports made without a cluster: rows, a schema and a time are enough."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
+from lakeward.cassandra.snapshot_columns import snapshot_struct
+from lakeward.cassandra.types import parse_cql_type
+from lakeward.lake.folders import appear
+from lakeward.lake.sets.writing import write_set
+from lakeward.lake.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+ORDERS = TableName("shop", "orders")
+
+
+def schema_of(columns: str, name: TableName = ORDERS) -> TableSchema:
+    """Read columns such as ``customer text pk, day date ck, total decimal, note text static``."""
+    kinds = {"pk": ColumnKind.PARTITION_KEY, "ck": ColumnKind.CLUSTERING, "static": ColumnKind.STATIC}
+    found: list[CqlColumn] = []
+    for part in columns.split(", "):
+        column, cql, *rest = part.split(" ")
+        kind = kinds[rest[0]] if rest else ColumnKind.REGULAR
+        position = sum(one.kind is kind for one in found) if kind.is_key else -1
+        found.append(CqlColumn(column, parse_cql_type(cql, {}), kind, position))
+    return TableSchema(name, tuple(found), {})
+
+
+def export(
+    spark: Any, to: Path, schema: TableSchema, started: str, rows: Sequence[tuple[Any, ...]], **block: Any
+) -> str:
+    """Write an export as the command does; ``started`` is a minute, ``block`` what its manifest says otherwise."""
+    moment = datetime.fromisoformat(started).replace(tzinfo=UTC)
+    folder = f"{to}/{schema.name.keyspace}/{schema.name.table}/snapshot/" + moment.strftime(
+        "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
+    )
+    times = {"writetime": block.get("writetime", False), "ttl": block.get("ttl", False)}
+    struct = snapshot_struct(schema, block.get("columns") or None, **times)
+    store = LocalStore()
+
+    def write(staging: str) -> str:
+        layout = write_set(spark.createDataFrame(rows, struct), store, staging, schema.primary_key)
+        document = {
+            "kind": "export",
+            "id": uuid.uuid4().hex,
+            "table": str(schema.name),
+            "created": moment.isoformat(),
+            "rows": layout.rows,
+            "checksum": layout.checksum,
+            "primary_key": list(schema.primary_key),
+            "format": "parquet",
+            "schema": [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields],
+            "set": layout.to_document(),
+            "files": [{"path": one.path, "size": one.size} for one in layout.buckets],
+            "cassandra": {
+                "cluster": "prod",
+                "keyspace": schema.name.keyspace,
+                "table": schema.name.table,
+                "schema": schema.to_document(),
+                "started": moment.isoformat(),
+                "ended": moment.isoformat(),
+                "consistency": "LOCAL_QUORUM",
+                "partitioner": "Murmur3Partitioner",
+                "where": None,
+                "columns": [],
+                "ranges": [],
+                **times,
+                **block,
+            },
+        }
+        return json.dumps(document)
+
+    appear(store, folder, write)
+    return folder

@@ -1,0 +1,235 @@
+"""Change sets written into tables of a real server."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+from lakeward.cassandra.diffs import diff_exports
+from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.ledger import Ledger
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.writing.results import Status
+from lakeward.config import Config
+from lakeward.diffing.inputs.opening import open_side
+from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.errors import RefusedInputError
+from lakeward.lake.iceberg.session import table_session
+from tests.cassandra.hand_made import export, schema_of
+from tests.cassandra.scene import read_cells
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.writing.results import Written
+    from tests.cassandra.scene import Cells
+    from tests.servers.cassandra import CassandraServer
+
+FIRST, SECOND = "2026-11-15T10:30", "2026-11-15T11:30"
+COLUMNS = "k text pk, c int ck, s text static, a text, b int, l list<int>, m map<text,int>"
+
+
+def micros(started: str) -> int:
+    return int(datetime.fromisoformat(started).replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+class Stage:
+    """A target, and what was exported and compared for it."""
+
+    def __init__(self, spark: SparkSession, server: CassandraServer, keyspace: str, folder: Path) -> None:
+        self.spark, self.server, self.folder = table_session(spark), server, folder
+        self.config = Config(base=folder)
+        self.into = TableName(keyspace, "orders")
+        self.session = server.session()
+
+    def export(self, columns: str, started: str, rows: list[tuple[Any, ...]], **block: Any) -> str:
+        return export(self.spark, self.folder, schema_of(columns), started, rows, **block)
+
+    def load(self, snapshot: str, **choices: Any) -> Written:
+        request = ImportRequest(snapshot, self.into, create_table=True, **choices)
+        return import_snapshot(self.spark, self.config, self.server.address, request)
+
+    def diff(self, past: str, current: str, to: str = "changes") -> str:
+        found = diff_exports(self.spark, self.config, past, current, to=str(self.folder / to)).change_set
+        assert found is not None
+        return found
+
+    def apply(self, change_set: str, **choices: Any) -> Written:
+        request = ApplyRequest(change_set, self.into, dead_letters=str(self.folder / "dead"), **choices)
+        return apply_change_set(self.spark, self.config, self.server.address, request)
+
+    def cells(self, *, writetime: bool = True) -> Cells:
+        return read_cells(self.session, read_table_schema(self.session, self.into), writetime=writetime)
+
+    def execute(self, query: str) -> None:
+        self.session.execute(query.replace("$T", self.into.cql))
+
+
+@pytest.fixture
+def stage(spark: SparkSession, cassandra_server: CassandraServer, keyspace: str, tmp_path: Path) -> Stage:
+    return Stage(spark, cassandra_server, keyspace, tmp_path)
+
+
+def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing(stage: Stage) -> None:
+    past = stage.export(
+        COLUMNS,
+        FIRST,
+        [
+            ("p1", 1, None, "x", 1, [1, 2], {"a": 1}),
+            ("p1", 2, None, "y", 2, None, {"b": 2}),
+            ("p1", 3, None, "z", 3, None, None),
+            ("p1", 5, None, "w", None, None, None),
+            ("p1", None, "old", None, None, None, None),
+            ("p2", None, "gone", None, None, None, None),
+            ("p2", 1, None, "q", None, [7], None),
+            ("p3", 1, None, None, None, None, None),
+        ],
+    )
+    current = stage.export(
+        COLUMNS,
+        SECOND,
+        [
+            ("p1", 1, None, "x", 1, [1, 2, 3], {"a": 1}),
+            ("p1", 2, None, None, 2, None, None),
+            ("p1", 4, None, None, 7, None, None),
+            ("p1", None, "new", None, None, None, None),
+            ("p2", 1, None, "q", None, [7], None),
+            ("p3", 1, None, None, None, None, None),
+            ("p4", 1, None, None, None, [9], None),
+        ],
+    )
+    stage.load(past)
+    changes = stage.diff(past, current)
+    # Written by others in the meantime: a row that the change set deletes, and a cell that it inserts.
+    stage.execute("UPDATE $T SET b = 30 WHERE k = 'p1' AND c = 3")
+    stage.execute("UPDATE $T SET b = 70 WHERE k = 'p1' AND c = 4")
+
+    dry = stage.apply(changes, dry_run=True)
+    assert (dry.status, dry.upserted, dry.deleted, dry.units, dry.seconds) == (Status.DRY_RUN, 5, 3, 8.0, None)
+    written = stage.apply(changes)
+    assert (written.status, written.upserted, written.deleted) == (Status.DONE, 5, 3)
+    assert written.warnings == ()
+    first, second = micros(FIRST), micros(SECOND)
+    cells = stage.cells()
+    live = {name: cells[("row", ("p1", c))][name][1] for c, name in ((3, "b"), (4, "b"))}
+    assert live["b"] > second
+    plain = stage.cells(writetime=False)
+    assert plain == {
+        ("row", ("p1", 1)): {"a": ("x",), "b": (1,), "l": ((1, 2, 3),), "m": plain[("row", ("p1", 1))]["m"]},
+        ("row", ("p1", 2)): {"b": (2,)},
+        ("row", ("p1", 3)): {"b": (30,)},
+        ("row", ("p1", 4)): {"b": (70,)},
+        ("row", ("p2", 1)): {"a": ("q",), "l": ((7,),)},
+        ("row", ("p3", 1)): {},
+        ("row", ("p4", 1)): {"l": ((9,),)},
+        ("static", ("p1",)): {"s": ("new",)},
+    }
+    # What did not change was not written: it has the time of the import.
+    assert {cells[("row", ("p1", 1))][name][1] for name in "abm"} == {first}
+    assert cells[("row", ("p1", 2))]["b"][1] == first
+    assert cells[("static", ("p1",))]["s"][1] == second
+
+    assert stage.apply(changes).status is Status.NOTHING_TO_DO
+    replayed = stage.apply(changes, force=True)
+    assert (replayed.status, replayed.upserted, replayed.deleted) == (Status.DONE, 5, 3)
+    assert stage.cells(writetime=False) == plain
+
+
+def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> None:
+    """Hazard 36: a column is added and another widened between two exports."""
+    narrow, wider = "k int pk, n int", "k int pk, extra text, n bigint"
+    first = stage.export(narrow, FIRST, [(1, 10), (2, 20), (3, 30)])
+    second = stage.export(wider, SECOND, [(1, None, 10), (2, "x", 2**40), (4, "y", None)])
+    third = stage.export(wider, "2026-11-15T12:30", [(1, None, 11), (2, "x", 2**40), (4, "y", None)])
+    to_second, to_third = stage.diff(first, second), stage.diff(second, third, to="more")
+
+    stage.execute("CREATE TABLE $T (k int PRIMARY KEY, n bigint)")
+    stage.load(first)
+    with pytest.raises(RefusedInputError, match=r"the column 'extra' \(text\) is missing") as refused:
+        stage.apply(to_second)
+    assert refused.value.hint == f'ALTER TABLE {stage.into.cql} ADD ("extra" text);'
+    stage.execute('ALTER TABLE $T ADD ("extra" text)')
+    with pytest.raises(RefusedInputError, match=r"was made of .* but the target holds") as refused:
+        stage.apply(to_third)
+    assert refused.value.exit_code == 2
+    written = stage.apply(to_second)
+    assert (written.upserted, written.deleted, written.warnings) == (2, 1, ())
+    assert stage.cells(writetime=False) == {
+        ("row", (1,)): {"n": (10,)},
+        ("row", (2,)): {"n": (2**40,), "extra": ("x",)},
+        ("row", (4,)): {"extra": ("y",)},
+    }
+    # Of a target of which nothing is recorded it is taken that it is the right one.
+    Ledger(stage.session, stage.into).forget()
+    written = stage.apply(to_third)
+    assert "nothing is recorded" in written.warnings[0]
+    assert stage.cells(writetime=False)[("row", (1,))] == {"n": (11,)}
+    # The one before, by force: it is older than what is there.
+    written = stage.apply(to_second, force=True)
+    assert "applied regardless" in written.warnings[0]
+    assert stage.cells(writetime=False)[("row", (1,))] == {"n": (11,)}
+
+
+def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(stage: Stage) -> None:
+    """Column by column, without a list of changes; names that look like prefixes, and a key that is not whole."""
+    struct = "k int, c int, right_copyright_year int, `left` string"
+    for name, rows in {
+        "past": [(1, 1, 1, "a"), (1, 2, 2, "b"), (1, 3, 3, "c"), (1, None, 4, "d")],
+        "current": [(1, 1, None, "a"), (1, 3, 3, "c"), (2, 1, 5, None)],
+    }.items():
+        stage.spark.createDataFrame(rows, struct).write.parquet(f"{stage.folder}/{name}")
+    stage.execute('CREATE TABLE $T (k int, c int, right_copyright_year int, "left" text, PRIMARY KEY (k, c))')
+    for c, text in ((1, "a"), (2, "b"), (3, "c")):
+        stage.execute(f"INSERT INTO $T (k, c, right_copyright_year, \"left\") VALUES (1, {c}, {c}, '{text}')")
+    before = stage.cells()
+    sides = [open_side(stage.spark, stage.config, f"{stage.folder}/{name}") for name in ("past", "current")]
+    changes = run_comparison(
+        stage.config, sides[0], sides[1], ("k", "c"), DiffOptions(), Wanted(to=f"{stage.folder}/out")
+    ).change_set
+    assert changes is not None
+    with pytest.raises(RefusedInputError, match="at which time its changes hold is not known") as refused:
+        stage.apply(changes)
+    assert "--timestamp now" in str(refused.value.hint)
+    written = stage.apply(changes, timestamp="now")
+    assert (written.status, written.upserted, written.deleted) == (Status.REJECTED, 2, 1)
+    assert (written.rejected, written.dead_letters) == (1, str(stage.folder / "dead"))
+    cells = stage.cells()
+    assert cells == {
+        ("row", (1, 1)): {"left": before[("row", (1, 1))]["left"]},
+        ("row", (1, 3)): before[("row", (1, 3))],
+        ("row", (2, 1)): {"right_copyright_year": cells[("row", (2, 1))]["right_copyright_year"]},
+    }
+    (file,) = (stage.folder / "dead").glob("*.jsonl")
+    letter = json.loads(file.read_text())
+    assert (letter["action"], letter["key"]) == ("D", {"k": "1", "c": "null"})
+    assert letter["values"] == {"left": "'d'", "right_copyright_year": "4"}
+    assert "a part of a key" in letter["reason"]
+
+
+def test_changed_cells_expire_when_the_source_lets_them(stage: Stage) -> None:
+    now = int(time.time())
+    columns, ttl = "k int pk, a text, b text", {"writetime": True, "ttl": True}
+    past = stage.export(columns, FIRST, [(1, "x", "y", 1, 1, None, None), (2, "x", "y", 1, 1, None, None)], **ttl)
+    current = stage.export(
+        columns,
+        SECOND,
+        [(1, "new", "y", 2, 2, now + 900, now + 900), (2, "gone", "y", 2, 1, now - 5, None)],
+        **ttl,
+    )
+    stage.load(past)
+    stage.apply(stage.diff(past, current))
+    found = {k: rest for k, *rest in stage.session.execute(f"SELECT k, a, ttl(a), b, ttl(b) FROM {stage.into.cql}")}
+    # b of the first row was written anew, with the same value and a life of its own.
+    assert (found[1][0], found[1][2]) == ("new", "y")
+    assert 600 < found[1][1] <= 900
+    assert 600 < found[1][3] <= 900
+    # What has expired on its way is gone; what it replaced does not outlive it.
+    assert found[2] == [None, None, "y", None]

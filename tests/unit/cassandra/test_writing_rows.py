@@ -1,0 +1,192 @@
+"""Which statements write a row, without a server."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType
+
+from lakeward.cassandra.connecting import ClusterAddress
+from lakeward.cassandra.keyspaces import WriteLimits
+from lakeward.cassandra.ledger import Job
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
+from lakeward.cassandra.types import parse_cql_type
+from lakeward.cassandra.writing.dead_letters import DeadLetterPlace
+from lakeward.cassandra.writing.matching import Found, matched
+from lakeward.cassandra.writing.plan import CHANGED, INSERTED, WriteColumn, WritePlan
+from lakeward.cassandra.writing.rows import Operation, RowPlanner, list_shift, packed_time
+from lakeward.cassandra.writing.statements import Shape, Verb
+from lakeward.config.clusters import ClusterSettings
+from lakeward.errors import RefusedInputError
+
+UNSET = object()
+TIME = 1_700_000_000_000_000
+TABLE = TableName("ks", "Weird Table")
+KEYS = {"p": ColumnKind.PARTITION_KEY, "c": ColumnKind.CLUSTERING}
+
+
+def plan_of(columns: dict[str, str], limits: WriteLimits | None = None, **choices: Any) -> WritePlan:
+    found = []
+    for name, text in columns.items():
+        kind = KEYS.get(name, ColumnKind.STATIC if name.startswith("s") else ColumnKind.REGULAR)
+        cql = parse_cql_type(text, {})
+        found.append(WriteColumn(name, kind, cql, cql))
+    return WritePlan(
+        address=ClusterAddress("one", ClusterSettings(hosts=("h",))),
+        target=TABLE,
+        columns=tuple(found),
+        timestamp=TIME,
+        limits=limits or WriteLimits(batch_rows=10, batch_bytes=4096),
+        job=Job("j", "apply", 8, TIME),
+        ledger=TableName("ks", "ledger"),
+        dead_letters=DeadLetterPlace("/nowhere"),
+        **choices,
+    )
+
+
+PLAIN = {"p": "text", "c": "int", "a": "text", "b": "int"}
+
+
+def told(operations: list[Operation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
+    return [(one.shape.cql(TABLE), one.at(shift)) for one in operations or []]
+
+
+def test_statements_name_the_whole_key_and_carry_their_time() -> None:
+    keys = ("p", "c")
+    table = 'ks"."Weird Table"'
+    assert Shape(Verb.INSERT, keys, ("a",)).cql(TABLE) == (
+        f'INSERT INTO "{table} ("p", "c", "a") VALUES (?, ?, ?) USING TIMESTAMP ?'
+    )
+    assert Shape(Verb.UPDATE, keys, ("a", "b"), expires=True).cql(TABLE) == (
+        f'UPDATE "{table} USING TIMESTAMP ? AND TTL ? SET "a" = ?, "b" = ? WHERE "p" = ? AND "c" = ?'
+    )
+    assert Shape(Verb.DELETE, keys).cql(TABLE) == f'DELETE FROM "{table} USING TIMESTAMP ? WHERE "p" = ? AND "c" = ?'
+    assert Shape(Verb.DELETE, ("p",), ("s",)).cql(TABLE) == f'DELETE "s" FROM "{table} USING TIMESTAMP ? WHERE "p" = ?'
+    assert Shape(Verb.INSERT, keys, is_timed=False).cql(TABLE) == f'INSERT INTO "{table} ("p", "c") VALUES (?, ?)'
+
+
+def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
+    planner = RowPlanner(plan_of(PLAIN), UNSET)
+    ((query, values),) = told(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None]))
+    assert query.startswith("INSERT")
+    assert values == [b"k", b"1", b"x", UNSET, packed_time(TIME)]
+    # A row of nothing but its key is a row.
+    ((query, values),) = told(planner.writing(INSERTED, None, [b"k", b"1"], [None, None]))
+    assert values == [b"k", b"1", UNSET, UNSET, packed_time(TIME)]
+
+
+def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
+    planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
+    ((query, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None]))
+    assert query.startswith("UPDATE")
+    assert values == [packed_time(TIME), None, UNSET, b"k", b"1"]
+    # A cell that was written anew with its old value is written, too; columns that the target does not have are not.
+    ((_, values),) = told(planner.writing(CHANGED, ["_lw_writetime_b", "other"], [b"k", b"1"], [b"x", b"y"]))
+    assert values == [packed_time(TIME), UNSET, b"y", b"k", b"1"]
+    assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [b"x", b"y"]) == []
+
+
+def test_hazard_31_nothing_is_written_or_deleted_by_a_part_of_a_key() -> None:
+    planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
+    assert planner.why_unwritable([b"k", b"1"], [None, None]) is None
+    for keys in ([b"k", None], [None, b"1"], [None, None]):
+        assert "key column" in str(planner.why_unwritable(keys, [None, None]))
+    ((query, values),) = told(planner.deleting([b"k", b"1"]))
+    assert '"p" = ? AND "c" = ?' in query
+    assert values == [packed_time(TIME), b"k", b"1"]
+
+
+def test_a_row_without_clustering_key_is_the_static_part_of_its_partition() -> None:
+    columns = {"p": "text", "c": "int", "s1": "text", "s2": "int", "a": "text"}
+    planner = RowPlanner(plan_of(columns, has_actions=True, has_static_rows=True), UNSET)
+    keys, values = [b"k", None], [b"x", None, None]
+    assert planner.why_unwritable(keys, values) is None
+    assert "regular columns" in str(planner.why_unwritable(keys, [None, None, b"y"]))
+    assert "key column" in str(planner.why_unwritable([None, None], values))
+    ((query, bound),) = told(planner.writing(INSERTED, None, keys, values))
+    assert query == 'UPDATE "ks"."Weird Table" USING TIMESTAMP ? SET "s1" = ?, "s2" = ? WHERE "p" = ?'
+    assert bound == [packed_time(TIME), b"x", UNSET, b"k"]
+    ((query, bound),) = told(planner.deleting(keys))
+    assert query == 'DELETE "s1", "s2" FROM "ks"."Weird Table" USING TIMESTAMP ? WHERE "p" = ?'
+    assert bound == [packed_time(TIME), b"k"]
+    # Of a regular row that has both, each part is written by itself.
+    both = told(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"y"]))
+    assert [query.split()[0] for query, _ in both] == ["INSERT", "UPDATE"]
+
+
+def test_hazard_34_every_try_at_a_list_is_at_a_later_time() -> None:
+    planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>", "f": "frozen<list<int>>"}, has_actions=True), UNSET)
+    operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]", b"f"])
+    first, again = told(operations, 1), told(operations, 2)
+    assert [query.split()[0] for query, _ in first] == ["INSERT", "UPDATE"]
+    assert first[0] == again[0], "all that is no list is written at one time"
+    assert (first[1][1][0], again[1][1][0]) == (packed_time(TIME + 1), packed_time(TIME + 2))
+    shifts = [list_shift(run, unit) + number for run in range(3) for unit in range(31) for number in range(32)]
+    assert len(set(shifts)) == len(shifts)
+
+
+def test_cells_are_grouped_by_when_they_were_written_and_the_marker_is_as_old_as_the_oldest() -> None:
+    planner = RowPlanner(plan_of(PLAIN, has_writetimes=True), UNSET)
+    operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], [30, 20])
+    assert told(operations) == [
+        (Shape(Verb.UPDATE, ("p", "c"), ("a", "b")).cql(TABLE), [packed_time(30), b"x", UNSET, b"k", b"1"]),
+        (Shape(Verb.INSERT, ("p", "c"), ("a", "b")).cql(TABLE), [b"k", b"1", UNSET, b"y", packed_time(20)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expiries", "marker"), [([None, 150], 0), ([120, 150], 50), ([90, 150], 50)], ids=["stays", "goes", "partly"]
+)
+def test_cells_that_expire_keep_their_time_and_the_row_lives_as_long_as_its_last(
+    expiries: list[int | None], marker: int
+) -> None:
+    planner = RowPlanner(plan_of(PLAIN, has_expiries=True), UNSET)
+    operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], (), expiries, 100)
+    inserts = [values for query, values in told(operations) if query.startswith("INSERT")]
+    assert [struct.unpack(">i", values[-1])[0] for values in inserts] == [marker]
+    lives = {int(struct.unpack(">i", values[1])[0]) for query, values in told(operations) if query.startswith("UPDATE")}
+    assert lives == {one - 100 for one in expiries if one is not None and one > 100} - {marker}
+
+
+def test_expired_rows_are_skipped_and_expired_changes_delete_what_was_there() -> None:
+    planner = RowPlanner(plan_of(PLAIN, has_expiries=True, has_actions=True), UNSET)
+    assert planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None], (), [90, None], 100) is None
+    ((_, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [b"x", b"y"], (), [90, None], 100))
+    assert values == [packed_time(TIME), struct.pack(">i", 0), None, UNSET, b"k", b"1"]
+
+
+def test_statements_have_no_more_columns_than_the_server_takes() -> None:
+    limits = WriteLimits(batch_rows=10, batch_bytes=4096, columns=2, columns_with_ttl=1)
+    columns = {"p": "text", "c": "int", **{f"v{number}": "text" for number in range(5)}}
+    planner = RowPlanner(plan_of(columns, limits), UNSET)
+    assert planner.insert is None
+    operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"0", None, None, None, b"4"])
+    assert [one.shape.cells for one in operations or []] == [("v0", "v1"), ("v4",)]
+    assert [one.shape.verb for one in operations or []] == [Verb.INSERT, Verb.UPDATE]
+    lasting = RowPlanner(plan_of(columns, limits, has_expiries=True), UNSET)
+    operations = lasting.writing(INSERTED, None, [b"k", b"1"], [b"0", None, None, None, b"4"], (), [None] * 5, 1)
+    assert [one.shape.cells for one in operations or []] == [("v0",), ("v4",)]
+
+
+def test_a_table_that_takes_no_times_gets_none() -> None:
+    planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, is_timed=False), UNSET)
+    operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]"])
+    assert told(operations, 5) == [
+        ('INSERT INTO "ks"."Weird Table" ("p", "c", "a", "b") VALUES (?, ?, ?, ?)', [b"k", b"1", b"x", UNSET]),
+        ('UPDATE "ks"."Weird Table" SET "l" = ? WHERE "p" = ? AND "c" = ?', [b"[]", b"k", b"1"]),
+    ]
+
+
+def test_hazard_31_rows_by_a_part_of_the_table_s_key_are_refused() -> None:
+    kinds = {"k": ColumnKind.PARTITION_KEY, "c": ColumnKind.CLUSTERING, "a": ColumnKind.REGULAR}
+    columns = tuple(CqlColumn(name, parse_cql_type("int", {}), kind, 0) for name, kind in kinds.items())
+    target = TableSchema(TABLE, columns)
+    value: Any = None
+    found = {name: Found(IntegerType(), value) for name in kinds}
+    assert [one.column.name for one in matched("x", found, ("c", "k"), None, target)] == ["k", "c", "a"]
+    for keys in (("k",), ("k", "c", "a"), ("k", "a")):
+        with pytest.raises(RefusedInputError, match=r"its key is .*, the table's is \(k, c\)"):
+            matched("x", found, keys, None, target)

@@ -1,0 +1,78 @@
+"""Values as bytes: the quick ways give what the driver gives."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from cassandra import cqltypes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeward.cassandra.schema import ColumnKind
+from lakeward.cassandra.types import arrow_type, parse_cql_type, to_cql
+from lakeward.cassandra.writing.plan import WriteColumn
+from lakeward.cassandra.writing.serializing import Unfit, serializer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROTOCOL = 5
+DRIVER = {
+    "tinyint": cqltypes.ByteType, "smallint": cqltypes.ShortType, "int": cqltypes.Int32Type,
+    "bigint": cqltypes.LongType, "timestamp": cqltypes.LongType, "float": cqltypes.FloatType,
+    "double": cqltypes.DoubleType, "boolean": cqltypes.BooleanType, "text": cqltypes.UTF8Type,
+    "blob": cqltypes.BytesType, "uuid": cqltypes.UUIDType, "decimal": cqltypes.DecimalType,
+    "varint": cqltypes.IntegerType,
+}  # fmt: skip
+
+
+def made(source: str, target: str | None = None, kind: ColumnKind = ColumnKind.REGULAR) -> Callable[[pa.Array], Any]:
+    types = [parse_cql_type(text, {}) for text in (source, target or source)]
+    return serializer(WriteColumn("v", kind, *types), DRIVER[target or source], PROTOCOL)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("tinyint", [-128, 127, 0, None]),
+        ("smallint", [-(2**15), 2**15 - 1]),
+        ("int", [None, -(2**31), 2**31 - 1]),
+        ("bigint", [-(2**63), 2**63 - 1, 0]),
+        ("timestamp", [2**62, -1, None]),
+        ("float", [-0.0, math.inf, 1.5]),
+        ("double", [0.1, -0.0, -math.inf, None, 5e-324]),
+        ("boolean", [True, False, None]),
+        ("text", ["", "ü\0€😀", None]),
+        ("blob", [b"", b"\0\xff", None]),
+        ("uuid", [str(uuid.UUID(int=0)), "5132b130-ae79-11e4-ab27-0800200c9a66", None]),
+        ("decimal", ["0", "-0.00", "-128", "127.5", "128", "1E+50", "-1.5E-7", "0.000", "9" * 1_500, None]),
+        ("varint", ["-129", str(10**40), None]),
+    ],
+)
+def test_columns_are_the_bytes_that_the_driver_makes_of_each_value(name: str, values: list[Any]) -> None:
+    cql = parse_cql_type(name, {})
+    convert = to_cql(cql)
+    expected = [None if one is None else DRIVER[name].serialize(convert(one), PROTOCOL) for one in values]
+    assert made(name)(pa.array(values, arrow_type(cql))) == expected
+    # A part of an array is not the array.
+    assert made(name)(pa.array(values * 2, arrow_type(cql)).slice(1, len(values) - 1)) == expected[1:]
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False))
+def test_any_decimal_is_the_bytes_that_the_driver_makes_of_it(number: Any) -> None:
+    assert made("decimal")(pa.array([str(number)])) == [cqltypes.DecimalType.serialize(number, PROTOCOL)]
+
+
+def test_a_key_held_as_text_a_wider_column_and_a_value_that_does_not_fit() -> None:
+    assert made("double", kind=ColumnKind.CLUSTERING)(pa.array(["-0.0"])) == [b"\x80" + bytes(7)]
+    assert made("int", "bigint")(pa.array([-1, None], pa.int32())) == [b"\xff" * 8, None]
+    assert made("int", "varint")(pa.array([255], pa.int32())) == [b"\x00\xff"]
+    found = made("uuid")(pa.array(["nothing", str(uuid.UUID(int=1))]))
+    assert isinstance(found[0], Unfit)
+    assert found[0].reason.startswith("v: 'nothing' is no uuid: ")
+    assert found[1] == uuid.UUID(int=1).bytes
+    assert isinstance(made("decimal")(pa.array(["a lot"]))[0], Unfit)
