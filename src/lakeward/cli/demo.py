@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
     from lakeward.pipeline.report import RunReport
 
-_FOLDER = "lakeward-demo"
+_FOLDER, _CASSANDRA = "lakeward-demo", "cassandra"
 NEXT_COMMANDS = (
     (
         "ask the mirror",
@@ -68,13 +68,34 @@ _SAMPLES = (
 
 
 @command("demo")
-@click.argument("directory", metavar="[DIR]", default=_FOLDER)
+@click.argument("words", metavar="[cassandra] [DIR]", nargs=-1)
 @click.option("--force", is_flag=True, help="Replace an earlier demo, or use a folder that is not empty.")
-def demo(invocation: Invocation, directory: str, force: bool) -> int:
+@click.option("--serve", is_flag=True, help="With cassandra: only run the server of an earlier demo, until Ctrl-C.")
+def demo(invocation: Invocation, words: tuple[str, ...], force: bool, serve: bool) -> int:
     """Load a small sample shop into DIR, change it, and check the mirrors.
 
     DIR is ./lakeward-demo unless given. Everything stays there to be looked at.
+
+    `lakeward demo cassandra` starts a Cassandra of its own instead, exports a table, changes it, exports it again,
+    and applies what changed to a copy. Its DIR is ./lakeward-demo-cassandra unless given.
     """
+    is_cassandra = bool(words) and words[0] == _CASSANDRA
+    folders = words[1:] if is_cassandra else words
+    if len(folders) > 1:
+        msg = f"one folder, not {len(folders)}: {' '.join(folders)}"
+        raise click.UsageError(msg)
+    if not is_cassandra:
+        if serve:
+            msg = "--serve is for lakeward demo cassandra"
+            raise click.UsageError(msg)
+        return _play_shop(invocation, folders[0] if folders else _FOLDER, force=force)
+    from lakeward.cli.demo_cassandra import FOLDER, play_demo, serve_demo
+
+    directory = folders[0] if folders else FOLDER
+    return serve_demo(invocation, directory) if serve else play_demo(invocation, directory, force=force)
+
+
+def _play_shop(invocation: Invocation, directory: str, *, force: bool) -> int:
     from lakeward.demo import land_changes, write_project
 
     folder = Path(directory)
@@ -151,12 +172,12 @@ def _draw(
         add_row(rows, [sample.row, sample.before or styled("-", "dim"), sample.after or styled("-", "dim")])
     console.print(rows)
     console.print("\nTry next:")
-    program = _program()
+    command_line = program()
     console.print(f"  cd {shlex.quote(str(folder))}", soft_wrap=True)
     for purpose, arguments in NEXT_COMMANDS:
-        console.print(f"  {program} {arguments}   # {purpose}", soft_wrap=True)
+        console.print(f"  {command_line} {arguments}   # {purpose}", soft_wrap=True)
 
 
-def _program() -> str:
+def program() -> str:
     """Give the command as it can be called from the demo's folder."""
     return "lakeward" if shutil.which("lakeward") else shlex.quote(str(Path(sys.argv[0]).absolute()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +9,9 @@ import click
 from lakeward.cli.diff_options import diff_options, named_columns
 from lakeward.cli.options import command
 from lakeward.cli.output import emit, note
+from lakeward.cli.waiting import telling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakeward.cli.invocation import Invocation
 
 _MODES = ("column-by-column", "side-by-side", "left-side", "right-side", "structs")
@@ -98,24 +96,8 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
 
     options = diff_options(choices)
     request = DiffRequest.of(past, current, named_columns(choices["keys"]), options, choices)
-    with _progress(invocation) as during, SideDesk(invocation.config, during=during) as desk:
+    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
         result = run_diff(desk, request)
     note(invocation, f"compared by {result.plan}: {result.reason}")
     emit(invocation, result.to_document(), lambda console: draw(console, result, limit=request.limit))
     return 1 if choices["exit_code"] and not result.summary.is_same else 0
-
-
-@contextmanager
-def _progress(invocation: Invocation) -> Iterator[Any]:
-    """Tell what takes time, and let Ctrl-C end the command while Spark starts."""
-    from lakeward.cli.process import keep_interrupts
-    from lakeward.cli.progress import open_progress
-
-    with open_progress(quiet=invocation.quiet) as progress:
-
-        @contextmanager
-        def during(message: str) -> Iterator[None]:
-            with progress.during(message), keep_interrupts():
-                yield
-
-        yield during

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lakeward.cli.diff_run import DiffResult
     from lakeward.diffing.report.examples import Example
+    from lakeward.diffing.running import DiffResult
 
 _ACTIONS = {"I": ("inserted", "green"), "C": ("changed", "yellow"), "D": ("deleted", "red")}
 
@@ -32,16 +32,22 @@ def draw(console: Console, result: DiffResult, *, limit: int) -> None:
     numbers = (("inserted", summary.inserted), ("changed", summary.changed), ("deleted", summary.deleted))
     shown = ", ".join(f"{number:,} {what}" for what, number in numbers)
     console.print(f"{'no differences' if summary.is_same else shown}; {summary.unchanged:,} unchanged")
+    draw_differences(console, result, limit=limit)
+    if result.report:
+        console.print(f"report: {result.report}")
+
+
+def draw_differences(console: Console, result: DiffResult, *, limit: int) -> None:
+    """Print columns that differ, the first differences side by side, and where all of them are."""
     for line in _details(result):
         console.print(f"  {line}")
     if result.examples:
         _draw_examples(console, result)
-    if limit and any(number > limit for _, number in numbers) and result.examples:
+    numbers = (result.summary.inserted, result.summary.changed, result.summary.deleted)
+    if limit and max(numbers) > limit and result.examples:
         console.print(f"the first {limit} of each kind are shown; --limit shows more, --to PATH writes all")
     if result.change_set:
         console.print(f"change set: {result.change_set}")
-    if result.report:
-        console.print(f"report: {result.report}")
 
 
 def _details(result: DiffResult) -> list[str]:

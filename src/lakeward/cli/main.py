@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import __version__
+from lakeward.cli.cassandra import cassandra
 from lakeward.cli.changes import changes
 from lakeward.cli.demo import demo
 from lakeward.cli.diff import diff
@@ -99,6 +100,7 @@ for _command in (
     maintain,
     diff,
     patch,
+    cassandra,
     state,
     simulate,
 ):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit
+from lakeward.cli.waiting import telling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
 
     from lakeward.cli.invocation import Invocation
-    from lakeward.cli.progress import Progress
     from lakeward.diffing.changesets.applying import Applied
 
 
@@ -57,7 +54,6 @@ def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **cho
 
 def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], choices: dict[str, Any]) -> Applied:
     from lakeward.api.sides import SideDesk
-    from lakeward.cli.progress import open_progress
     from lakeward.diffing.changesets.applying import apply_change_sets
     from lakeward.diffing.changesets.finding import find_change_set
     from lakeward.diffing.inputs.addresses import absolute
@@ -65,24 +61,13 @@ def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], ch
 
     taken = {"incomplete_ok": choices["incomplete_ok"]}
     keys = tuple(one.strip() for one in (choices["keys"] or "").split(",") if one.strip())
-    with open_progress(quiet=invocation.quiet) as progress, SideDesk(invocation.config, during=_told(progress)) as desk:
+    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
         side = desk.open(past, schema=choices["schema"], format=choices["format"], **taken)
         sets = [find_change_set(desk.spark, desk.config, absolute(one), keys=keys, **taken) for one in change_sets]
         to = absolute(choices["to"]).rstrip("/") if choices["to"] else None
         store = open_store(desk.spark, desk.config, to) if to else None
-        with progress.during("applying" if to else "checking"):
+        with during("applying" if to else "checking"):
             return apply_change_sets(side, sets, store, to, force=choices["force"])
-
-
-def _told(progress: Progress) -> Any:
-    from lakeward.cli.process import keep_interrupts
-
-    @contextmanager
-    def during(what: str) -> Iterator[None]:
-        with progress.during(what), keep_interrupts():
-            yield
-
-    return during
 
 
 def _draw(console: Console, applied: Applied) -> None:

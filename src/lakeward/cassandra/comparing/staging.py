@@ -1,0 +1,74 @@
+"""The rows of ranges of a live table, put into files so that they are compared as they were at one reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.exports.groups import Group, read_groups
+from lakeward.cassandra.exports.places import place_of
+from lakeward.cassandra.exports.publishing import Staged
+from lakeward.cassandra.ranges import grouped
+from lakeward.cassandra.snapshot_columns import snapshot_struct
+from lakeward.diffing.inputs.sides import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.ranges import TokenRange
+    from lakeward.cassandra.reading.plan import ReadPlan
+    from lakeward.lake.stores import Store
+
+LIVE = "live"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the rows of live tables are put, and by how many tasks they are read."""
+
+    spark: SparkSession
+    store: Store
+    folder: str
+    tasks: int
+
+    def side(self, plan: ReadPlan, ranges: Sequence[TokenRange], name: str) -> Side:
+        """Read ranges of a table into a folder of that name and give them as a side of a comparison.
+
+        Raises:
+            RetriableError: the cluster did not answer.
+        """
+        started = datetime.now(UTC)
+        folder = f"{self.folder}/{name}"
+        groups = [Group(number, part) for number, part in enumerate(grouped(ranges, self.tasks))]
+        read = read_groups(self.spark, plan, place_of(self.store, folder), groups, tasks=self.tasks)
+        staged = Staged(self.store, folder, tuple(read), snapshot_struct(plan.schema), plan.schema.primary_key)
+        identity = live_identity(plan, started, datetime.now(UTC))
+        frame = staged.read(self.spark)
+        return Side(str(identity["location"]), frame, plan.schema.primary_key, rows=staged.rows, identity=identity)
+
+
+def live_identity(plan: ReadPlan, started: datetime, ended: datetime) -> dict[str, Any]:
+    """Say what a side is: a table of a cluster at a time, with all that applying its rows elsewhere needs."""
+    name = plan.schema.name
+    return {
+        "kind": LIVE,
+        "location": f"{plan.address.name}/{name}",
+        "table": str(name),
+        "created": started.isoformat(),
+        "cassandra": {
+            "cluster": plan.address.name,
+            "keyspace": name.keyspace,
+            "table": name.table,
+            "schema": plan.schema.to_document(),
+            "started": started.isoformat(),
+            "ended": ended.isoformat(),
+            "consistency": plan.address.settings.consistency,
+            "writetime": False,
+            "ttl": False,
+            "where": None,
+            "columns": [],
+        },
+    }

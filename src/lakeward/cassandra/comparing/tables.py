@@ -1,0 +1,276 @@
+"""A table held against its copy in another cluster, and what would make the copy like it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.comparing.looking import differing, look
+from lakeward.cassandra.comparing.suspects import Suspects
+from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.diffs import diff_options
+from lakeward.cassandra.export_folders import table_folder
+from lakeward.cassandra.ranges import partitioner_of, ring_ranges
+from lakeward.cassandra.reading.plan import ReadPlan, page_rows
+from lakeward.cassandra.schema import differences, read_table_schema
+from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.comparing.staging import Stage
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.ranges import TokenRange
+    from lakeward.cassandra.schema import TableSchema
+    from lakeward.config import Config
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.running import DiffResult
+
+# What one task reads at a time; more of them leave less to read again where something differs.
+_RANGES_PER_TASK = 16
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """A table of a cluster."""
+
+    address: ClusterAddress
+    name: TableName
+
+    def __str__(self) -> str:
+        return f"{self.address.name}/{self.name}"
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What to compare: ``table`` is right, ``copy`` is what a change set would put right.
+
+    to: folder of exports below which the change set is written; None: none is.
+    rechecks: how often rows that differ are looked at again, each time after ``pause`` seconds: what was only on its
+        way to one of the clusters is then the same.
+    ranges: into how many ranges the ring is cut; None: as many as fit the tasks.
+    """
+
+    table: LiveTable
+    copy: LiveTable
+    to: str | None = None
+    rechecks: int = 1
+    pause: float = 3.0
+    limits: Limits = field(default_factory=Limits)
+    ranges: int | None = None
+    limit: int = 5
+    max_delete_share: float | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out. Rows are those of the first look; ``result`` is None where no range differs."""
+
+    table: str
+    copy: str
+    rows: tuple[int, int]
+    ranges: int
+    differing: int
+    looks: int
+    schema_differences: tuple[str, ...]
+    result: DiffResult | None
+    seconds: float
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the copy holds what the table does."""
+        return self.result is None or self.result.summary.is_same
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows the copy lacks, has with other values, and has too many."""
+        found = self.result.summary if self.result is not None else None
+        words = {"missing": "inserted", "different": "changed", "surplus": "deleted"}
+        return {name: getattr(found, word) if found is not None else 0 for name, word in words.items()}
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        detail = self.result.to_document() if self.result is not None else {}
+        return {
+            "table": self.table,
+            "copy": self.copy,
+            "same": self.is_same,
+            "rows": {"table": self.rows[0], "copy": self.rows[1]},
+            **self.counts,
+            "ranges": {"all": self.ranges, "differing": self.differing},
+            "looks": self.looks,
+            "schema_differences": list(self.schema_differences),
+            "columns": {
+                name: number for name, number in detail.get("summary", {}).get("columns", {}).items() if number
+            },
+            "examples": detail.get("examples", []),
+            "change_set": detail.get("change_set"),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def compare_tables(
+    spark: SparkSession,
+    config: Config,
+    request: CompareRequest,
+    stage: Stage,
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Compared:
+    """Compare two tables by token ranges, and write what makes the copy like the table if that is wanted.
+
+    First every range of both is read for a digest of its rows. Only the rows of ranges that differ are then put into
+    the stage's folder and compared one by one, and those that differ are looked at again.
+
+    Raises:
+        ConfigurationError: a table is not there, or the two have different keys.
+        RefusedInputError: the change set would delete too much, or the minute has one already.
+        RetriableError: a cluster did not answer.
+    """
+    began, tell = time.monotonic(), tell or (lambda _: None)
+    pair = _Pair.of(request, request.ranges or _RANGES_PER_TASK * stage.tasks)
+    with _budgets(spark, request, tell) as budgets:
+        plans = [
+            ReadPlan(one.address, schema, budget=budget.address, page_rows=page_rows(one.address, request.limits))
+            for one, schema, budget in zip((request.table, request.copy), pair.schemas, budgets, strict=True)
+        ]
+        tell(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
+        comparison = _Looks(spark, config, request, stage, plans, pair, tell)
+        result = comparison.result()
+    return Compared(
+        table=str(request.table),
+        copy=str(request.copy),
+        rows=comparison.rows,
+        ranges=len(pair.ranges[0]),
+        differing=comparison.first_differing,
+        looks=comparison.looks,
+        schema_differences=tuple(pair.differences),
+        result=result,
+        seconds=time.monotonic() - began,
+    )
+
+
+@contextmanager
+def _budgets(spark: SparkSession, request: CompareRequest, tell: Callable[[str], None]) -> Iterator[list[BudgetServer]]:
+    """Keep a budget for each cluster: the limits are what one of them may be asked for."""
+    host = str(spark.conf.get("spark.driver.host", "127.0.0.1"))
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(BudgetServer(limits_for(one.address, request.limits), host=host, tell=told))
+            for one, told in ((request.table, tell), (request.copy, None))
+        ]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Both tables by what they have in common, and the ranges of each."""
+
+    schemas: tuple[TableSchema, TableSchema]
+    differences: list[str]
+    ranges: tuple[list[TokenRange], list[TokenRange]]
+    is_by_range: bool
+
+    @classmethod
+    def of(cls, request: CompareRequest, splits: int) -> _Pair:
+        with connected(request.table.address) as first, connected(request.copy.address) as second:
+            table = read_table_schema(first, request.table.name)
+            copy = read_table_schema(second, request.copy.name)
+            by_range = partitioner_of(first) == partitioner_of(second)
+            ranges = ring_ranges(first, request.table.name, splits=splits)
+            others = ranges if by_range else ring_ranges(second, request.copy.name, splits=splits)
+        if table.primary_key != copy.primary_key:
+            msg = (
+                f"{request.table} has the key {', '.join(table.primary_key)}, "
+                f"{request.copy} has {', '.join(copy.primary_key)}"
+            )
+            raise ConfigurationError(msg, hint="compare tables with the same primary key")
+        told = differences(table, copy)
+        told += [f"the column {name!r} is only in the copy" for name in copy.names if name not in table.names]
+        return cls((_shared(table, copy), _shared(copy, table)), told, (ranges, others), by_range)
+
+
+def _shared(schema: TableSchema, other: TableSchema) -> TableSchema:
+    """Give a table by the columns that the other one has too."""
+    return replace(schema, columns=tuple(one for one in schema.columns if one.name in other.names))
+
+
+class _Looks:
+    """The looks at both tables, one after the other, each at less than the one before."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        request: CompareRequest,
+        stage: Stage,
+        plans: Sequence[ReadPlan],
+        pair: _Pair,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._spark, self._config, self._request, self._stage = spark, config, request, stage
+        self._plans, self._pair, self._tell = plans, pair, tell
+        self._ranges = pair.ranges
+        self.rows = (0, 0)
+        self.looks = self.first_differing = 0
+
+    def result(self) -> DiffResult | None:
+        """Look as often as wanted; None where nothing differs any more."""
+        options = diff_options(self._plans[0].schema.primary_key, [one.schema.names for one in self._plans])
+        suspects: Suspects | None = None
+        while (sides := self._sides(suspects)) is not None:
+            if self.looks > self._request.rechecks:
+                return self._compared(sides, options)
+            suspects = Suspects.of(sides, options, self._stage, self.looks)
+            if suspects is None:
+                return None
+            self._tell(f"looking again at {suspects.count:,} rows that differ")
+            time.sleep(self._request.pause)
+        return None
+
+    def _sides(self, suspects: Suspects | None) -> tuple[Side, Side] | None:
+        """Give the rows of ranges that differ, the copy's first, only the suspects if there are any."""
+        self._ranges = self._differing()
+        self.looks += 1
+        if not any(self._ranges):
+            return None
+        names = [f"look-{self.looks}/{which}" for which in ("table", "copy")]
+        table, copy = (
+            self._stage.side(plan, part, name)
+            for plan, part, name in zip(self._plans, self._ranges, names, strict=True)
+        )
+        if not self._pair.is_by_range and self.looks == 1:
+            self.rows, self.first_differing = (table.rows or 0, copy.rows or 0), len(self._ranges[0])
+        return (copy, table) if suspects is None else (suspects.only(copy), suspects.only(table))
+
+    def _differing(self) -> tuple[list[TokenRange], list[TokenRange]]:
+        """Give the ranges that differ, of those that did at the look before."""
+        if not self._pair.is_by_range:
+            # Ranges of two partitioners hold different rows: all of them are compared.
+            return self._ranges
+        looks = look(self._spark, self._plans, self._ranges[0], self._stage.tasks)
+        found = differing(looks)
+        if not self.looks:
+            first, second = (sum(one.rows for one in side.values()) for side in looks)
+            self.rows, self.first_differing = (first, second), len(found)
+        return found, found
+
+    def _compared(self, sides: tuple[Side, Side], options: DiffOptions) -> DiffResult:
+        request = self._request
+        wanted = Wanted(
+            to=table_folder(request.to, request.copy.name) if request.to else None,
+            max_delete_share=request.max_delete_share,
+            limit=request.limit,
+            checksums=False,
+            same_rows=max(self.rows[1] - (sides[0].rows or 0), 0),
+        )
+        keys = self._plans[0].schema.primary_key
+        return run_comparison(self._config, sides[0], sides[1], keys, options, wanted)

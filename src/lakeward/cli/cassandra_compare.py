@@ -1,0 +1,128 @@
+"""``lakeward cassandra compare``: a table held against its copy in another cluster."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.cassandra_options import cluster_option, limits_from, read_limits, tasks_option
+from lakeward.cli.options import command
+from lakeward.cli.output import count, emit, note
+from lakeward.cli.spans import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from lakeward.api.cassandra import CassandraDesk
+    from lakeward.cassandra.comparing.staging import Stage
+    from lakeward.cassandra.comparing.tables import Compared
+    from lakeward.cli.invocation import Invocation
+
+
+@command("compare")
+@click.argument("table", metavar="TABLE")
+@click.argument("copy", metavar="COPY")
+@cluster_option()
+@click.option(
+    "--to", metavar="URI",
+    help="Write what makes COPY like TABLE as a change set below this folder, in KEYSPACE/TABLE/incremental/….",
+)  # fmt: skip
+@click.option(
+    "--recheck", type=click.IntRange(min=0), default=1, show_default=True, metavar="TIMES",
+    help="Look so many times again at rows that differ: what was only on its way is then the same.",
+)  # fmt: skip
+@click.option(
+    "--pause", callback=span, default="3s", show_default=True, metavar="SPAN", help="Wait before each further look."
+)
+@click.option("--ranges", type=click.IntRange(min=1), metavar="N", help="Cut the ring into about so many ranges.")
+@click.option(
+    "--staging", metavar="URI",
+    help="Where rows that differ are put while they are compared, seen by all tasks.  [default: --to, or a temporary "
+    "folder where Spark runs on this machine alone]",
+)  # fmt: skip
+@click.option(
+    "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
+    help="Write no change set that would delete more of COPY.  [default, from 1,000 rows on: 0.5]",
+)  # fmt: skip
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=5, show_default=True, help="Examples to show of each kind."
+)
+@tasks_option
+@read_limits
+def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> int:
+    """Compare two tables, mostly of two clusters, range of tokens by range of tokens.
+
+    TABLE and COPY are [CLUSTER/]KEYSPACE.TABLE. Every range of both is read for a digest; only rows of ranges that
+    differ are then compared one by one. Limits are for each of the clusters.
+
+    With --to, `lakeward cassandra apply` can make COPY like TABLE.
+    """
+    from lakeward.api.cassandra import CassandraDesk
+    from lakeward.cassandra.comparing.tables import CompareRequest, LiveTable, compare_tables
+    from lakeward.cli.waiting import telling
+
+    limits = limits_from(choices)
+    with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
+        first, second = (desk.table(one, choices["cluster"], must_exist=True) for one in (table, copy))
+        request = CompareRequest(
+            LiveTable(first.address, first.name),
+            LiveTable(second.address, second.name),
+            to=choices["to"],
+            rechecks=choices["recheck"],
+            pause=choices["pause"],
+            limits=limits,
+            ranges=choices["ranges"],
+            limit=choices["limit"],
+            max_delete_share=choices["max_delete_share"],
+        )
+        with _stage(desk, choices) as stage:
+            found = compare_tables(desk.spark, desk.config, request, stage, tell=partial(note, invocation))
+    emit(invocation, found.to_document(), lambda console: _draw(console, found, choices["limit"]))
+    return 1 if choices["exit_code"] and not found.is_same else 0
+
+
+@contextmanager
+def _stage(desk: CassandraDesk, choices: dict[str, Any]) -> Iterator[Stage]:
+    """Give the folder in which rows are compared; it goes with the block."""
+    from lakeward.cassandra.comparing.staging import Stage
+    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.errors import ConfigurationError
+    from lakeward.lake.stores import open_store
+
+    given = choices["staging"] or choices["to"]
+    tasks = choices["tasks"] or max(desk.spark.sparkContext.defaultParallelism, 1)
+    if given is None and not str(desk.spark.sparkContext.master).startswith("local"):
+        msg = "Spark runs on other machines too, and nothing says where rows can be put so that all of them see them"
+        raise ConfigurationError(msg, hint="--staging URI")
+    with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
+        folder = f"{absolute(given or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
+        store = open_store(desk.spark, desk.config, folder)
+        try:
+            yield Stage(desk.spark, store, folder, tasks)
+        finally:
+            store.delete(folder)
+
+
+def _draw(console: Console, found: Compared, limit: int) -> None:
+    from lakeward.cli.diff_text import draw_differences
+
+    console.print(f"table  {found.table}   {count(found.rows[0], 'row')}")
+    console.print(f"copy   {found.copy}   {count(found.rows[1], 'row')}")
+    for line in found.schema_differences:
+        console.print(f"  {line}")
+    told = ", ".join(f"{number:,} {word}" for word, number in found.counts.items())
+    differing = f"{found.differing:,} of {count(found.ranges, 'range')}"
+    if found.is_same:
+        console.print(f"no differences in {count(found.ranges, 'range')}")
+    else:
+        console.print(f"in the copy: {told}; {differing} differ")
+    if found.result is not None:
+        draw_differences(console, found.result, limit=limit)

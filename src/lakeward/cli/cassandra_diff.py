@@ -1,0 +1,64 @@
+"""``lakeward cassandra diff``: what changed in a table between two exports, as a change set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.options import command
+from lakeward.cli.output import emit, note
+
+if TYPE_CHECKING:
+    from lakeward.cli.invocation import Invocation
+
+
+@command("diff")
+@click.argument("past", metavar="PAST")
+@click.argument("current", metavar="CURRENT")
+@click.option(
+    "--in", "root", metavar="FOLDER",
+    help="Folder of a table's exports that 'latest', 'previous' or a date picks from: URI/KEYSPACE/TABLE.",
+)  # fmt: skip
+@click.option(
+    "--to", metavar="URI",
+    help="Write the change set below this folder, in KEYSPACE/TABLE/incremental/year=…/…/minute=….  "
+    "[default: beside the exports]",
+)  # fmt: skip
+@click.option(
+    "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
+    help="Refuse where more of the past's rows would be deleted.  [default, from 1,000 rows on: 0.5]",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only show what differs; write nothing.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=5, show_default=True,
+    help="Examples to show of each kind, with --dry-run.",
+)  # fmt: skip
+def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int:
+    """Compare two exports of a table and write what changed as a change set for `lakeward cassandra apply`.
+
+    PAST and CURRENT are complete exports: their folders, or within the folder of a table's exports latest, previous,
+    2026-11-15 or 2026-11-15T10:30 (UTC). The key is that of the exported table; columns may have been added or widened
+    in between.
+    """
+    from lakeward.api.sides import SideDesk
+    from lakeward.cassandra.diffs import diff_exports
+    from lakeward.cli.diff_text import draw
+    from lakeward.cli.waiting import telling
+
+    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
+        result = diff_exports(
+            desk.spark,
+            desk.config,
+            past,
+            current,
+            to=choices["to"],
+            root=choices["root"],
+            max_delete_share=choices["max_delete_share"],
+            limit=choices["limit"],
+            write=not choices["dry_run"],
+        )
+    note(invocation, f"compared by {result.plan}: {result.reason}")
+    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=choices["limit"]))
+    return 1 if choices["exit_code"] and not result.summary.is_same else 0

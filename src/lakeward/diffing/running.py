@@ -1,0 +1,191 @@
+"""A whole comparison of two sides: compared, guarded, written as a change set, reported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward.diffing.changesets.manifest import describe
+from lakeward.diffing.changesets.writing import require_free_minute, write_change_set
+from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.report.page import render_report
+from lakeward.errors import RefusedInputError
+from lakeward.lake.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakeward.config import Config
+    from lakeward.diffing.changesets.manifest import ChangeSetManifest
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.report.examples import Example
+    from lakeward.diffing.summary import Summary
+
+# Below so many rows a table may well lose half of them.
+GUARDED_ROWS, GUARDED_SHARE = 1_000, 0.5
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What shall come out of a comparison.
+
+    to: folder below which a change set is written, a whole path or a URI; None: none is written.
+    max_delete_share: refuse where more of the past's rows would be deleted; None: half of them, from 1,000 rows on,
+        where a change set is written.
+    limit: how many examples of each kind are shown; where a change set is written only in the report.
+    report: file of the page that shows it all.
+    checksums: whether the change set tells those of its parents, taken as they are read where they are not known.
+    same_rows: how many rows are known to be the same on both sides and were left out of them; they count as unchanged.
+    """
+
+    to: str | None = None
+    format: str = "parquet"
+    max_delete_share: float | None = None
+    limit: int = 5
+    report: str | None = None
+    plan: str = "auto"
+    exact: bool = False
+    checksums: bool = True
+    same_rows: int = 0
+
+
+@dataclass(frozen=True)
+class DiffResult:
+    """What came out."""
+
+    past: Mapping[str, Any]
+    current: Mapping[str, Any]
+    keys: tuple[str, ...]
+    plan: str
+    reason: str
+    summary: Summary
+    differences: tuple[str, ...]
+    examples: tuple[Example, ...]
+    change_set: str | None
+    report: str | None
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return {
+            "past": dict(self.past),
+            "current": dict(self.current),
+            "keys": list(self.keys),
+            "plan": {"name": self.plan, "reason": self.reason},
+            "summary": self.summary.to_document(),
+            "schema_differences": list(self.differences),
+            "examples": [_without_absent(one.to_document()) for one in self.examples],
+            "change_set": self.change_set,
+            "report": self.report,
+        }
+
+
+def run_comparison(
+    config: Config, past: Side, current: Side, keys: Sequence[str], options: DiffOptions, wanted: Wanted
+) -> DiffResult:
+    """Compare, write what shall be written, and give what shall be shown.
+
+    Raises:
+        RefusedInputError: the sides cannot be compared, too much would be deleted, or the minute has a change set.
+    """
+    to = wanted.to
+    checksums = bool(to) and wanted.checksums
+    with Comparison(
+        past, current, keys, options, plan=wanted.plan, exact=wanted.exact, checksums=checksums
+    ) as comparison:
+        written = None
+        if to:
+            written = _written(config, comparison, wanted, to)
+        else:
+            _require_few_deletes(comparison, wanted)
+        examples = tuple(comparison.examples(wanted.limit if not to or wanted.report else 0))
+        identities = comparison.identities() if to else (past.identity, current.identity)
+        return DiffResult(
+            past={"address": past.label, **identities[0]},
+            current={"address": current.label, **identities[1]},
+            keys=tuple(one.name for one in comparison.alignment.keys),
+            plan=comparison.plan,
+            reason=comparison.reason,
+            summary=_summary(comparison, wanted),
+            differences=comparison.alignment.differences,
+            examples=examples,
+            change_set=written,
+            report=_reported(comparison, wanted, examples),
+        )
+
+
+def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) -> str:
+    store, moment = open_store(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
+    require_free_minute(store, to, moment)
+    manifest = describe(
+        comparison.alignment,
+        comparison.options,
+        past={},
+        current={},
+        counts={},
+        format=wanted.format,
+        created=moment,
+    )
+
+    def check() -> ChangeSetManifest:
+        _require_few_deletes(comparison, wanted)
+        summary = _summary(comparison, wanted)
+        past, current = comparison.identities()
+        counts = {name: getattr(summary, name) for name in ("inserted", "changed", "deleted", "unchanged")}
+        return replace(manifest, past=past, current=current, counts=counts)
+
+    frame = comparison.kept_frame() if wanted.report else comparison.frame
+    with comparison.told():
+        return write_change_set(frame, store, to, manifest, moment=moment, check=check)
+
+
+def _summary(comparison: Comparison, wanted: Wanted) -> Summary:
+    found, same = comparison.summary(), wanted.same_rows
+    return replace(
+        found,
+        past_rows=found.past_rows + same,
+        current_rows=found.current_rows + same,
+        unchanged=found.unchanged + same,
+    )
+
+
+def _require_few_deletes(comparison: Comparison, wanted: Wanted) -> None:
+    """Refuse a current side that may have lost rows on its way: its change set would delete them elsewhere."""
+    summary, limit = _summary(comparison, wanted), wanted.max_delete_share
+    if limit is None and wanted.to and summary.past_rows >= GUARDED_ROWS:
+        limit = GUARDED_SHARE
+    share = summary.delete_share()
+    if limit is not None and share > limit:
+        msg = (
+            f"{summary.deleted:,} of {summary.past_rows:,} rows would be deleted, {share:.0%} where {limit:.0%} are "
+            "allowed: the current side may be incomplete; nothing was written"
+        )
+        raise RefusedInputError(msg, hint=f"check {comparison.current.label}, then allow it: --max-delete-share 1")
+
+
+def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]) -> str | None:
+    if not wanted.report:
+        return None
+    target = Path(wanted.report).absolute()
+    page = render_report(
+        _summary(comparison, wanted),
+        comparison.alignment,
+        shown,
+        past=comparison.past.label,
+        current=comparison.current.label,
+        plan=comparison.plan,
+        reason=comparison.reason,
+        options=comparison.options,
+    )
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft.write_text(page, encoding="utf-8")
+    draft.replace(target)
+    return str(target)
+
+
+def _without_absent(example: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the side that has no row: that is not the same as a row of nulls."""
+    return {name: value for name, value in example.items() if value is not None}

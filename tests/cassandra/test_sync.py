@@ -1,0 +1,174 @@
+"""A copy of a table kept current on a real server: round by round, and through what goes wrong in between."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.cassandra import sync_work
+from lakeward.cassandra.comparing.staging import Stage
+from lakeward.cassandra.comparing.tables import CompareRequest, LiveTable, compare_tables
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.sync_steps import First
+from lakeward.cassandra.sync_work import SyncRequest, sync_once
+from lakeward.cassandra.syncing import SyncReport
+from lakeward.config import Config
+from lakeward.errors import RefusedInputError, RetriableError
+from lakeward.lake.iceberg.session import table_session
+from lakeward.lake.stores import LocalStore
+from tests.cassandra.clock import Clock, set_back
+from tests.cassandra.scene import read_cells
+
+COLUMNS = "customer int, day int, tier text static, total decimal, tags list<text>, PRIMARY KEY (customer, day)"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    return set_back(monkeypatch)
+
+
+class Pair:
+    """A table and its copy."""
+
+    def __init__(self, server: Any, keyspace: str, spark: Any, folder: Path, clock: type[Clock]) -> None:
+        self.session, self.spark, self.folder, self.clock = server.session(), table_session(spark), folder, clock
+        self.address = server.address
+        self.table, self.copy = TableName(keyspace, "orders"), TableName(keyspace, "copied")
+        self.session.execute(f"CREATE TABLE {self.table.cql} ({COLUMNS})")
+        for number in range(40):
+            self.run("INSERT INTO {} (customer, day, total, tags) VALUES ({}, 1, 1.50, ['a', 'b'])", number)
+            self.run("INSERT INTO {} (customer, tier) VALUES ({}, 'gold')", number)
+        self.told: list[str] = []
+
+    def run(self, statement: str, *values: Any) -> None:
+        self.session.execute(statement.format(self.table.cql, *values))
+
+    def sync(self, **asked: Any) -> SyncReport:
+        self.clock.next_minute()
+        request = SyncRequest(self.address, self.table, self.address, self.copy, str(self.folder / "exports"))
+        given = {"create_table": True, **asked}
+        return sync_once(self.spark, Config(base=self.folder), replace(request, **given), tell=self.told.append)
+
+    def cells(self, name: TableName) -> Any:
+        return read_cells(self.session, read_table_schema(self.session, name))
+
+    def require_equal(self) -> None:
+        assert self.cells(self.copy) == self.cells(self.table)
+
+
+@pytest.fixture
+def pair(cassandra_server: Any, keyspace: str, spark: Any, tmp_path: Path, clock: type[Clock]) -> Pair:
+    return Pair(cassandra_server, keyspace, spark, tmp_path, clock)
+
+
+def actions(report: SyncReport) -> list[str]:
+    return [str(one.action) for one in report.steps]
+
+
+def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = pair.sync()
+    assert (actions(report), report.status) == (["export", "import"], "applied")
+    pair.require_equal()
+
+    # Inserted, changed, changed to null, deleted; a static value; a list.
+    pair.run("INSERT INTO {} (customer, day, total) VALUES (100, 2, 7)")
+    pair.run("UPDATE {} SET total = 9.000, tags = ['z', 'z'] WHERE customer = 1 AND day = 1")
+    pair.run("UPDATE {} SET total = null WHERE customer = 2 AND day = 1")
+    pair.run("DELETE FROM {} WHERE customer = 3")
+    pair.run("UPDATE {} SET tier = 'iron' WHERE customer = 4")
+    report = pair.sync()
+    assert actions(report) == ["export", "diff", "apply"]
+    summary = report.steps[1].result["summary"]
+    assert (summary["inserted"], summary["changed"], summary["deleted"]) == (1, 3, 2)
+    pair.require_equal()
+
+    report = pair.sync(keep=1)
+    assert (actions(report), report.status) == (["export", "diff", "record"], "nothing changed")
+    assert len(report.removed) == 3
+    assert str(report.holds["location"]) == report.steps[0].result["folder"]
+
+    # Killed after the export: the next round begins with what is open, and exports only then.
+    pair.run("UPDATE {} SET total = 5 WHERE customer = 5 AND day = 1")
+    with monkeypatch.context() as broken:
+        broken.setattr(sync_work, "diff_exports", _dies)
+        with pytest.raises(RetriableError):
+            pair.sync()
+    # Killed in the middle of the apply: rows were written, nothing is recorded.
+    with monkeypatch.context() as broken:
+        broken.setattr("lakeward.cassandra.ledger.Ledger.finish", _dies)
+        with pytest.raises(RetriableError):
+            pair.sync()
+    pair.run("UPDATE {} SET total = 6 WHERE customer = 5 AND day = 1")
+    report = pair.sync()
+    assert actions(report) == ["apply", "export", "diff", "apply"]
+    pair.require_equal()
+
+
+def _dies(*_: Any, **__: Any) -> Any:
+    msg = "gone"
+    raise RetriableError(msg)
+
+
+def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pair: Pair, spark: Any) -> None:
+    pair.session.execute(f"CREATE TABLE {pair.copy.cql} ({COLUMNS})")
+    pair.session.execute(f"INSERT INTO {pair.copy.cql} (customer, day, total) VALUES (0, 1, 77) USING TIMESTAMP 1")
+    with pytest.raises(RefusedInputError, match="has rows already"):
+        pair.sync()
+    assert not (pair.folder / "exports").exists()
+    report = pair.sync(first=First.IMPORT)
+    assert actions(report) == ["export", "import"]
+    # Without a source: what another job exported since is applied.
+    pair.run("DELETE FROM {} WHERE customer = 7")
+    _export(pair)
+    assert actions(pair.sync(source=None)) == ["diff", "apply"]
+    assert pair.sync(source=None).status == "nothing to do"
+
+    # A repair puts right what drifted, and the next round goes on from the export that it went on from.
+    pair.clock.next_minute()
+    drifted = int(pair.clock.now(UTC).timestamp() * 1_000_000)
+    pair.session.execute(f"DELETE FROM {pair.copy.cql} USING TIMESTAMP {drifted} WHERE customer = 8")
+    repair = _compared(pair, to=str(pair.folder / "repairs"))
+    assert repair.counts == {"missing": 2, "different": 0, "surplus": 0}
+    assert repair.result is not None and repair.result.change_set is not None
+    _apply(pair, repair.result.change_set)
+    pair.require_equal()
+    pair.run("UPDATE {} SET total = 8 WHERE customer = 9 AND day = 1")
+    assert actions(pair.sync()) == ["export", "diff", "apply"]
+    pair.require_equal()
+
+
+def _export(pair: Pair) -> None:
+    from lakeward.cassandra.exporting import ExportRequest, export_table
+
+    pair.clock.next_minute()
+    request = ExportRequest(pair.table, str(pair.folder / "exports"))
+    export_table(pair.spark, Config(base=pair.folder), pair.address, request)
+
+
+def _compared(pair: Pair, **asked: Any) -> Any:
+    tables = [LiveTable(pair.address, one) for one in (pair.table, pair.copy)]
+    stage = Stage(pair.spark, LocalStore(), str(pair.folder / "stage"), 2)
+    request = CompareRequest(*tables, pause=0.0, **asked)
+    return compare_tables(pair.spark, Config(base=pair.folder), request, stage)
+
+
+def _apply(pair: Pair, change_set: str) -> None:
+    from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+
+    apply_change_set(pair.spark, Config(base=pair.folder), pair.address, ApplyRequest(change_set, pair.copy))
+
+
+def test_rounds_go_on_after_errors_that_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakeward.cli import cassandra_sync
+    from lakeward.cli.invocation import Invocation
+
+    outcomes: list[Callable[[], Any]] = [_dies, lambda: SyncReport((), None), _dies]
+    monkeypatch.setattr(cassandra_sync._Rounds, "once", lambda _: outcomes.pop(0)())
+    waited: list[bool] = []
+    with pytest.raises(IndexError):
+        cassandra_sync._Rounds(Invocation(quiet=True), None, None).for_ever(waited.append)  # type: ignore[arg-type]
+    assert waited == [False, True, False]

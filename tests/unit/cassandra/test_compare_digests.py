@@ -1,0 +1,100 @@
+"""Digests of ranges: the same rows give the same one wherever batches end, any other value gives another."""
+
+import struct
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeward.cassandra.comparing.digests import RangeDigest
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "at": pa.string(),
+        "flag": pa.bool_(),
+        "price": pa.float64(),
+        "data": pa.binary(),
+        "tags": pa.list_(pa.string()),
+        "sizes": pa.map_(pa.int32(), pa.list_(pa.int16())),
+        "place": pa.struct({"street": pa.string(), "number": pa.int8()}),
+    }
+)
+TEXTS = st.none() | st.text(max_size=3)
+ROWS = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 3),
+        "at": TEXTS,
+        "flag": st.none() | st.booleans(),
+        "price": st.none() | st.floats(),
+        "data": st.none() | st.binary(max_size=3),
+        "tags": st.none() | st.lists(TEXTS, max_size=3),
+        "sizes": st.none()
+        | st.lists(
+            st.tuples(st.integers(0, 3), st.none() | st.lists(st.none() | st.integers(0, 9), max_size=2)), max_size=2
+        ),
+        "place": st.none() | st.fixed_dictionaries({"street": TEXTS, "number": st.none() | st.integers(0, 9)}),
+    }
+)
+
+
+def digest(batches: list[pa.RecordBatch], clustering: str | None = "at") -> tuple[int, str]:
+    found = RangeDigest(SCHEMA.names, clustering)
+    for one in batches:
+        found.add(one)
+    return found.rows, found.text()
+
+
+def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def _bits(value: Any) -> Any:
+    return struct.pack("<d", value) if isinstance(value, float) else value
+
+
+@given(st.lists(ROWS, max_size=8), st.lists(st.integers(0, 8), max_size=3), st.integers(0, 3))
+def test_where_batches_end_does_not_matter(rows, cuts, before):
+    whole = batch(rows)
+    ends = sorted({0, len(rows), *[min(one, len(rows)) for one in cuts]})
+    parts = [whole.slice(first, last - first) for first, last in pairwise(ends)]
+    # Also as a part of something larger, whose buffers begin elsewhere.
+    larger = batch([*rows[:before], *rows]).slice(len(rows[:before]))
+    assert digest(parts) == digest([whole]) == digest([larger]) == digest([batch([]), whole, batch([])])
+
+
+@given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=4))
+def test_other_rows_give_another_digest(some, others):
+    same = digest([batch(some)], clustering=None) == digest([batch(others)], clustering=None)
+    flat = [[[_bits(row[name]) for name in SCHEMA.names] for row in rows] for rows in (some, others)]
+    assert same == (flat[0] == flat[1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"tags": []}, {"tags": None}),
+        ({"tags": ["ab", "c"]}, {"tags": ["a", "bc"]}),
+        ({"tags": [None]}, {"tags": [""]}),
+        ({"data": b""}, {"data": None}),
+        ({"price": 0.0}, {"price": -0.0}),
+        ({"sizes": [(1, [2])]}, {"sizes": [(1, [2, None])]}),
+        ({"place": {"street": None, "number": None}}, {"place": None}),
+        ({"flag": False}, {"flag": None}),
+    ],
+)
+def test_what_is_nearly_the_same_is_told_apart(one, other):
+    base: dict[str, Any] = dict.fromkeys(SCHEMA.names) | {"id": 1, "at": "x"}
+    assert digest([batch([base | one])]) != digest([batch([base | other])])
+    # A value that moves to the next row is another table, too.
+    assert digest([batch([base | one, base | other])]) != digest([batch([base | other, base | one])])
+
+
+def test_static_rows_may_come_at_other_places():
+    static = dict.fromkeys(SCHEMA.names) | {"id": 1, "data": b"s"}
+    row = dict.fromkeys(SCHEMA.names) | {"id": 1, "at": "x"}
+    assert digest([batch([static, row, row])]) == digest([batch([row, static]), batch([row])])
+    assert digest([batch([static, row])]) != digest([batch([row])])

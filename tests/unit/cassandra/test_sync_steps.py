@@ -1,0 +1,320 @@
+"""A sync in a small world: exports and change sets are folders of JSON, tables are dictionaries, anything may crash."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.cassandra.export_folders import ExportFolder, table_folder
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.sync_steps import Action, First, Step
+from lakeward.cassandra.syncing import SyncReport, SyncRound
+from lakeward.errors import RefusedInputError
+from lakeward.lake.stores import LocalStore
+
+START = datetime(2026, 11, 15, 10, 30, 20, tzinfo=UTC)
+Rows = dict[int, str]
+
+
+class CrashError(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class World:
+    """A source, a target with its ledger, and a folder; ``crash_at`` counts the points where a process can die."""
+
+    root: Path
+    source: Rows = field(default_factory=dict)
+    target: Rows = field(default_factory=dict)
+    ledger: Mapping[str, Any] | None = None
+    begun: Mapping[str, Any] | None = None
+    time: datetime = START
+    crash_at: int = 0
+    passed: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def point(self) -> None:
+        self.passed += 1
+        if self.passed == self.crash_at:
+            raise CrashError
+
+    # The target, as a sync asks it.
+    def applied(self) -> Mapping[str, Any] | None:
+        return self.ledger
+
+    def under_way(self) -> Mapping[str, Any] | None:
+        return self.begun
+
+    def is_empty(self) -> bool:
+        return not self.target
+
+    # The work.
+    def export(self) -> Mapping[str, Any]:
+        self.point()
+        folder = self.appear("snapshot", {"id": f"e{self.time.isoformat()}", "rows": self.source})
+        self.point()
+        return {"folder": str(folder)}
+
+    def perform(self, step: Step) -> Mapping[str, Any]:
+        self.point()
+        self.time += timedelta(seconds=1)
+        result = getattr(self, f"do_{step.action}")(step)
+        self.point()
+        return result
+
+    def do_import(self, step: Step) -> Mapping[str, Any]:
+        self.begun = self.identity(step)
+        self.write(self.rows(step.export.folder), [])
+        return self.finish(step)
+
+    def do_assume(self, step: Step) -> Mapping[str, Any]:
+        return self.finish(step)
+
+    def do_record(self, step: Step) -> Mapping[str, Any]:
+        return self.finish(step)
+
+    def do_diff(self, step: Step) -> Mapping[str, Any]:
+        assert step.past is not None
+        past, current = self.rows(step.past.folder), self.rows(step.export.folder)
+        changed = {key: value for key, value in current.items() if past.get(key) != value}
+        deleted = sorted(past.keys() - current.keys())
+        counts = {"inserted": 0, "changed": len(changed), "deleted": len(deleted)}
+        parents = {"past": {"id": step.past.id}, "current": {"id": step.export.id}}
+        document = {"kind": "change-set", "id": "c", **parents, "counts": counts, "set": changed, "deleted": deleted}
+        return {"change_set": str(self.appear("incremental", document))}
+
+    def do_apply(self, step: Step) -> Mapping[str, Any]:
+        found = json.loads(Path(f"{step.change_set}/_manifest.json").read_text())
+        assert found["counts"]["changed"] or found["counts"]["deleted"]
+        self.write({int(key): value for key, value in found["set"].items()}, found["deleted"])
+        return self.finish(step)
+
+    def write(self, values: Rows, deleted: list[int]) -> None:
+        for key, value in values.items():
+            self.target[key] = value
+            self.point()
+        for key in deleted:
+            self.target.pop(key, None)
+
+    def finish(self, step: Step) -> Mapping[str, Any]:
+        self.ledger, self.begun = self.identity(step), None
+        return {"rejected": 0}
+
+    def identity(self, step: Step) -> Mapping[str, Any]:
+        return {"location": step.export.folder, "id": step.export.id}
+
+    def rows(self, folder: str) -> Rows:
+        found = json.loads(Path(f"{folder}/_manifest.json").read_text())["rows"]
+        return {int(key): value for key, value in found.items()}
+
+    def appear(self, kind: str, document: Mapping[str, Any]) -> Path:
+        folder = self.root / kind / self.time.strftime("year=%Y/month=%m/day=%d/hour=%H/minute=%M")
+        folder.mkdir(parents=True)
+        (folder / "_manifest.json").write_text(json.dumps(document))
+        self.point()
+        (folder / "_SUCCESS").touch()
+        return folder
+
+    def wait(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    def sync(self, *, first: First | None = None, keep: int | None = None, source: bool = True) -> SyncReport:
+        folder = ExportFolder(LocalStore(), str(self.root))
+        return SyncRound(
+            folder, self, self, source, first, keep, self.told.append, lambda: self.time, self.wait
+        ).run()  # fmt: skip
+
+    def forget_unfinished(self) -> None:
+        """Do what the real steps do first: remove what a dead writer left."""
+        for manifest in list(self.root.rglob("_manifest.json")):
+            if not manifest.with_name("_SUCCESS").exists():
+                manifest.unlink()
+                manifest.parent.rmdir()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, source={1: "a", 2: "b", 3: "c"})
+
+
+def actions(report: SyncReport) -> list[str]:
+    return [str(one.action) for one in report.steps]
+
+
+def test_the_first_round_imports_and_later_ones_apply_what_changed(world):
+    report = world.sync()
+    assert (actions(report), report.status, world.target) == (["export", "import"], "applied", world.source)
+    world.time += timedelta(hours=1)
+    world.source = {1: "a", 2: "x", 4: "d"}
+    report = world.sync()
+    assert (actions(report), world.target) == (["export", "diff", "apply"], world.source)
+    assert report.holds["id"] == world.ledger["id"]
+
+
+def test_nothing_changed_is_recorded_and_nothing_applied(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    report = world.sync()
+    assert (actions(report), report.status) == (["export", "diff", "record"], "nothing changed")
+    assert "minute=30" in report.holds["location"] and "hour=11" in report.holds["location"]
+
+
+def changes() -> Iterator[Rows]:
+    yield {1: "a", 2: "x", 4: "d"}
+    yield {1: "a", 2: "y"}
+
+
+@pytest.mark.parametrize("crash", range(1, 28))
+def test_a_round_that_dies_anywhere_is_finished_by_the_next(world, crash):
+    """Three rounds, one crash: the target ends as the source, and nothing is left half done."""
+    world.crash_at = crash
+    for source in ({1: "a", 2: "b", 3: "c"}, *changes()):
+        world.source = source
+        with suppress(CrashError):
+            world.sync()
+        world.time += timedelta(minutes=7)
+        world.forget_unfinished()
+    assert world.passed >= crash
+    world.crash_at = 0
+    report = world.sync()
+    assert world.target == world.source, actions(report)
+    assert world.begun is None
+    assert world.sync(source=False).steps == ()
+
+
+def test_what_is_open_is_finished_before_the_next_export(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    world.source = {1: "z"}
+    # Dies in the middle of the apply.
+    world.passed, world.crash_at = 0, 8
+    with pytest.raises(CrashError):
+        world.sync()
+    world.crash_at = 0
+    world.time += timedelta(hours=1)
+    report = world.sync()
+    assert actions(report)[0] == "apply"
+    assert actions(report)[1:] == ["export", "diff", "record"]
+    assert world.target == {1: "z"}
+
+
+def test_a_half_done_first_import_is_finished_with_the_same_export(world):
+    world.crash_at = 6
+    with pytest.raises(CrashError):
+        world.sync()
+    assert world.begun is not None and 0 < len(world.target) < 3
+    # Another export comes in between, without a row that is in the target already.
+    world.crash_at = 0
+    world.source = {2: "b"}
+    world.time += timedelta(hours=1)
+    world.export()
+    report = world.sync(source=False)
+    assert actions(report) == ["import", "diff", "apply"]
+    assert world.target == {2: "b"}
+
+
+def test_a_target_with_rows_of_unknown_origin_is_refused_before_the_export(world):
+    world.target = {9: "?"}
+    with pytest.raises(RefusedInputError, match="has rows already") as refused:
+        world.sync()
+    assert "--first assume" in refused.value.hint
+    assert not (world.root / "snapshot").exists()
+    assert actions(world.sync(first=First.IMPORT)) == ["export", "import"]
+    # What was decided once needs no option any more.
+    world.time += timedelta(hours=1)
+    assert actions(world.sync()) == ["export", "diff", "record"]
+
+
+def test_a_target_can_be_taken_for_what_the_export_holds(world):
+    world.target = dict(world.source)
+    report = world.sync(first=First.ASSUME)
+    assert (actions(report), report.status) == (["export", "assume"], "assumed")
+
+
+def test_an_export_that_is_gone_is_told(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    [manifest] = world.root.glob("snapshot/**/_manifest.json")
+    manifest.with_name("_SUCCESS").unlink()
+    with pytest.raises(RefusedInputError, match="is not in"):
+        world.sync()
+
+
+def test_the_second_export_of_a_minute_waits_for_the_next_one(world):
+    world.sync()
+    world.source = {1: "q"}
+    report = world.sync()
+    assert world.target == {1: "q"} and report.status == "applied"
+    assert any("waiting" in line for line in world.told)
+
+
+def test_the_second_change_set_of_a_minute_waits_too(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    # A repair of live tables, made in the very minute: it has no exports for parents.
+    live = {"kind": "live"}
+    counts = {"inserted": 1, "changed": 0, "deleted": 0}
+    world.appear("incremental", {"kind": "change-set", "id": "r", "past": live, "current": live, "counts": counts})
+    world.source = {1: "q"}
+    assert actions(world.sync()) == ["export", "diff", "apply"]
+    assert world.target == {1: "q"}
+    assert [line for line in world.told if "has a change set already; waiting" in line]
+
+
+def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypatch):
+    for hour in range(4):
+        world.source[1] = str(hour)
+        report = world.sync(keep=2)
+        world.time += timedelta(hours=1)
+    assert [one.split("/")[-6] for one in report.removed] == ["snapshot", "incremental"]
+    folder = ExportFolder(LocalStore(), str(world.root))
+    assert [one.split("/")[3] for one in folder.exports()] == ["hour=12", "hour=13"]
+    assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=10").exists()
+    # Exports that are not applied yet never go.
+    for _ in range(3):
+        world.export()
+        world.time += timedelta(hours=1)
+    monkeypatch.setattr("lakeward.cassandra.syncing.next_step", lambda *_: None)
+    world.sync(keep=1, source=False)
+    assert [one.split("/")[3] for one in folder.exports()] == ["hour=13", "hour=14", "hour=15", "hour=16"]
+
+
+def test_exports_of_another_job_are_applied_in_order(world):
+    for rows in ({1: "a"}, {1: "b"}, {1: "c", 2: "c"}):
+        world.source = rows
+        world.export()
+        world.time += timedelta(minutes=5)
+        # The first one is imported; two more wait before the next look.
+        if rows == {1: "a"}:
+            assert actions(world.sync(source=False)) == ["import"]
+    report = world.sync(source=False)
+    assert actions(report) == ["diff", "apply", "diff", "apply"]
+    assert world.target == {1: "c", 2: "c"}
+    assert world.sync(source=False).status == "nothing to do"
+
+
+def test_rejected_rows_end_the_round(world, monkeypatch):
+    monkeypatch.setattr(World, "finish", lambda *_: {"rejected": 2})
+    report = world.sync()
+    assert (report.status, report.to_document()["rejected"]) == ("rejected rows", 2)
+
+
+def test_a_step_that_does_not_end_is_told(world, monkeypatch):
+    monkeypatch.setattr(World, "finish", lambda *_: {"rejected": 0})
+    with pytest.raises(Exception, match="still to be done"):
+        world.sync()
+
+
+def test_the_folder_of_a_table(tmp_path):
+    assert table_folder(f"{tmp_path}/", TableName("shop", "orders")) == f"{tmp_path}/shop/orders"
+    assert table_folder("s3://bucket/x/", TableName("shop", "orders")) == "s3://bucket/x/shop/orders"
+
+
+def test_every_action_has_a_name():
+    assert [str(one) for one in Action] == ["export", "import", "assume", "diff", "apply", "record"]

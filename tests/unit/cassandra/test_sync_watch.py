@@ -1,0 +1,59 @@
+"""Waiting for exports of another job: only complete ones count, and the wait ends when one is there."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lakeward.cassandra.export_folders import ExportFolder
+from lakeward.cassandra.folder_watch import wait_for_export
+from lakeward.lake.stores import LocalStore
+
+NAME = "year=2026/month=11/day=15/hour=10/minute={:02d}"
+
+
+def land(folder: Path, minute: int, *, complete: bool = True) -> None:
+    export = folder / "snapshot" / NAME.format(minute)
+    export.mkdir(parents=True)
+    (export / "_manifest.json").write_text('{"id": "x"}')
+    if complete:
+        (export / "_SUCCESS").touch()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_complete_export_ends_the_wait(tmp_path, there):
+    if there:
+        land(tmp_path, 1)
+    folder = ExportFolder(LocalStore(), str(tmp_path))
+    seen = folder.exports()
+    writer = threading.Thread(target=lambda: (time.sleep(0.3), land(tmp_path, 2, complete=False), land(tmp_path, 3)))
+    began = time.monotonic()
+    writer.start()
+    found = wait_for_export(folder, seen, poll=3)
+    writer.join()
+    assert found == [*seen, NAME.format(3)]
+    assert time.monotonic() - began < 2.5
+
+
+def test_what_is_there_is_not_waited_for(tmp_path):
+    land(tmp_path, 1)
+    assert wait_for_export(ExportFolder(LocalStore(), str(tmp_path)), []) == [NAME.format(1)]
+
+
+def test_other_stores_are_looked_at_again_and_again(tmp_path, monkeypatch):
+    class Elsewhere:
+        """A store that tells nothing of changes."""
+
+        files = LocalStore.files
+
+    looks: list[float] = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            land(tmp_path, 1)
+
+    monkeypatch.setattr("lakeward.cassandra.folder_watch.time.sleep", wait)
+    found = wait_for_export(ExportFolder(Elsewhere(), str(tmp_path)), [])
+    assert (found, looks) == ([NAME.format(1)], [30.0, 30.0])
