@@ -13,10 +13,10 @@ REST := --ignore tests/unit $(SHARED)
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check test demo package bench spark35 soak clean
+.PHONY: help setup setup-python lint check test demo package bench bench-cassandra spark35 soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything that is missing: uv, Java 17, Python packages, jars
 	@scripts/bootstrap.sh
@@ -48,6 +48,9 @@ package: setup-python ## wheel, entry script, dependencies and Lambda archives f
 
 bench: setup ## measure against a plain MERGE
 	$(BIN)/python -m benchmarks
+
+bench-cassandra: setup ## measure against the Spark connector and a plain loop with the driver
+	$(BIN)/python -m benchmarks.cassandra
 
 spark35: setup ## tests of the core on Spark 3.5, as Glue and EMR have it
 	@scripts/spark35.sh

@@ -13,6 +13,7 @@ from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_chang
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MARK = "# Written by lakeward demo."
@@ -98,7 +99,7 @@ def write_project(folder: Path, *, force: bool = False) -> Path:
     Raises:
         ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
     """
-    _make_room(folder, force=force)
+    make_room(folder, _CONTENT, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / _CONFIGURATION_FILE
     file.write_text(_CONFIGURATION, encoding="utf-8")
@@ -130,16 +131,21 @@ def land_changes(folder: Path) -> None:
     write_csv(folder / "landing/people/persons" / f"{shop.CHANGED:%Y%m%d-%H%M%S}000.csv", changes)
 
 
-def _make_room(folder: Path, *, force: bool) -> None:
+def make_room(folder: Path, content: Sequence[str], *, force: bool, command: str = "lakeward demo") -> None:
+    """Clear a folder of an earlier demo, whose ``content`` is known; nothing else is touched.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
+    """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not folder.is_dir() or not force:
         msg = f"{folder} exists and is not an empty folder"
-        raise ConfigurationError(msg, hint=f"lakeward demo OTHER_FOLDER, or lakeward demo {folder} --force")
-    present = [folder / name for name in _CONTENT if (folder / name).exists()]
+        raise ConfigurationError(msg, hint=f"{command} OTHER_FOLDER, or {command} {folder} --force")
+    present = [folder / name for name in content if (folder / name).exists()]
     if present and not _is_demo(folder):
         msg = f"{folder} holds a project that is not a demo: {', '.join(path.name for path in present)}"
-        raise ConfigurationError(msg, hint="lakeward demo OTHER_FOLDER")
+        raise ConfigurationError(msg, hint=f"{command} OTHER_FOLDER")
     for path in present:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

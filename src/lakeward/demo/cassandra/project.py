@@ -1,0 +1,67 @@
+"""The demo with Cassandra as a project in a folder: configuration, server and exports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from lakeward.demo.cassandra.node_files import ServerPorts
+from lakeward.demo.cassandra.server import LocalCassandra, free_ports
+from lakeward.demo.project import MARK, make_room
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLUSTER, EXPORTS = "local", "exports"
+COMMAND = "lakeward demo cassandra"
+_CONFIGURATION_FILE, _SERVER = "lakeward.yaml", "server"
+_HOST = "127.0.0.1"
+_PORTS_FILE = "ports.yaml"
+_CONFIGURATION = f"""{MARK} `{COMMAND} --force` replaces this project.
+clusters:
+  {CLUSTER}:
+    hosts: [{_HOST}]
+    port: {{port}}
+"""
+# What a demo leaves in its folder.
+_CONTENT = (
+    _CONFIGURATION_FILE,
+    _SERVER,
+    EXPORTS,
+    "lake",
+    "landing",
+    "lakeward.db",
+    "lakeward.db-wal",
+    "lakeward.db-shm",
+)
+
+
+def write_project(folder: Path, *, force: bool) -> Path:
+    """Write the configuration for a server at free ports; give the configuration file.
+
+    Raises:
+        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
+    """
+    make_room(folder, _CONTENT, force=force, command=COMMAND)
+    (folder / _SERVER).mkdir(parents=True, exist_ok=True)
+    cql, storage = free_ports((_HOST,), 2)
+    (folder / _SERVER / _PORTS_FILE).write_text(yaml.safe_dump({"cql": cql, "storage": storage}), encoding="utf-8")
+    file = folder / _CONFIGURATION_FILE
+    file.write_text(_CONFIGURATION.format(port=cql), encoding="utf-8")
+    return file
+
+
+def server_of(folder: Path) -> LocalCassandra:
+    """Give the project's server, with the ports and data that it had before; it is not started.
+
+    Raises:
+        ConfigurationError: there is no such project.
+    """
+    try:
+        ports = yaml.safe_load((folder / _SERVER / _PORTS_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        msg = f"{folder} holds no demo with Cassandra"
+        raise ConfigurationError(msg, hint=f"{COMMAND} {folder}") from None
+    return LocalCassandra(folder / _SERVER, ports=ServerPorts(ports["cql"], ports["storage"]))

@@ -1,0 +1,160 @@
+"""What the demo does: export, copy, change, export, compare, apply, and see that both tables are equal."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.diffs import diff_exports
+from lakeward.cassandra.exporting import Exported, ExportRequest, export_table
+from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.demo.cassandra import shop
+from lakeward.demo.cassandra.project import EXPORTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward.api.cassandra import CassandraDesk
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.progress import Tell
+
+_MINUTE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the demo: what was done, what came of it, and whether it is what had to come."""
+
+    name: str
+    outcome: str
+    ok: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A row of the copy that changed, as it was and as it is."""
+
+    row: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo shows."""
+
+    steps: tuple[Step, ...]
+    samples: tuple[Sample, ...]
+    change_set: str | None
+    waited: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step came out as it had to."""
+        return all(step.ok for step in self.steps)
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return {
+            "ok": self.ok,
+            "steps": [asdict(step) for step in self.steps],
+            "rows": [asdict(sample) for sample in self.samples],
+            "change_set": self.change_set,
+            "waited": round(self.waited, 3),
+        }
+
+
+class Story:
+    """Plays the demo on a running server."""
+
+    def __init__(self, desk: CassandraDesk, address: ClusterAddress, folder: Path, tell: Tell) -> None:
+        """Say where to work, and who hears of it."""
+        self._desk, self._address, self._tell = desk, address, tell
+        self._exports = str((folder / EXPORTS).absolute())
+        self._steps: list[Step] = []
+        self._begun = 0.0
+        self._waited = 0.0
+
+    def play(self) -> Outcome:
+        """Do all of it."""
+        with connected(self._address) as session:
+            self._begin("filling a table")
+            shop.create(session)
+            shop.fill(session)
+            loaded = shop.read_all(session, shop.SOURCE)
+            self._end("fill", f"{len(loaded):,} rows of {shop.SOURCE}", ok=len(loaded) == shop.ROWS)
+            first = self._export()
+            self._import(first)
+            copied = shop.read_all(session, shop.COPY)
+            before = shop.samples(session, shop.COPY)
+            self._begin("changing the table")
+            changes = shop.change(session)
+            self._end("change", changes.story, ok=shop.read_all(session, shop.SOURCE) != copied == loaded)
+            self._await_next_minute(first)
+            change_set = self._diff(first, self._export(), changes)
+            self._apply(change_set, changes)
+            after = shop.samples(session, shop.COPY)
+            self._prove(session)
+        samples = tuple(Sample(row, before[row], after[row]) for row in before)
+        return Outcome(tuple(self._steps), samples, change_set, self._waited)
+
+    def _export(self) -> Exported:
+        self._begin(f"exporting {shop.SOURCE}")
+        desk, request = self._desk, ExportRequest(shop.SOURCE, self._exports)
+        found = export_table(desk.spark, desk.config, self._address, request, tell=self._tell)
+        told = f"{found.rows:,} rows, static values of customers included, to {found.folder}"
+        self._end("export", told, ok=found.rows > 0)
+        return found
+
+    def _import(self, first: Exported) -> None:
+        self._begin(f"copying it to {shop.COPY}")
+        desk, request = self._desk, ImportRequest(first.folder, shop.COPY, create_table=True)
+        done = import_snapshot(desk.spark, desk.config, self._address, request, tell=self._tell)
+        told = f"{done.upserted:,} rows to {shop.COPY}, {done.units:,.0f} write units"
+        self._end("import", told, ok=done.upserted == first.rows and not done.rejected)
+
+    def _diff(self, first: Exported, second: Exported, changes: shop.Changes) -> str:
+        self._begin("comparing the two exports")
+        desk = self._desk
+        found = diff_exports(desk.spark, desk.config, first.folder, second.folder)
+        summary = found.summary
+        counts = (summary.inserted, summary.changed, summary.deleted)
+        told = f"{summary.inserted:,} inserted, {summary.changed:,} changed, {summary.deleted:,} deleted"
+        self._end("diff", told, ok=counts == (changes.inserted, changes.changed, changes.deleted))
+        return str(found.change_set)
+
+    def _apply(self, change_set: str, changes: shop.Changes) -> None:
+        self._begin(f"applying what changed to {shop.COPY}")
+        desk, request = self._desk, ApplyRequest(change_set, shop.COPY)
+        done = apply_change_set(desk.spark, desk.config, self._address, request, tell=self._tell)
+        told = f"{done.upserted:,} rows written, {done.deleted:,} deleted, {done.units:,.0f} write units"
+        counts = (done.upserted, done.deleted, done.rejected)
+        self._end("apply", told, ok=counts == (changes.inserted + changes.changed, changes.deleted, 0))
+
+    def _prove(self, session: Any) -> None:
+        """Read both tables anew, without any of the code that copied them, and compare them value by value."""
+        self._begin("reading both tables")
+        source, copy = (shop.read_all(session, table) for table in (shop.SOURCE, shop.COPY))
+        different = sum(source.get(key) != copy.get(key) for key in source.keys() | copy.keys())
+        told = f"{len(source):,} rows of {shop.SOURCE}, {len(copy):,} of {shop.COPY}, {different:,} different"
+        self._end("prove", told, ok=source == copy and len(source) > 0)
+
+    def _await_next_minute(self, first: Exported) -> None:
+        """Exports are named by the minute of their start; the demo waits for one instead of pretending."""
+        passed = (datetime.now(UTC) - first.started.replace(second=0, microsecond=0)).total_seconds()
+        self._waited = max(_MINUTE_SECONDS - passed, 0.0)
+        if self._waited:
+            self._tell(f"a minute has one export: waiting {self._waited:.0f} s for the next")
+            time.sleep(self._waited)
+
+    def _begin(self, what: str) -> None:
+        self._begun = time.monotonic()
+        self._tell(what)
+
+    def _end(self, name: str, outcome: str, *, ok: bool) -> None:
+        self._steps.append(Step(name, outcome, ok, round(time.monotonic() - self._begun, 3)))
