@@ -107,7 +107,7 @@ def _run(folder: Path, rows: int) -> dict[str, Any]:
     with LocalCassandra(folder / "server") as server, connected(server.address) as session:
         _make(session, rows)
         spark = table_session(open_session(config))
-        stage = Stage(server.address, config, spark, folder, (server.pid,))
+        stage = Stage(server.address, config, spark, folder, server.process_ids)
         exports = _exports(stage, session)
         imports = _imports(stage, session, rows)
         _require_equal(session)
@@ -170,9 +170,12 @@ def _plain_loop(session: Session, file: Path) -> None:
     answer = session.execute(f"SELECT {', '.join(_NAMES)} FROM {SOURCE.cql}")
     with pq.ParquetWriter(file, schema) as writer:
         while True:
-            columns = list(zip(*answer.current_rows, strict=True))
-            columns[0], columns[3] = tuple(map(str, columns[0])), tuple(map(str, columns[3]))
-            writer.write_batch(pa.record_batch([pa.array(*one) for one in zip(columns, types, strict=True)], schema))
+            # The last page may be empty.
+            if answer.current_rows:
+                columns = list(zip(*answer.current_rows, strict=True))
+                columns[0], columns[3] = tuple(map(str, columns[0])), tuple(map(str, columns[3]))
+                arrays = [pa.array(*one) for one in zip(columns, types, strict=True)]
+                writer.write_batch(pa.record_batch(arrays, schema))
             if not answer.has_more_pages:
                 return
             answer.fetch_next_page()

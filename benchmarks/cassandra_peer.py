@@ -53,6 +53,7 @@ def _session(host: str, port: str) -> SparkSession:
         .config("spark.cassandra.connection.port", port)
         .config("spark.driver.memory", "3g")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "4")
         .getOrCreate()
     )

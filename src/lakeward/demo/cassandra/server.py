@@ -122,6 +122,11 @@ class LocalCassandra:
         for number in [*self._processes]:
             self.kill_node(number)
 
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """The processes of the nodes that run."""
+        return tuple(one.pid for one in self._processes.values())
+
     def log(self, number: int) -> Path:
         """Give the file that a node writes its log to."""
         return self._node(number) / "cassandra.log"
