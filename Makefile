@@ -6,10 +6,11 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 DEMO := .demo
-# Tests without JVM and servers; and the others, each of two processes with a Spark application and servers of its own.
-SHARED := --numprocesses 2 --dist loadfile --no-loadscope-reorder
-QUICK := tests/unit $(SHARED)
-REST := --ignore tests/unit $(SHARED)
+# Tests without JVM and servers; and the others, each of three processes with a Spark application and servers of its own:
+# they often wait for a server, a lease or a clock, so that three keep two cores busy.
+SHARED := --dist loadfile --no-loadscope-reorder
+QUICK := tests/unit $(SHARED) --numprocesses 2
+REST := --ignore tests/unit $(SHARED) --numprocesses 3
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 

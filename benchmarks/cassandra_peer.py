@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ def main() -> int:
 def _session(host: str, port: str) -> SparkSession:
     return (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, _jars())))
+        .config("spark.jars", ",".join(map(str, ivy.fetched_once(CONNECTOR, cache_folder()).glob("*.jar"))))
         .config("spark.cassandra.connection.host", host)
         .config("spark.cassandra.connection.port", port)
         .config("spark.driver.memory", "3g")
@@ -57,18 +56,6 @@ def _session(host: str, port: str) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "4")
         .getOrCreate()
     )
-
-
-def _jars() -> list[Path]:
-    folder = cache_folder() / CONNECTOR.replace(":", "-")
-    if not folder.exists():
-        with ivy.work_folder(cache_folder()) as work:
-            complete = work / "complete"
-            complete.mkdir()
-            for jar in ivy.fetch([CONNECTOR], work):
-                shutil.move(jar, complete)
-            complete.rename(folder)
-    return sorted(folder.glob("*.jar"))
 
 
 def _export(spark: SparkSession, named: dict[str, str], folder: Path) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from cassandra.concurrent import execute_concurrent_with_args
 
+from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
-from lakeward.cassandra.comparing.tables import Compared, CompareRequest, LiveTable, compare_tables
+from lakeward.cassandra.comparing.tables import Compared, CompareRequest, compare_tables
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.origins import origin_of
 from lakeward.config import Config

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lakeward.cassandra import sync_work
+from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
-from lakeward.cassandra.comparing.tables import CompareRequest, LiveTable, compare_tables
+from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.sync_steps import First

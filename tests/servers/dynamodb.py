@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ def dynamodb_at(folder: Path) -> Iterator[str]:
     """Run a server for the time of a ``with`` block and give its address."""
     try:
         require_java()
-        jars = _jars()
+        jars = ivy.fetched_once(_COORDINATE, cache_folder())
     except ConfigurationError as missing:
         pytest.skip(missing.message)
     [port] = free_ports(1)
@@ -55,20 +54,6 @@ def _works(endpoint: str) -> None:
         client.list_tables()
     finally:
         client.close()
-
-
-def _jars() -> Path:
-    """The folder of the server's jars, which are fetched once."""
-    folder = cache_folder() / _COORDINATE.replace(":", "-")
-    if not folder.exists():
-        with ivy.work_folder(cache_folder()) as work:
-            complete = work / "complete"
-            complete.mkdir()
-            for jar in ivy.fetch([_COORDINATE], work):
-                shutil.move(jar, complete)
-            if not folder.exists():
-                complete.rename(folder)
-    return folder
 
 
 def dynamodb_client(endpoint: str) -> Any:

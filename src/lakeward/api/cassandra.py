@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from lakeward.api.sides import SideDesk
-from lakeward.cassandra.clusters import find_cluster
+from lakeward.cassandra.clusters import LiveTable, find_cluster
 from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.names import TableAddress, TableName
+from lakeward.cassandra.names import TableAddress
 from lakeward.cassandra.schema import read_table_schema
-
-if TYPE_CHECKING:
-    from lakeward.cassandra.connecting import ClusterAddress
-
-
-@dataclass(frozen=True)
-class TablePlace:
-    """A table, and how its cluster is reached."""
-
-    address: ClusterAddress
-    name: TableName
-
-    def __str__(self) -> str:
-        return f"{self.address.name}/{self.name}"
 
 
 class CassandraDesk(SideDesk):
     """Finds tables of clusters, for the time of a ``with`` block; opens snapshots and change sets as well."""
 
-    def table(self, text: str, cluster: str | None = None, *, must_exist: bool = False) -> TablePlace:
+    def table(self, text: str, cluster: str | None = None, *, must_exist: bool = False) -> LiveTable:
         """Find ``[CLUSTER/]KEYSPACE.TABLE``; ``cluster`` counts where the address names none.
 
         With ``must_exist`` the cluster is asked for it at once: what is wrong is told before Spark starts.
@@ -39,7 +22,7 @@ class CassandraDesk(SideDesk):
             RetriableError: the cluster does not answer.
         """
         parsed = TableAddress.parse(text)
-        place = TablePlace(find_cluster(self.config, parsed, cluster), parsed.name)
+        place = LiveTable(find_cluster(self.config, parsed, cluster), parsed.name)
         if must_exist:
             with connected(place.address) as session:
                 read_table_schema(session, place.name)

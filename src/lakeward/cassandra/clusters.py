@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +17,7 @@ from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from lakeward.cassandra.budget import Limits
-    from lakeward.cassandra.names import TableAddress
+    from lakeward.cassandra.names import TableAddress, TableName
     from lakeward.config import Config
 
 SCHEME, KEYSPACES_SCHEME = "cassandra://", "keyspaces://"
@@ -29,6 +29,17 @@ _PLAIN = (
     "timeout",
 )  # fmt: skip
 _TLS = ("ca", "certificate", "key", "check_host_name")
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """A table, and how its cluster is reached."""
+
+    address: ClusterAddress
+    name: TableName
+
+    def __str__(self) -> str:
+        return f"{self.address.name}/{self.name}"
 
 
 def find_cluster(config: Config, table: TableAddress | None, option: str | None) -> ClusterAddress:

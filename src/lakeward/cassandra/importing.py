@@ -15,6 +15,7 @@ from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Job, Ledger, await_table
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.retrying import rows_of
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
 from lakeward.cassandra.writing.dead_letters import place_for
@@ -120,13 +121,13 @@ def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None
         msg = f"there is no table {request.into} yet, and a dry run makes none"
         raise RefusedInputError(msg, hint="make it first: " + "; ".join(origin.schema.create_statements(request.into)))
     for statement in origin.schema.create_statements(request.into):
-        session.execute(statement)
+        rows_of(session, statement)
     await_table(session, request.into)
 
 
 def _is_there(session: Any, name: TableName) -> bool:
     query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
-    return bool(list(session.execute(query, (name.keyspace, name.table))))
+    return bool(rows_of(session, query, (name.keyspace, name.table)))
 
 
 def _load(
@@ -208,6 +209,6 @@ def _require_target(
             hint = "apply what changed since: lakeward cassandra diff, then apply; --force writes the snapshot over it"
             raise RefusedInputError(msg, hint=hint)
         told.append(f"{msg}: rows that {side.label} does not have stay, and newer cells too")
-    elif begun is None and list(session.execute(f"SELECT * FROM {request.into.cql} LIMIT 1")):
+    elif begun is None and rows_of(session, f"SELECT * FROM {request.into.cql} LIMIT 1"):
         told.append(f"{request.into} has rows already: those that {side.label} does not have stay")
     return tuple(told)

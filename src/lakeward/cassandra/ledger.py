@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.names import TableName
+from lakeward.cassandra.retrying import rows_of
 from lakeward.errors import ConfigurationError, RetriableError
 
 if TYPE_CHECKING:
@@ -81,9 +82,10 @@ class Ledger:
         from cassandra import InvalidRequest, Unauthorized
 
         try:
-            self._session.execute(
+            rows_of(
+                self._session,
                 f"CREATE TABLE IF NOT EXISTS {self.table.cql} (target text, job text, unit int, attempt int, "
-                "document text, PRIMARY KEY (target, job, unit))"
+                "document text, PRIMARY KEY (target, job, unit))",
             )
         except (InvalidRequest, Unauthorized) as error:
             msg = f"cannot make {self.table}, the record of what was written to {self._target}: {error}"
@@ -230,12 +232,11 @@ def await_table(session: Any, table: TableName) -> None:
         RetriableError: it takes too long.
     """
     from cassandra import InvalidRequest
-    from cassandra.query import SimpleStatement
 
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            session.execute(SimpleStatement(f"SELECT * FROM {table.cql} LIMIT 1"))
+            rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1")
         except InvalidRequest as error:
             if time.monotonic() > end:
                 msg = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s: {error}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.names import quoted
-from lakeward.cassandra.retrying import told
+from lakeward.cassandra.retrying import rows_of, told
 from lakeward.errors import ConfigurationError, RefusedInputError
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def examine_cluster(session: Any, address: ClusterAddress) -> str:
     Raises:
         ConfigurationError: its tables cannot be read by token ranges.
     """
-    version, partitioner, datacenter, name = session.execute(
-        "SELECT release_version, partitioner, data_center, cluster_name FROM system.local"
-    ).one()
+    version, partitioner, datacenter, name = rows_of(
+        session, "SELECT release_version, partitioner, data_center, cluster_name FROM system.local"
+    )[0]
     short = keyspaces.require_partitioner(partitioner, cluster=address.name)
     nodes = len(session.cluster.metadata.all_hosts())
     kind = f"Amazon Keyspaces in {address.settings.keyspaces}" if keyspaces.is_keyspaces(address) else "Cassandra"
@@ -36,7 +36,7 @@ def examine_cluster(session: Any, address: ClusterAddress) -> str:
 
 def server_version(session: Any) -> str:
     """Give the server's version."""
-    return str(session.execute("SELECT release_version FROM system.local").one()[0])
+    return str(rows_of(session, "SELECT release_version FROM system.local")[0][0])
 
 
 def require_exportable(session: Any, schema: TableSchema, *, counters: bool = False) -> None:
@@ -83,7 +83,7 @@ def _require(session: Any, statement: str, table: TableName, permission: str, ve
     from cassandra import Unauthorized
 
     try:
-        session.execute(statement)
+        rows_of(session, statement)
     except Unauthorized as error:
         msg = f"this login may not {verb} {table}: {told(error)}"
         hint = f"as an administrator: GRANT {permission} ON {table.cql} TO …"

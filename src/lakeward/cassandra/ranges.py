@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lakeward.cassandra.keyspaces import require_partitioner
+from lakeward.cassandra.retrying import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +103,8 @@ def estimated_size(session: Session, name: TableName, partitioner: Partitioner) 
     from cassandra import InvalidRequest, Unauthorized
 
     try:
-        rows = session.execute(
+        rows = rows_of(
+            session,
             "SELECT range_start, range_end, partitions_count, mean_partition_size FROM system.size_estimates "
             "WHERE keyspace_name = %s AND table_name = %s",
             (name.keyspace, name.table),

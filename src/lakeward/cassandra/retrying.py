@@ -6,13 +6,13 @@ import logging
 import random
 import struct
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakeward.errors import RetriableError
 from lakeward.logs import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakeward.cassandra.budget import BudgetClient
 
@@ -143,3 +143,12 @@ def _nodes(error: BaseException) -> list[tuple[str, BaseException]]:
 def errors_of(error: BaseException) -> list[BaseException]:
     """Give what went wrong with each node, where none could do the work."""
     return [one for _, one in _nodes(error)]
+
+
+def rows_of(session: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run a small query, or one that changes the schema, and again where it failed in a way that passes.
+
+    Raises:
+        RetriableError: it failed each time.
+    """
+    return call_again(lambda: list(session.execute(query, tuple(values))))

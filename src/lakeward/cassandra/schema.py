@@ -150,7 +150,7 @@ class TableSchema:
             + ")"
             for name in self.used_types()
         ]
-        return [*types, f"CREATE TABLE {target.cql} ({self._definitions()}){self._clustering_order()}"]
+        return [*types, f"CREATE TABLE IF NOT EXISTS {target.cql} ({self._definitions()}){self._clustering_order()}"]
 
     def _of(self, kind: ColumnKind) -> tuple[CqlColumn, ...]:
         return tuple(column for column in self.columns if column.kind == kind)

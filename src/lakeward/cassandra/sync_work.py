@@ -15,6 +15,7 @@ from lakeward.cassandra.export_folders import ExportFolder, table_folder
 from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
+from lakeward.cassandra.retrying import rows_of
 from lakeward.cassandra.sync_steps import Action
 from lakeward.cassandra.syncing import SyncReport, SyncRound
 from lakeward.diffing.inputs.opening import open_side
@@ -120,13 +121,12 @@ class _LedgerTarget:
         return job.identity if job is not None else None
 
     def is_empty(self) -> bool:
-        known = self.session.execute(
+        known = rows_of(
+            self.session,
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
             (self.name.keyspace, self.name.table),
         )
-        if not list(known):
-            return True
-        return not list(self.session.execute(f"SELECT * FROM {self.name.cql} LIMIT 1"))
+        return not known or not rows_of(self.session, f"SELECT * FROM {self.name.cql} LIMIT 1")
 
 
 class _Work:

@@ -66,15 +66,15 @@ def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> in
     With --to, `lakeward cassandra apply` can make COPY like TABLE.
     """
     from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.comparing.tables import CompareRequest, LiveTable, compare_tables
+    from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
     from lakeward.cli.waiting import telling
 
     limits = limits_from(choices)
     with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
         first, second = (desk.table(one, choices["cluster"], must_exist=True) for one in (table, copy))
         request = CompareRequest(
-            LiveTable(first.address, first.name),
-            LiveTable(second.address, second.name),
+            first,
+            second,
             to=choices["to"],
             rechecks=choices["recheck"],
             pause=choices["pause"],

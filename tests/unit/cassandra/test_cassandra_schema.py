@@ -67,7 +67,8 @@ def test_tables_are_made_elsewhere_after_their_types(schema):
         'CREATE TYPE IF NOT EXISTS "Copy"."item" ("name" text)',
         'CREATE TYPE IF NOT EXISTS "Copy"."shop_line" ("item" frozen<item>, "count" int)',
         (
-            'CREATE TABLE "Copy"."o" ("shop" text, "id" uuid, "at" timestamp, "no" int, "vip" boolean STATIC, '
+            'CREATE TABLE IF NOT EXISTS "Copy"."o" '
+            '("shop" text, "id" uuid, "at" timestamp, "no" int, "vip" boolean STATIC, '
             '"Total" decimal, "lines" list<frozen<shop_line>>, PRIMARY KEY (("shop", "id"), "at", "no")) '
             'WITH CLUSTERING ORDER BY ("at" DESC, "no" ASC)'
         ),

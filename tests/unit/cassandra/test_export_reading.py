@@ -11,7 +11,7 @@ from lakeward.cassandra.reading.batches import BatchMaker
 from lakeward.cassandra.reading.plan import ReadPlan, require_condition
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.types import parse_cql_type
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 
 _UDTS = {"place": (("street", "text"), ("number", "int"))}
 _NOW = 1_000_000
@@ -134,3 +134,18 @@ def _rows(batch: Any) -> set[tuple[Any, ...]]:
     found = [tuple(row.values()) for row in batch.to_pylist()]
     assert len(found) == len(set(found))
     return set(found)
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "named"),
+    [
+        (_STATIC_TABLE, (None, 1, None, 1), "in p:"),
+        # Without a regular value it would be the static part of the partition.
+        (_STATIC_TABLE, (1.0, None, "static", 7), "in c:"),
+        (_schema(p=("int", ColumnKind.PARTITION_KEY), c=("int", ColumnKind.CLUSTERING)), (1, None), "in c:"),
+    ],
+)
+def test_a_key_of_no_bytes_is_refused_and_not_lost(schema: TableSchema, row: tuple[Any, ...], named: str) -> None:
+    with pytest.raises(DataError, match="rows whose key is empty") as refused:
+        BatchMaker(_plan(schema)).batch([row], _NOW)
+    assert named in refused.value.message

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.budget import BudgetServer, Limits
-from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.clusters import LiveTable, limits_for
 from lakeward.cassandra.comparing.looking import differing, look
 from lakeward.cassandra.comparing.suspects import Suspects
 from lakeward.cassandra.connecting import connected
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.comparing.staging import Stage
-    from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.names import TableName
     from lakeward.cassandra.ranges import TokenRange
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
@@ -37,17 +35,6 @@ if TYPE_CHECKING:
 
 # What one task reads at a time; more of them leave less to read again where something differs.
 _RANGES_PER_TASK = 16
-
-
-@dataclass(frozen=True)
-class LiveTable:
-    """A table of a cluster."""
-
-    address: ClusterAddress
-    name: TableName
-
-    def __str__(self) -> str:
-        return f"{self.address.name}/{self.name}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from lakeward.cassandra.reading.plan import Part
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME, snapshot_arrow_schema
 from lakeward.cassandra.types import to_arrow
+from lakeward.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,26 @@ class BatchMaker:
         found = {one.field: make(columns, read_at) for one, make in zip(self._cells, self._makers, strict=True)}
         self._fill_times(found)
         whole = pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)
+        self._require_keys(whole)
         return self._split(whole) if self._plan.schema.statics else whole
+
+    def _require_keys(self, rows: pa.RecordBatch) -> None:
+        """Refuse keys of no bytes, which Cassandra allows and the driver gives as nothing: rows would be lost.
+
+        Only the static part of a partition has no clustering key; then it has none at all, and no regular value.
+        """
+        schema = self._plan.schema
+        absent = [one for one in schema.partition_key if rows.column(one.name).null_count]
+        clustering = [rows.column(one.name).is_null() for one in schema.clustering]
+        if any(one.true_count for one in clustering):
+            others = [one.name for one in self._plan.selected if one.kind is ColumnKind.REGULAR]
+            has_value = [pc.and_(clustering[0], rows.column(name).is_valid()).true_count for name in others]
+            is_alike = all(one.equals(clustering[0]) for one in clustering)
+            absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
+        if absent:
+            names = ", ".join(one.name for one in absent)
+            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them from others"
+            raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
 
     def _fill_times(self, found: dict[str, pa.Array]) -> None:
         """Give collections whose times the server does not tell the latest ones that it tells of the row."""

@@ -73,11 +73,13 @@ class RangePages:
     def __init__(self, query: Query, one: TokenRange) -> None:
         self.range, self._query = one, query
         self._state: bytes | None = None
-        self._asked: ResponseFuture | None = query.ask(one, None)
+        self._asked: ResponseFuture | None = None
+        self._asked_at = 0
+        self._ask()
         self.is_over = False
 
     def next_page(self) -> tuple[Sequence[tuple[Any, ...]], int]:
-        """Give the next page, and the second in which it was read.
+        """Give the next page, and the second in which it was asked for.
 
         A page that fails to come is asked for again at the place where the range had got to.
 
@@ -85,15 +87,21 @@ class RangePages:
             RetriableError: the cluster did not give it, however often it was asked.
         """
         result = call_again(self._receive, budget=self._query.budget)
-        rows, read_at = result.current_rows, int(time.time())
+        rows, asked_at = result.current_rows, self._asked_at
         self._state = result.paging_state
         self.is_over = self._state is None
         if not self.is_over:
-            self._asked = self._query.ask(self.range, self._state)
-        return rows, read_at
+            self._ask()
+        return rows, asked_at
+
+    def _ask(self) -> ResponseFuture:
+        self._asked = self._query.ask(self.range, self._state)
+        # From here on what the values have left counts; they may lie here for a while before they are looked at.
+        self._asked_at = int(time.time())
+        return self._asked
 
     def _receive(self) -> ResultSet:
-        asked, self._asked = self._asked or self._query.ask(self.range, self._state), None
+        asked, self._asked = self._asked or self._ask(), None
         return asked.result()
 
 

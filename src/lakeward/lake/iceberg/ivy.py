@@ -71,6 +71,21 @@ def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("
     return sorted((work / "ivy" / "jars").glob("*.jar"))
 
 
+def fetched_once(coordinate: str, cache: Path) -> Path:
+    """Give the folder of an artifact and all it depends on, fetched when it is first asked for."""
+    folder = cache / coordinate.replace(":", "-")
+    if not folder.exists():
+        with work_folder(cache) as work:
+            complete = work / "complete"
+            complete.mkdir()
+            for jar in fetch([coordinate], work):
+                shutil.move(jar, complete)
+            # Another process may have been quicker.
+            if not folder.exists():
+                complete.rename(folder)
+    return folder
+
+
 def explain(output: str) -> str:
     """Find in the resolver's output what went wrong: no network, a half download, or something else."""
     if match := _UNREACHABLE.search(output):
