@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from uuid import UUID
 from cassandra.util import Date, Duration, OrderedMap, SortedSet
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisDeprecationWarning
 
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
@@ -62,7 +64,10 @@ def _search(strategy: SearchStrategy[Any], number: int) -> list[Any]:
     def collect(one: Any) -> None:
         found.append(one)
 
-    collect()
+    with warnings.catch_warnings():
+        # The driver's threads draw from Python's random numbers meanwhile, which looks as if strategies did.
+        warnings.simplefilter("ignore", HypothesisDeprecationWarning)
+        collect()
     return found
 
 

@@ -28,8 +28,9 @@ _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0
 # A node that comes back is used again soon: the driver's own pauses grow to ten minutes.
 _RECONNECT_SECONDS = 2.0
-# The newest that Keyspaces speaks; the driver would find it out by failing first.
-_KEYSPACES_PROTOCOL = 4
+# The newest that Keyspaces speaks, and all Cassandras since 2.2 do. Later ones wrap messages once more, which costs the
+# driver a sixth of the time of writing rows.
+_PROTOCOL = 4
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,9 @@ def _cluster(address: ClusterAddress) -> Cluster:
     )
     hosts, port = keyspaces.hosts_and_port(settings)
     patience = min(settings.timeout, _LONGEST_CONNECT_SECONDS)
-    more = {"protocol_version": _KEYSPACES_PROTOCOL} if settings.keyspaces else {}
     return Cluster(
         contact_points=hosts,
+        protocol_version=_PROTOCOL,
         port=port,
         auth_provider=_login(address),
         ssl_context=_tls(address),
@@ -160,7 +161,6 @@ def _cluster(address: ClusterAddress) -> Cluster:
         control_connection_timeout=patience,
         application_name="lakeward",
         monitor_reporting_enabled=False,
-        **more,
     )
 
 

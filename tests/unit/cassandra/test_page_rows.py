@@ -30,6 +30,8 @@ class _Budget:
 
 
 class _Session:
+    client_protocol_handler: object = None
+
     def execution_profile_clone_update(self, *_: object, **__: object) -> None:
         return None
 

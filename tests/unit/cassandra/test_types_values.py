@@ -2,10 +2,11 @@
 
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from cassandra.cqltypes import LongType, UTF8Type
+from cassandra.cqltypes import DecimalType, LongType, UTF8Type
 from cassandra.util import Date, Duration, OrderedMapSerializedKey, SortedSet, Time
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from tests.cassandra.strategies import canonical, types, user_types, values
 from lakeward.cassandra.types import CqlType, arrow_type, cql_literal, parse_cql_type, spark_type, to_arrow, to_cql
 from lakeward.cassandra.types.binding import Pairs
 from lakeward.cassandra.types.keytext import is_key_text
+from lakeward.cassandra.types.texts import decimal_text, uuid_text
 from lakeward.errors import DataError
 
 
@@ -150,3 +152,18 @@ def test_a_text_that_is_no_duration_is_refused():
 )
 def test_literals(text, value, literal):
     assert cql_literal(kind(text), value) == literal
+
+
+@given(number=st.integers(-(10**60), 10**60), scale=st.integers(-50, 80))
+def test_a_decimal_of_bytes_is_written_as_python_writes_it(number: int, scale: int) -> None:
+    packed = DecimalType.serialize(Decimal(f"{number}e{-scale}"), 5)
+    assert decimal_text(packed) == decimal_text(Decimal(f"{number}e{-scale}")) == str(Decimal(f"{number}e{-scale}"))
+
+
+@given(st.uuids())
+def test_a_uuid_of_bytes_is_written_as_python_writes_it(value: UUID) -> None:
+    assert uuid_text(value.bytes) == uuid_text(value) == str(value)
+
+
+def test_of_no_bytes_there_is_no_value() -> None:
+    assert uuid_text(b"") is None and decimal_text(b"") is None

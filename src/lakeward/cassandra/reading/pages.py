@@ -36,7 +36,7 @@ class Query:
 
         self._session, self._prepared, self.budget, self._page_rows = session, prepared, budget, page_rows
         self._profile = session.execution_profile_clone_update(EXEC_PROFILE_DEFAULT, row_factory=_whole_rows)
-        self._handler = exact_handler(compiled=False) if slow else None
+        self._handler = exact_handler(compiled=not slow, in_bytes=True)
 
     def ask(self, one: TokenRange, state: bytes | None) -> ResponseFuture:
         """Ask for a page of a range, the first or the one that follows."""
@@ -56,10 +56,7 @@ class Query:
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
-        """Let the slow reader take the answers of what is asked in the block, where it is needed."""
-        if self._handler is None:
-            yield
-            return
+        """Let a reader of its own take the answers of what is asked in the block."""
         usual, self._session.client_protocol_handler = self._session.client_protocol_handler, self._handler
         try:
             yield

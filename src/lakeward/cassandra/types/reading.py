@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra.types.arrow import arrow_type
 from lakeward.cassandra.types.cql import UDT
 from lakeward.cassandra.types.keytext import is_key_text, key_text
-from lakeward.cassandra.types.texts import duration_text, varint_text
+from lakeward.cassandra.types.texts import decimal_text, duration_text, uuid_text, varint_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     _Change = Callable[[Any], Any] | None
 
 _SINGLE: dict[str, Callable[[Any], Any]] = {
-    "uuid": str,
-    "timeuuid": str,
-    "decimal": str,
+    "uuid": uuid_text,
+    "timeuuid": uuid_text,
+    "decimal": decimal_text,
     "varint": varint_text,
     "duration": duration_text,
     "date": lambda value: value.days_from_epoch,

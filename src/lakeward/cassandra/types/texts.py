@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import DataError
 
+if TYPE_CHECKING:
+    from uuid import UUID
+
+# Python writes a decimal with E where its first digit stands further behind the point.
+_SMALLEST_PLAIN = -5
 _DURATION = re.compile(r"(-?)(\d+)mo(\d+)d(\d+)ns\Z")
 
 
@@ -26,6 +31,30 @@ def varint_value(text: str | int) -> int:
         return int(text)
     except ValueError:
         return int(Decimal(text))
+
+
+def uuid_text(value: UUID | bytes) -> str | None:
+    """Write a UUID; of no bytes at all there is none."""
+    if type(value) is not bytes:
+        return str(value)
+    digits = value.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}" if digits else None
+
+
+def decimal_text(value: Decimal | bytes) -> str | None:
+    """Write a decimal as Python does, with all its digits and its scale; of no bytes at all there is none."""
+    if type(value) is not bytes:
+        return str(value)
+    if not value:
+        return None
+    scale, number = int.from_bytes(value[:4], "big", signed=True), int.from_bytes(value[4:], "big", signed=True)
+    digits = str(abs(number))
+    if scale < 0 or len(digits) - scale < _SMALLEST_PLAIN:
+        return str(Decimal(f"{number}e{-scale}"))
+    if scale:
+        digits = digits.zfill(scale + 1)
+        digits = f"{digits[:-scale]}.{digits[-scale:]}"
+    return f"-{digits}" if number < 0 else digits
 
 
 def duration_text(value: Any) -> str:

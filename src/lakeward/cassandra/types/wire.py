@@ -36,12 +36,14 @@ def make_exact(session: Session) -> Session:
     return session
 
 
-def exact_handler(*, compiled: bool = True) -> Any:
+def exact_handler(*, compiled: bool = True, in_bytes: bool = False) -> Any:
     """Give the driver's reader of messages, with every value as Cassandra has it.
 
     Args:
         compiled: whether to take its fast reader; only the one in plain Python takes lists with nulls in them, as the
             server gives for the times that elements have left.
+        in_bytes: whether columns of UUIDs and decimals come as bytes, of which texts are made sooner than of Python's
+            own values.
     """
     from cassandra.obj_parser import ListParser
     from cassandra.protocol import ProtocolHandler, ResultMessage, cython_protocol_handler
@@ -51,7 +53,8 @@ def exact_handler(*, compiled: bool = True) -> Any:
     base = cython_protocol_handler(ListParser()) if compiled else ProtocolHandler
     messages = dict(base.message_types_by_opcode)
     known = messages[ResultMessage.opcode] if compiled else ResultMessage
-    messages[ResultMessage.opcode] = _exact_message(known)
+    exact = _exact_message(known)
+    messages[ResultMessage.opcode] = _message_in_bytes(exact) if in_bytes else exact
     return type("ExactHandler", (base,), {"message_types_by_opcode": messages})
 
 
@@ -109,6 +112,20 @@ def _exact_message(known: Any) -> Any:
             return TupleType.apply_parameters(tuple(one for _, one in fields))
 
     return ExactResultMessage
+
+
+def _message_in_bytes(known: Any) -> Any:
+    from cassandra.cqltypes import BytesType, DecimalType, TimeUUIDType, UUIDType
+
+    class ResultMessageInBytes(known):  # type: ignore[misc]
+        def recv_results_metadata(self, f: Any, user_type_map: Any) -> None:
+            super().recv_results_metadata(f, user_type_map)
+            self.column_metadata = [
+                (*place, BytesType if kind in (DecimalType, TimeUUIDType, UUIDType) else kind)
+                for *place, kind in self.column_metadata or ()  # type: ignore[has-type]
+            ]
+
+    return ResultMessageInBytes
 
 
 def java_type(text: str) -> Any:

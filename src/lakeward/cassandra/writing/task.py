@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.cassandra.collecting import seldom_collected
 from lakeward.cassandra.writing.batches import BatchReader, described
 from lakeward.cassandra.writing.dead_letters import DeadLetters
 from lakeward.cassandra.writing.plan import DELETED, UNIT
@@ -49,7 +50,8 @@ def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
         counts = Counts()
         try:
-            _Task(plan, counts).write(batches)
+            with seldom_collected():
+                _Task(plan, counts).write(batches)
         except LakewardError as error:
             # Told as a result and not raised: what can be tried again has been, and Spark would start all over.
             counts.failure, counts.is_retriable = str(error), error.kind == "retriable"
