@@ -58,6 +58,11 @@ def test_every_command_of_the_page(
                 assert comparable(result.stdout) == comparable(shown), command
             commands += 1
     assert commands == 8
+    clock.next_minute()
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(example, found)
+    assert found["exported"].rows == 4
     copies = [read_table_schema(session, TableName(one, "orders")) for one in (first, second)]
     cells = [read_cells(session, one) for one in copies]
     assert cells[0] == cells[1] and len(cells[0]) == 4
