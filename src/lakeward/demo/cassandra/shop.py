@@ -149,7 +149,7 @@ def _customer(number: int) -> dict[str, Any]:
 
 
 def _order(number: int) -> dict[str, Any]:
-    from cassandra.util import Date, Duration, Time
+    from cassandra.util import Date, Duration
 
     customer, placed, own = _key(number)
     return {
@@ -169,7 +169,7 @@ def _order(number: int) -> dict[str, Any]:
         "photo": number.to_bytes(4, "big") * 4,
         "client": str(ipaddress.ip_address(0x0A000000 + number)),
         "due": Date(20_000 + number % 365),
-        "pickup": Time(number * 1_000_000_007 % 86_400_000_000_000),
+        "pickup": number * 1_000_000_007 % 86_400_000_000_000,
         "took": Duration(number % 12, number % 30, number),
         "trace": uuid.UUID(int=(number << 96) | 0x0000_1000_8000_0000_0000_0000),
         "tags": {"new", f"t{number % 5}"} if number % 4 else None,
