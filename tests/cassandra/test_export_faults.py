@@ -120,7 +120,7 @@ def test_a_reader_that_loses_rows_in_silence_is_told(
     session = cassandra_server.session()
     schema = read_table_schema(session, _filled(session, keyspace))
     losing = type("Losing", (ProtocolHandler,), {"decode_message": classmethod(_without_rows)})
-    monkeypatch.setattr(session, "client_protocol_handler", losing)
+    monkeypatch.setattr("lakeward.cassandra.reading.pages.exact_handler", lambda **_: losing)
 
     with pytest.raises(BugError, match="the driver gave no rows for the columns p, c, s, v"):
         list(read_range(session, ReadPlan(cassandra_server.address, schema), MURMUR3.ring))
