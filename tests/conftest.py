@@ -1,5 +1,6 @@
 """Rules for all tests: no setting of the developer's own, and on request no skipping."""
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -39,6 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let files with long tests come first: processes that share the files then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Undo what a command that ran within the test set up for its log: other tests read theirs."""
+    root, own = logging.getLogger(), logging.getLogger("lakeward")
+    handlers, level = list(root.handlers), own.level
+    yield
+    root.handlers[:] = handlers
+    own.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,7 +51,7 @@ def test_the_demo_ends_with_two_equal_tables(played):
     assert document["steps"][5]["outcome"] == "30 inserted, 205 changed, 61 deleted"
     assert document["steps"][7]["outcome"].endswith("9,970 of shop_copy.orders, 0 different")
     rows = {row["row"]: (row["before"], row["after"]) for row in document["rows"]}
-    assert rows["order 0"] == ("0, '', null, null", "0.00, 'changed', {'changed'}, [('gift', 0)]")
+    assert rows["order 0"] == ("0, '', null, null", "0.00, 'changed', ['changed'], [('gift', 0)]")
     assert rows["order 1"][1] == "null, null"
     assert rows["order 2"][1] is None
     assert rows["customer 5"] == ("'Customer 5'", "'Customer 5, married'")

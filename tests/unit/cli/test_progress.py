@@ -2,25 +2,13 @@
 
 import io
 import json
-import logging
-from collections.abc import Iterator
 
-import pytest
 from rich.console import Console
 from tests.unit.controller.reports import DONE, FAILED, OP, RUN
 
 from lakeward.cli import live, progress
 from lakeward.cli.process import set_up_logging
 from lakeward.errors import RetriableError
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    root, level = logging.getLogger(), logging.getLogger("lakeward").level
-    before = list(root.handlers)
-    yield
-    root.handlers[:] = before
-    logging.getLogger("lakeward").setLevel(level)
 
 
 def text_of(display: live.LiveProgress) -> list[str]:

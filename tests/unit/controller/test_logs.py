@@ -4,7 +4,6 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 from tests.unit.controller.reports import DONE, FAILED, IDLE, OP, RUN
@@ -14,15 +13,6 @@ from lakeward.cli.process import set_up_logging
 from lakeward.controller.observers import Silent, fan_out
 from lakeward.controller.runlog import RunLog
 from lakeward.errors import RetriableError
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    root, level = logging.getLogger(), logging.getLogger("lakeward").level
-    before = list(root.handlers)
-    yield
-    root.handlers[:] = before
-    logging.getLogger("lakeward").setLevel(level)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict]:
