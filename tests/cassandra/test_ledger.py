@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.cassandra.ledger import Job, Ledger
+from lakeward.cassandra.jobs import Job
+from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
 from lakeward.errors import ConfigurationError
 

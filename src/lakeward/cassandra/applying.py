@@ -13,8 +13,9 @@ from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.jobs import APPLY, Job
 from lakeward.cassandra.keyspaces import limits_of
-from lakeward.cassandra.ledger import Job, Ledger
+from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.preflight import require_writable
 from lakeward.cassandra.schema import read_table_schema
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
     from lakeward.diffing.changesets.finding import ChangeSet
+    from lakeward.diffing.changesets.manifest import ChangeSetManifest
 
-APPLY = "apply"
 _WRITTEN = ("inserted", "changed", "deleted")
 
 
@@ -93,15 +94,15 @@ def apply_change_set(
         else:
             require_writable(session, target)
             ledger.create()
+        told = _require_held(request, found, ledger)
         last = ledger.last()
         if not request.force and guards.is_applied(last, found.manifest):
             return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
         job = _job(request, found, parents["current"], ledger)
-        told = _require_right(request, found, parents, ledger, job)
-        load = _load(session, config, address, request, found, parents["current"], target, job, ledger.table).warned(
-            told
-        )
-        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell)
+        told += _require_right(request, found, parents, ledger, job)
+        load = _load(session, config, address, request, found, parents["current"], target, job, ledger.table)
+        load = load.warned(told)
+        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell, anew=request.force)
 
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
@@ -118,11 +119,31 @@ def _parents(found: ChangeSet) -> dict[str, Origin | None]:
     return {"past": origin_of(manifest.past), "current": origin_of(manifest.current)}
 
 
+def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[str, ...]:
+    """Refuse a target that does not hold any more what is recorded of it, unless it is to be made like another one."""
+    manifest = found.manifest
+    if (lost := ledger.lost()) is None or (manifest is not None and _leaves_nothing(manifest, ledger.under_way())):
+        return ()
+    if not request.force:
+        hint = f"fill it first: lakeward cassandra import EXPORT --into {request.into}; --force applies it regardless"
+        raise RefusedInputError(lost, hint=hint)
+    ledger.forget()
+    return (f"{lost}; applied regardless",)
+
+
+def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
+    """Tell whether it does not matter what is lost: all is to be written, or all was deleted by half of this."""
+    is_begun = begun is not None and begun.change_set == manifest.id
+    is_all_new = not any(manifest.counts.get(word) for word in ("changed", "unchanged"))
+    return guards.is_repair(manifest) or (is_begun and is_all_new)
+
+
 def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger: Ledger) -> Job:
     """Give the job as it was begun, or as it begins now."""
     manifest = found.manifest
     identity = guards.plain_identity(manifest.current) if manifest is not None else {"location": found.location}
-    if manifest is not None and guards.is_repair(manifest) and (last := ledger.last()) is not None:
+    is_repair = manifest is not None and guards.is_repair(manifest)
+    if is_repair and (last := ledger.last()) is not None:
         # What comes next is still told from the export that was applied last.
         identity = dict(last.identity)
     name = manifest.id if manifest is not None else None
@@ -136,7 +157,7 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger:
             msg, hint="--timestamp now, or microseconds since 1970 before which others' writes yield"
         )
     rows = sum(int(manifest.counts.get(word, 0)) for word in _WRITTEN) if manifest is not None else None
-    return Job(own, APPLY, unit_count(rows), timestamp, identity, name)
+    return Job(own, APPLY, unit_count(rows), timestamp, identity, name, is_repair)
 
 
 def _require_right(

@@ -16,8 +16,8 @@ from lakeward.errors import ConfigurationError, RefusedInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakeward.cassandra.jobs import AppliedState, Job
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.ledger import AppliedState, Job
     from lakeward.cassandra.names import TableName
     from lakeward.cassandra.origins import Origin
     from lakeward.diffing.changesets.finding import ChangeSet

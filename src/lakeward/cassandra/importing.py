@@ -11,10 +11,12 @@ from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.jobs import IMPORT, Job
 from lakeward.cassandra.keyspaces import limits_of
-from lakeward.cassandra.ledger import Job, Ledger, await_table
+from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.presence import await_table, has_rows, is_there
 from lakeward.cassandra.retrying import rows_of
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
@@ -35,15 +37,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.ledger import AppliedState
+    from lakeward.cassandra.jobs import AppliedState
     from lakeward.cassandra.names import TableName
     from lakeward.cassandra.origins import Origin
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
     from lakeward.diffing.inputs.sides import Side
-
-IMPORT = "import"
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,27 @@ def import_snapshot(
         else:
             require_writable(session, target)
             ledger.create()
+        told = _forget_lost(ledger)
         last = ledger.last()
         if not request.force and last is not None and guards.is_surely_same(last.identity, side.identity):
             return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
         load = _load(session, config, address, request, side, origin, target, ledger)
-        told = _require_target(session, last, side, request, ledger.under_way(), load.plan.job)
+        told += _require_target(session, last, side, request, ledger.under_way(), load.plan.job)
         load = load.warned(told)
-        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell)
+        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell, anew=request.force)
+
+
+def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
+    """Begin from nothing where what was written is not there any more: units that are done would be left out."""
+    lost = ledger.lost()
+    if lost is None:
+        return ()
+    ledger.forget()
+    return (f"{lost}: the whole snapshot is written",)
 
 
 def _target(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
-    if request.create_table and not _is_there(session, request.into):
+    if request.create_table and not is_there(session, request.into):
         _create(session, request, origin)
     target = read_table_schema(session, request.into)
     require_no_counters(request.snapshot, target, origin.schema if origin is not None else None)
@@ -123,11 +133,6 @@ def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None
     for statement in origin.schema.create_statements(request.into):
         rows_of(session, statement)
     await_table(session, request.into)
-
-
-def _is_there(session: Any, name: TableName) -> bool:
-    query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
-    return bool(rows_of(session, query, (name.keyspace, name.table)))
 
 
 def _load(
@@ -209,6 +214,6 @@ def _require_target(
             hint = "apply what changed since: lakeward cassandra diff, then apply; --force writes the snapshot over it"
             raise RefusedInputError(msg, hint=hint)
         told.append(f"{msg}: rows that {side.label} does not have stay, and newer cells too")
-    elif begun is None and rows_of(session, f"SELECT * FROM {request.into.cql} LIMIT 1"):
+    elif begun is None and has_rows(session, request.into):
         told.append(f"{request.into} has rows already: those that {side.label} does not have stay")
     return tuple(told)

@@ -9,54 +9,27 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra.jobs import IMPORT, AppliedState, Begun
 from lakeward.cassandra.names import TableName
-from lakeward.cassandra.retrying import rows_of
-from lakeward.errors import ConfigurationError, RetriableError
+from lakeward.cassandra.presence import await_table, has_rows, is_there, table_id
+from lakeward.cassandra.retrying import call_again, rows_of
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakeward.cassandra.jobs import Job
 
 LEDGER = "lakeward_applied"
 # Rows of a target that are no unit: what a job is, and (of no job) the state that was applied last.
 _HEADER, _NO_JOB = -1, ""
 _DEFINITION = "cassandra"
-_OPEN, _DONE = "open", "done"
-_PATIENCE_SECONDS, _PAUSE_SECONDS = 120, 0.5
-
-
-@dataclass(frozen=True)
-class Job:
-    """Something that is written to a target: ``id`` is that of the change set or of the snapshot.
-
-    ``identity`` is the state that the target has when the job is done; ``timestamp`` is that of its cells, so that a
-    job which goes on writes what it wrote before.
-    """
-
-    id: str
-    kind: str
-    units: int
-    timestamp: int
-    identity: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    change_set: str | None = None
-
-
-@dataclass(frozen=True)
-class AppliedState:
-    """The state that a target had after the last job: the identity of a snapshot, and what led to it.
-
-    ``timestamp`` is that of its cells, where it was written and not only recorded.
-    """
-
-    identity: Mapping[str, Any]
-    change_set: str | None
-    at: datetime
-    rejected: int = 0
-    dead_letters: str | None = None
-    timestamp: int | None = None
+# Where lists were written by a job that nobody knows of any more, theirs was most likely another second.
+_UNKNOWN_ATTEMPTS = 1_000
 
 
 class Ledger:
@@ -64,13 +37,13 @@ class Ledger:
 
     def __init__(self, session: Any, target: TableName, table: TableName | None = None) -> None:
         """Name the target and the ledger's own table; by default that is in the target's keyspace."""
-        self._session, self._target, self._is_there = session, str(target), True
+        self._session, self._name, self._target = session, target, str(target)
+        self._is_there, self._only_looks = True, False
         self.table = table or TableName(target.keyspace, LEDGER)
 
     def look(self) -> None:
         """Only read from here on, where there is a table; where there is none, nothing is recorded."""
-        query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
-        self._is_there = bool(list(self._execute(query, (self.table.keyspace, self.table.table))))
+        self._is_there, self._only_looks = is_there(self._session, self.table), True
 
     def create(self) -> None:
         """Make the ledger's table where there is none yet.
@@ -95,48 +68,91 @@ class Ledger:
     def last(self) -> AppliedState | None:
         """Give the state that was applied last; None where nothing is recorded."""
         rows = self._read(_NO_JOB, _HEADER)
-        if not rows:
+        return AppliedState.from_document(json.loads(rows[0][1])) if rows else None
+
+    def holds_other_table(self, last: AppliedState) -> bool:
+        """Tell whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
+        return self._is_other(last.table_id, table_id(self._session, self._name))
+
+    def lost(self) -> str | None:
+        """Say why what is recorded of the target is not there any more; None where it may be.
+
+        That is so where the target was dropped, and where it has no row at all though some were written.
+        """
+        last, begun = self.last(), self._open_jobs()
+        current = table_id(self._session, self._name)
+        ids = [last.table_id] if last is not None else [one.table_id for one in begun]
+        if any(self._is_other(one, current) for one in ids):
+            return f"{self._target} was dropped since it was last written to, so that what is recorded of it is void"
+        imports = [one.job for one in begun if one.job.kind == IMPORT]
+        is_filled = last.has_rows if last is not None else any(self._has_written(one) for one in imports)
+        if not is_filled or has_rows(self._session, self._name):
             return None
-        found = json.loads(rows[0][1])
-        return AppliedState(
-            found["identity"],
-            found["change_set"],
-            datetime.fromisoformat(found["at"]),
-            found["rejected"],
-            found["dead_letters"],
-            found["timestamp"],
-        )
+        return f"{self._target} is empty, though rows were written to it, so that what is recorded of it is void"
+
+    @staticmethod
+    def _is_other(recorded: str | None, current: str | None) -> bool:
+        return recorded is not None and recorded != current
+
+    def _has_written(self, job: Job) -> bool:
+        return any(int(one["rows"]) > int(one["rejected"]) for one in self._units(job).values())
 
     def under_way(self, kind: str | None = None) -> Job | None:
         """Give the job that was begun last and has not ended, of a kind if one is named."""
-        begun = [one for one in self._open_jobs() if kind in (None, one["job"]["kind"])]
-        return Job(**max(begun, key=lambda one: str(one["at"]))["job"]) if begun else None
-
-    def _open_jobs(self) -> list[dict[str, Any]]:
-        query = f"SELECT job, unit, attempt, document FROM {self.table.cql} WHERE target = %s"
-        rows = self._execute(query, (self._target,))
-        found = [
-            {**json.loads(text), "attempt": attempt}
-            for job, unit, attempt, text in rows
-            if unit == _HEADER and job != _NO_JOB
-        ]
-        return [one for one in found if one["status"] == _OPEN]
+        current = table_id(self._session, self._name)
+        begun = [one for one in self._open_jobs() if kind in (None, one.job.kind)]
+        there = [one for one in begun if not self._is_other(one.table_id, current)]
+        return max(there, key=lambda one: one.at).job if there else None
 
     def known(self, job_id: str) -> Job | None:
         """Give a job that was begun and has not ended, as it was begun."""
-        rows = self._read(job_id, _HEADER)
-        found = json.loads(rows[0][1]) if rows else {}
-        return Job(**found["job"]) if found.get("status") == _OPEN else None
+        return next((one.job for one in self._open_jobs() if one.job.id == job_id), None)
 
-    def begin(self, job: Job) -> int:
-        """Record that a job is begun, or goes on, and give how often it was begun before."""
-        rows = self._read(job.id, _HEADER)
-        attempt = int(rows[0][0]) + 1 if rows else 0
-        before = json.loads(rows[0][1]) if rows else {}
-        if before and (before["status"] == _DONE or before["job"]["units"] != job.units):
-            self._forget_units(job)
-        self._write(job.id, _HEADER, attempt, {"status": _OPEN, "job": _document(job), "at": _now()})
+    def _open_jobs(self) -> list[Begun]:
+        """Give the jobs that have not ended; one that led to the state which is recorded has, killed at its end."""
+        last = self.last()
+        return [one for one in self._begun() if one.is_open and not one.led_to(last)]
+
+    def _begun(self) -> list[Begun]:
+        query = f"SELECT job, unit, attempt, document FROM {self.table.cql} WHERE target = %s"
+        return [
+            Begun.from_document(json.loads(text), attempt)
+            for job, unit, attempt, text in self._execute(query, (self._target,))
+            if unit == _HEADER and job != _NO_JOB
+        ]
+
+    def begin(self, job: Job, *, anew: bool = False) -> int:
+        """Record that a job is begun, or goes on, and give how often lists were written at its times before.
+
+        Args:
+            job: what is begun.
+            anew: count none of its units as done.
+        """
+        begun, current = self._begun(), table_id(self._session, self._name)
+        before = next((one for one in begun if one.job.id == job.id), None)
+        if before is not None:
+            is_same_work = before.is_open and before.job.units == job.units
+            if anew or not is_same_work or self._is_other(before.table_id, current):
+                self._forget_units(job)
+        attempt = self._next_attempt(job, begun)
+        self._together([self._header(Begun(job, attempt, is_open=True, at=_now(), table_id=current))])
         return attempt
+
+    def _next_attempt(self, job: Job, begun: Iterable[Begun]) -> int:
+        """Count past every job whose lists may have the times of this one's.
+
+        Those are the ones of its own time and, since imports write cells at the times that are recorded for them, all
+        imports for an import.
+        """
+        known = list(begun)
+        same = [
+            one.attempt
+            for one in known
+            if one.job.timestamp == job.timestamp or one.job.kind == job.kind == IMPORT or one.job.id == job.id
+        ]
+        if not known and self.last() is None and has_rows(self._session, self._name):
+            return int(time.time()) % _UNKNOWN_ATTEMPTS
+        return max(same, default=-1) + 1
 
     def done(self, job: Job) -> set[int]:
         """Give the units of a job whose rows are all dealt with."""
@@ -166,39 +182,36 @@ class Ledger:
         self._execute(query, (self._target, job.id, unit, json.dumps(document)))
 
     def finish(self, job: Job, *, rejected: int = 0, dead_letters: str | None = None) -> None:
-        """Record that a job is done and the target has the state it leads to; what else was begun counts no more."""
-        last = self.last()
-        # A repair leaves the state as it is: what follows that state may be of an export that began before the repair.
-        is_same = last is not None and last.timestamp is not None and last.identity == job.identity
-        timestamp = last.timestamp if is_same and last is not None else job.timestamp
-        self.record(job.identity, job.change_set, rejected=rejected, dead_letters=dead_letters, timestamp=timestamp)
-        for one in self._open_jobs():
-            ended = Job(**one["job"])
-            self._write(ended.id, _HEADER, one["attempt"], {"status": _DONE, "job": one["job"], "at": _now()})
-            self._forget_units(ended)
+        """Record that a job is done and the target has the state it leads to; what else was begun counts no more.
 
-    def record(
-        self,
-        identity: Mapping[str, Any],
-        change_set: str | None = None,
-        *,
-        rejected: int = 0,
-        dead_letters: str | None = None,
-        timestamp: int | None = None,
-    ) -> None:
+        All of it is recorded at once: a target with the state of a job that seems to go on would be stuck.
+        """
+        last, begun = self.last(), self._begun()
+        # The table that the rows went to: if it was dropped since, the one of its name does not have them.
+        own = next((one.table_id for one in begun if one.job.id == job.id), None)
+        state = AppliedState(
+            _undefined(job.identity), job.change_set, datetime.now(UTC), rejected, dead_letters,
+            _time_after(job, last), own,
+        )  # fmt: skip
+        ended = [replace(one, is_open=False, at=_now()) for one in begun if one.is_open]
+        self._together([self._state(state), *(self._header(one) for one in ended)])
+        for one in ended:
+            self._forget_units(one.job)
+
+    def record(self, identity: Mapping[str, Any], change_set: str | None = None) -> None:
         """Record the state that the target has, without the definition of the table that it is of."""
-        document = {
-            "identity": {name: value for name, value in identity.items() if name != _DEFINITION},
-            "change_set": change_set,
-            "rejected": rejected,
-            "dead_letters": dead_letters,
-            "timestamp": timestamp,
-            "at": _now(),
-        }
-        self._write(_NO_JOB, _HEADER, None, document)
+        last, current = self.last(), table_id(self._session, self._name)
+        # Its cells are as old as they were.
+        timestamp = None if last is None or self._is_other(last.table_id, current) else last.timestamp
+        state = AppliedState(
+            _undefined(identity), change_set, datetime.now(UTC), timestamp=timestamp, table_id=current
+        )  # fmt: skip
+        self._together([self._state(state)])
 
     def forget(self) -> None:
-        """Remove all that is recorded of the target."""
+        """Remove all that is recorded of the target; where it is only looked at, nothing of it counts from here on."""
+        if self._only_looks:
+            self._is_there = False
         self._execute(f"DELETE FROM {self.table.cql} WHERE target = %s", (self._target,))
 
     def _forget_units(self, job: Job) -> None:
@@ -209,52 +222,48 @@ class Ledger:
         query = f"SELECT attempt, document FROM {self.table.cql} WHERE target = %s AND job = %s AND unit = %s"
         return list(self._execute(query, (self._target, job, unit)))
 
-    def _write(self, job: str, unit: int, attempt: int | None, document: Mapping[str, Any]) -> None:
+    def _state(self, state: AppliedState) -> tuple[Any, ...]:
+        return (self._target, _NO_JOB, _HEADER, None, json.dumps(state.to_document(), default=str))
+
+    def _header(self, begun: Begun) -> tuple[Any, ...]:
+        return (
+            self._target, begun.job.id, _HEADER, begun.attempt, json.dumps(begun.to_document(), default=str)
+        )  # fmt: skip
+
+    def _together(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write rows at once: they are of one partition, of which Cassandra writes all or nothing."""
+        from cassandra.query import BatchStatement, BatchType, SimpleStatement
+
         query = f"INSERT INTO {self.table.cql} (target, job, unit, attempt, document) VALUES (%s, %s, %s, %s, %s)"
-        self._execute(query, (self._target, job, unit, attempt, json.dumps(document, default=str)))
+        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
+        for values in rows:
+            batch.add(SimpleStatement(query), values)
+        self._run(batch, None)
 
     def _execute(self, query: str, values: Sequence[Any]) -> Any:
+        from cassandra.query import SimpleStatement
+
+        return self._run(SimpleStatement(query), values)
+
+    def _run(self, statement: Any, values: Sequence[Any] | None) -> Any:
         if not self._is_there:
             return []
         from cassandra import ConsistencyLevel
-        from cassandra.query import SimpleStatement
 
-        from lakeward.cassandra.retrying import call_again
-
-        statement = SimpleStatement(query, consistency_level=ConsistencyLevel.LOCAL_QUORUM, is_idempotent=True)
+        statement.consistency_level, statement.is_idempotent = ConsistencyLevel.LOCAL_QUORUM, True
         return call_again(lambda: self._session.execute(statement, values))
 
 
-def await_table(session: Any, table: TableName) -> None:
-    """Wait until a table that was just made can be used: Keyspaces makes them after it has answered.
-
-    Raises:
-        RetriableError: it takes too long.
-    """
-    from cassandra import InvalidRequest
-
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1")
-        except InvalidRequest as error:
-            if time.monotonic() > end:
-                msg = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s: {error}"
-                raise RetriableError(msg, hint="the same command again") from error
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            return
+def _time_after(job: Job, last: AppliedState | None) -> int:
+    """Give the time that later jobs have to be after: no cell of the target is of a later one."""
+    if last is None or last.timestamp is None:
+        return job.timestamp
+    # What follows the state that a repair leaves as it is may be of an export that began before the repair.
+    return last.timestamp if job.is_repair else max(last.timestamp, job.timestamp)
 
 
-def _document(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "kind": job.kind,
-        "units": job.units,
-        "timestamp": job.timestamp,
-        "identity": dict(job.identity),
-        "change_set": job.change_set,
-    }
+def _undefined(identity: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in identity.items() if name != _DEFINITION}
 
 
 def _now() -> str:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakeward.cassandra import guards
+from lakeward.cassandra.jobs import AppliedState, Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.ledger import AppliedState, Job
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.origins import Origin
 from lakeward.cassandra.schema import TableSchema

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import IntegerType
 
 from lakeward.cassandra.connecting import ClusterAddress
+from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.ledger import Job
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.types import parse_cql_type

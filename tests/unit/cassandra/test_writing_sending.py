@@ -12,8 +12,8 @@ import pytest
 from cassandra import InvalidRequest, OperationTimedOut, Unauthorized
 from cassandra.query import BatchStatement
 
+from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.ledger import Job
 from lakeward.cassandra.writing import sending
 from lakeward.cassandra.writing.dead_letters import DeadLetterPlace, DeadLetters, place_for
 from lakeward.cassandra.writing.frames import MOST_UNITS, unit_count

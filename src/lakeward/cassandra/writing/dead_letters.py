@@ -15,7 +15,7 @@ from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.ledger import Job
+    from lakeward.cassandra.jobs import Job
     from lakeward.config import Config
     from lakeward.config.s3 import S3Keys, S3Settings
 

@@ -50,15 +50,17 @@ class Load:
         return replace(self, warnings=(*self.warnings, *told))
 
 
-def write_load(load: Load, ledger: Ledger, tell: Tell | None = None) -> Written:
+def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bool = False) -> Written:
     """Write what a load holds, or what an interrupted attempt at it left to write, and record the state it leads to.
+
+    With ``anew`` all of it is written, whatever an interrupted attempt did.
 
     Raises:
         DataError: too many rows are rejected, or the server refuses all.
         RetriableError: the cluster does not answer; the same call goes on where this one ended.
     """
     began = time.monotonic()
-    attempt = ledger.begin(load.plan.job)
+    attempt = ledger.begin(load.plan.job, anew=anew)
     done, rejected_before = ledger.done(load.plan.job), ledger.rejected(load.plan.job)
     expected = None if load.rows is None else round(load.rows * (1 - len(done) / load.plan.job.units))
     if done and tell is not None:

@@ -11,8 +11,8 @@ from lakeward.cassandra.schema import ColumnKind
 if TYPE_CHECKING:
     from lakeward.cassandra.budget import BudgetAddress
     from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.jobs import Job
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.ledger import Job
     from lakeward.cassandra.names import TableName
     from lakeward.cassandra.types import CqlType
     from lakeward.cassandra.writing.dead_letters import DeadLetterPlace
