@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,8 @@ import click
 
 from lakeward.cli.confirm import confirmed, require_answerable
 from lakeward.cli.options import command
-from lakeward.cli.output import add_row, count, emit, lines, note, table
+from lakeward.cli.output import add_row, count, emit, emit_json, lines, note, table
+from lakeward.errors import ConfigurationError, LakewardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +64,8 @@ def erase(
     if resume and (texts or keys_from or dry_run):
         msg = "--resume finishes what was begun: it takes no keys"
         raise click.UsageError(msg)
+    if not dry_run:
+        _require_writable(receipt)
     with invocation.lake() as lake:
         keys = [] if resume else _keys(lake, name, texts, keys_from)
         if not (resume or dry_run or _is_meant(name, len(keys), reason, yes=yes)):
@@ -73,10 +77,11 @@ def erase(
             receipts = [lake.erase.plan(name, keys, moves=moves)]
         else:
             receipts = lake.erase(name, keys, reason=reason, landing=landing, moves=moves)
+    # First of all, as nothing gives a receipt twice.
+    emit(invocation, {"receipts": [one.to_dict() for one in receipts]}, lambda console: _draw(console, name, receipts))
     for one in receipts:
         if not one.dry_run:
             _write(invocation, one, receipt if one is receipts[-1] else None)
-    emit(invocation, {"receipts": [one.to_dict() for one in receipts]}, lambda console: _draw(console, name, receipts))
 
 
 def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None) -> list[Mapping[str, Any]]:
@@ -125,9 +130,28 @@ def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
     return confirmed(question, yes=yes)
 
 
+def _require_writable(path: str | None) -> None:
+    """Refuse a place where no receipt can be written while nothing is erased yet."""
+    file = Path(path) if path else Path("erasure.json")
+    try:
+        if file.is_file():
+            file.open("a", encoding="utf-8").close()
+        elif not file.exists():
+            tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        msg = f"the receipt cannot be written to {file if path else file.parent.absolute()}: {error.strerror}"
+        raise ConfigurationError(msg, hint="--receipt FILE, in a folder that is there and takes files") from error
+
+
 def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:
     file = Path(path or f"erasure-{receipt.table}-op{receipt.op}.json")
-    file.write_text(json.dumps(receipt.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    try:
+        file.write_text(json.dumps(receipt.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        if not invocation.is_json:
+            emit_json(invocation, receipt.to_dict())
+        msg = f"op {receipt.op} erased its keys, but {file} cannot be written: {error.strerror}"
+        raise LakewardError(msg, hint="keep the receipt that stands on standard output") from error
     note(invocation, f"the receipt of op {receipt.op} is in {file}")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from inspect import signature
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +95,26 @@ def test_what_was_interrupted_is_finished_and_told(erasing, call, project):
     erasing.interrupted = [receipt()]
     result = call("erase", TABLE, "--resume", "--receipt", "proof.json")
     assert result.exit_code == 0 and (project / "proof.json").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--key", "id=1", "--reason", "asked", "--yes"), ("--resume",)])
+def test_a_receipt_that_cannot_be_written_is_told_before_anything_is_erased(erasing, call, project, arguments):
+    erasing.interrupted = [receipt()]
+    result = call("erase", TABLE, *arguments, "--receipt", "nowhere/proof.json")
+    assert result.exit_code == 2 and "cannot be written to nowhere/proof.json: No such file" in result.stderr
+    assert (erasing.asked, result.stdout) == ([], "")
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_a_receipt_that_finds_no_room_is_on_standard_output(erasing, call, project, monkeypatch, output):
+    def full(self, *arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--output", output)
+    assert result.exit_code == 3 and "op 9 erased its keys, but erasure-" in result.stderr
+    shown = json.loads(result.stdout[result.stdout.index("{") :])
+    assert shown.get("receipts", [shown]) == [{"table": TABLE, "op": 9}]
 
 
 def test_values_are_shown_as_json_has_them_and_null_as_itself():
