@@ -14,6 +14,9 @@ from lakeward.sources.dms.changes import SEQUENCE_DIGITS
 _OP = re.compile(r"op:(\d{1,18})", re.ASCII)
 _SEQUENCE = re.compile(rf"sequence:(\d{{1,{SEQUENCE_DIGITS}}})", re.ASCII)
 _DMS_SEQUENCE_DIGITS = 35
+# Python reads more forms of ISO 8601, days without dashes and weeks among them, and takes those for midnight.
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME = re.compile(rf"{_DAY.pattern}[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -52,7 +55,8 @@ class Moment:
     def digits(self) -> str:
         """The moment as the 20 digits of file name times; empty for an op."""
         if self.kind is MomentKind.TIME:
-            return f"{_EPOCH + timedelta(microseconds=int(self.limit)):%Y%m%d%H%M%S%f}"
+            moment = _EPOCH + timedelta(microseconds=int(self.limit))
+            return f"{moment.year:04d}{moment:%m%d%H%M%S%f}"
         if self.kind is MomentKind.SEQUENCE:
             # A DMS change sequence has 35 digits and begins with the time of the commit, YYYYMMDDHHMMSS and hundredths;
             # one that does not can only be of the newest generation.
@@ -78,11 +82,20 @@ def parse_moment(text: str, timezone: str = "UTC") -> Moment:
         return op_moment(int(match[1]))
     if match := _SEQUENCE.fullmatch(text):
         return Moment(MomentKind.SEQUENCE, match[1].rjust(SEQUENCE_DIGITS, "0"), f"sequence-{match[1]}")
+    zone = _zone(timezone)
     try:
-        return _day(text, _zone(timezone)) if len(text) == len("2020-11-14") else _time(text, _zone(timezone))
-    except ValueError as error:
-        msg = f"{text!r} is not a moment; expected 2020-11-14, 2020-11-14T10:30:00, op:41 or sequence:NUMBER"
-        raise ConfigurationError(msg) from error
+        if _DAY.fullmatch(text):
+            return _day(text, zone)
+        if _TIME.fullmatch(text):
+            return _time(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise _no_moment(text) from error
+    raise _no_moment(text)
+
+
+def _no_moment(text: str) -> ConfigurationError:
+    msg = f"{text!r} is not a moment; expected 2020-11-14, 2020-11-14T10:30:00, op:41 or sequence:NUMBER"
+    return ConfigurationError(msg)
 
 
 def _day(text: str, zone: ZoneInfo) -> Moment:
@@ -94,8 +107,8 @@ def _day(text: str, zone: ZoneInfo) -> Moment:
 def _time(text: str, zone: ZoneInfo) -> Moment:
     found = datetime.fromisoformat(text)
     instant = (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
-    digits = f"{instant:%Y-%m-%dT%H%M%S}" + (f".{instant.microsecond:06d}" if instant.microsecond else "")
-    return Moment(MomentKind.TIME, _micros(instant), f"{digits}Z")
+    fraction = f".{instant.microsecond:06d}" if instant.microsecond else ""
+    return Moment(MomentKind.TIME, _micros(instant), f"{instant.year:04d}-{instant:%m-%dT%H%M%S}{fraction}Z")
 
 
 def _micros(instant: datetime) -> int:

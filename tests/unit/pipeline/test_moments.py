@@ -59,8 +59,23 @@ def test_a_sequence_is_padded_as_the_changelog_keeps_it() -> None:
     assert moment.label == "sequence-42"
 
 
+def test_years_have_four_digits_wherever_times_are_compared_as_text() -> None:
+    assert parse_moment("0999-01-01").digits == "09990101235959999999"
+    assert parse_moment("0999-01-01T00:00:00").label == "0999-01-01T000000Z"
+
+
 @pytest.mark.parametrize("text", ["", "yesterday", "2020-13-01", "2020-11-31", "op:", "op:-1", "op:x", "sequence:1x"])
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected 2020-11-14"):
+        parse_moment(text)
+
+
+# Python reads all of these: days and weeks as midnight, and the last of days has no day after it.
+@pytest.mark.parametrize(
+    "text", ["20201114", "2020-W46", "2020-W46-6", "2020W466", "20201114T120000", "2020-11-14T12", "9999-12-31",
+             "9999-12-31T23:00:00-02:00"],
+)  # fmt: skip
+def test_other_forms_of_days_and_times_and_those_beyond_the_calendar_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="expected 2020-11-14"):
         parse_moment(text)
 
