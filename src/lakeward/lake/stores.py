@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from urllib.request import url2pathname
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, s3_properties
 from lakeward.lake.iceberg.jars import require_s3_classes
+from lakeward.lake.store_errors import telling_errors
 from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ def read_parquet(
     return reader.parquet(*[for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)])
 
 
+@telling_errors
 class LocalStore:
     """The disk of this machine, or one that all machines see under the same path."""
 
@@ -131,8 +134,18 @@ class LocalStore:
 
     def files(self, folder: str) -> dict[str, int]:
         """Give every file below a folder by its path from there, with its size."""
-        root = local_path(folder)
-        return {file.relative_to(root).as_posix(): file.stat().st_size for file in root.rglob("*") if file.is_file()}
+        root, found = local_path(folder), {}
+        for place, _, names in os.walk(root, onerror=_unless_gone):
+            for name in names:
+                file = Path(place, name)
+                try:
+                    status = file.stat()
+                except FileNotFoundError:
+                    # Renamed or removed since it was listed, or a link that leads nowhere.
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    found[file.relative_to(root).as_posix()] = status.st_size
+        return found
 
     def folders(self, folder: str) -> list[str]:
         """Give the names of the folders directly in a folder; links are none."""
@@ -175,6 +188,13 @@ class LocalStore:
         draft.replace(local_path(folder) / name)
 
 
+def _unless_gone(error: OSError) -> None:
+    """Let a folder that is none, or is gone since it was listed, hold no files; one that cannot be read is an error."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error
+
+
+@telling_errors
 class HadoopStore:
     """Any file system that the session's Hadoop knows: HDFS, S3 and stores like it, others by their jars."""
 
