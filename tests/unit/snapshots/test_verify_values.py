@@ -108,6 +108,43 @@ def test_what_drivers_take_after_the_name_is_not_shown():
     assert shown_location(Against("s3://bucket/a?b")) == "s3://bucket/a?b"
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "jdbc:oracle:thin:scott/tiger@//db/orcl",
+        "jdbc:oracle:thin:scott/ti/g:er@db:1521:orcl",
+        "jdbc:oracle:oci:scott/tiger@",
+        "jdbc:mysql://u:p@host/shop",
+        "jdbc:mysql://u:p/w@host/shop",
+        "jdbc:mysql://first:3306,u:p@second/shop",
+        "jdbc:mysql://address=(host=db)(password=p)/shop",
+        "jdbc:sqlserver://host:1433;user=me;Password = p",
+        "jdbc:redshift:iam://c:eu-west-1/db?SecretAccessKey=p",
+    ],
+)
+def test_an_address_with_a_password_is_refused_before_anything_names_it(address):
+    with pytest.raises(ConfigurationError, match="holds a password") as refused:
+        Against(address)
+    assert address not in str(refused.value) and "LAKEWARD_AGAINST_PASSWORD" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "jdbc:oracle:thin:@//db:1521/orcl",
+        "jdbc:oracle:thin:scott@//db:1521/orcl",
+        "jdbc:oracle:thin:/@db",
+        "jdbc:postgresql://host:5432/shop?user=me@shop&ssl=true",
+        "jdbc:sqlserver://host:1433;databaseName=shop;user=me@host",
+        "jdbc:mysql://me@host:3306/shop",
+        "jdbc:sqlite:data/me@host/shop.db",
+        "s3://bucket/a:b@c",
+    ],
+)
+def test_an_address_without_a_password_is_taken(address):
+    assert Against(address).location == address
+
+
 def test_the_worst_table_gives_the_exit_code():
     tables = [TableVerification("a.b", Verdict.CLEAN), TableVerification("a.c", Verdict.DIFFERENT, exit_code=1)]
     assert VerifyReport(tuple(tables)).exit_code == 1

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
-from lakeward.pipeline.erase.erased import is_erased_key
+from lakeward.pipeline.erase.erased import is_erased_key, key_fields, key_hash
 from lakeward.snapshots.verification.source import open_other
 from lakeward.snapshots.verification.types import comparable_type
 from lakeward.transforms.columns import column
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lakeward.pipeline.workspace import Workspace
     from lakeward.snapshots.verification.report import Against
     from lakeward.snapshots.verification.source import OtherSide
+
+_HASH, _AS_HERE = f"{S.PREFIX}hash", f"{S.PREFIX}as_here_"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def two_sides(at: Standpoint, bases: Bases, mirror: DataFrame, workspace: Worksp
     taken = {one.other for one in matches}
     expected = other.rows.select(*[column(one.other).cast(_type(one)).alias(one.name) for one in compared])
     sides = TwoSides(
-        expected=_without_erased(at, bases, expected),
+        expected=_without_erased(at, bases, expected, mirror),
         found=mirror.select(*[column(one.name).cast(_type(one)).alias(one.name) for one in compared]),
         names=tuple(one.name for one in compared),
         only_here=tuple(one.name for one in bases.columns if one.name not in by_name),
@@ -77,10 +80,27 @@ def two_sides(at: Standpoint, bases: Bases, mirror: DataFrame, workspace: Worksp
     return sides if against.cut_off is None else _before_cut_off(at, sides, other, by_name, workspace, against)
 
 
-def _without_erased(at: Standpoint, bases: Bases, rows: DataFrame) -> DataFrame:
-    """Leave out keys that were erased here: the other side may still have them."""
+def _without_erased(at: Standpoint, bases: Bases, rows: DataFrame, mirror: DataFrame) -> DataFrame:
+    """Leave out keys that were erased here and are not back: the other side may still have them.
+
+    The hashes were taken of keys as the mirror has them: a key that its types cannot hold is none of those.
+    """
     keys, erased = at.context.settings.primary_key, bases.erased
-    return rows if erased is None else rows.filter(~is_erased_key(rows, keys, erased.salt, erased.times))
+    if erased is None or not keys:
+        return rows
+    own = key_hash(erased.salt, key_fields(mirror, keys)).alias(_HASH)
+    # At most as many as were erased, whose hashes are in memory already.
+    back = mirror.select(own).filter(column(_HASH).isin(*erased.times)).distinct().collect()
+    gone = erased.times.keys() - {row[0] for row in back}
+    if not gone:
+        return rows
+    as_here = [f"try_cast({quote_name(key)} AS {mirror.schema[key].dataType.simpleString()})" for key in keys]
+    names = [_AS_HERE + key for key in keys]
+    cast = rows.select("*", *[F.expr(value).alias(name) for value, name in zip(as_here, names, strict=True)])
+    is_gone = is_erased_key(cast, names, erased.salt, gone)
+    for key, name in zip(keys, names, strict=True):
+        is_gone &= column(key).eqNullSafe(column(name).cast(rows.schema[key].dataType))
+    return cast.filter(~is_gone).drop(*names)
 
 
 def _before_cut_off(

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from lakeward.snapshots.verification.report import Against, TableVerification, VerifyOptions
     from lakeward.snapshots.verification.verify import Examined
 
+_BEFORE_ALL_FILES = "19700101000000000000"
+
 
 def repair_table(
     context: TableContext, options: VerifyOptions, lease: Callable[[], AbstractContextManager[TableContext]]
@@ -172,7 +174,10 @@ def _as_changes(
 
 def _place(progress: Progress, row: int) -> Place:
     """Give the place of a repair's row: the file's name sorts after the last file's and before the next one's."""
-    last = progress.last_place or Place("", "", "", 0)
+    last = progress.last_place
+    if last is None or not last.file_time:
+        # So far there are rows of the load only, which come first anyway: a row without a file time would be one.
+        last = Place("", _BEFORE_ALL_FILES, "", 0)
     return Place(last.sequence, last.file_time, f"{last.file}~repair-{progress.op + 1}", row)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -12,6 +13,13 @@ from lakeward.errors import ConfigurationError
 if TYPE_CHECKING:
     from lakeward.pipeline.moments import Moment
     from lakeward.pipeline.report import OpReport
+
+USER_VARIABLE, PASSWORD_VARIABLE = "LAKEWARD_AGAINST_USER", "LAKEWARD_AGAINST_PASSWORD"
+# Options of a JDBC address: names and e-mail addresses in them are no login.
+_OPTION = re.compile(r"[?;&][\w.-]+=[^?;&]*")
+_SECRET_OPTION = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|secretaccesskey|token)\s*=")
+# user:password@host as in all addresses, user/password@ as Oracle has it.
+_LOGIN = re.compile(r"(?i)(//|,)[^@/:,]*:[^@]*@|^jdbc:oracle:[^:]*:[^@/]+/.*@")
 
 
 class Basis(StrEnum):
@@ -61,6 +69,9 @@ class Against:
     ``table`` is its name in the database. Keys with changes after ``cut_off`` are left out: those that the changelog
     tells, and rows of the other side whose column ``changed_at`` says so. ``asked_us`` is the time that a repair
     without a cut-off is given, in microseconds since 1970.
+
+    Raises:
+        ConfigurationError: the address holds a password; logs, reports and the changelog name the other copy by it.
     """
 
     location: str
@@ -68,6 +79,11 @@ class Against:
     cut_off: Moment | None = None
     changed_at: str | None = None
     asked_us: int = field(default_factory=lambda: time.time_ns() // 1000)
+
+    def __post_init__(self) -> None:
+        if self.is_jdbc and (_SECRET_OPTION.search(self.location) or _LOGIN.search(_OPTION.sub("", self.location))):
+            msg = "--against holds a password, which would be seen in logs and lists of processes"
+            raise ConfigurationError(msg, hint=f"leave it out and set {USER_VARIABLE} and {PASSWORD_VARIABLE}")
 
     @property
     def is_jdbc(self) -> bool:
