@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import psutil
 import psycopg
 import pytest
 
@@ -60,7 +61,10 @@ class PostgresServer:
             # Interrupt is PostgreSQL's fast shutdown; terminate waits until all clients have gone.
             self._process.send_signal(2)
             self._process.wait(20)
+        # They outlive a killed server for a moment, and no other starts beside them.
+        children = psutil.Process(self._process.pid).children(recursive=True) if kill else []
         stop(self._process, kill=kill)
+        psutil.wait_procs(children, timeout=20)
 
     def uri(self, database: str, *, user: str = USER, password: str | None = QUOTED_PASSWORD) -> str:
         """The address of a database as ``state:`` takes it."""
