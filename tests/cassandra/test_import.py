@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -68,7 +69,7 @@ class Stage:
         return read_cells(self.session, read_table_schema(self.session, name), **times)
 
     def letters(self) -> list[dict[str, Any]]:
-        files = sorted((self.folder / "dead").glob("*.jsonl"))
+        files = sorted((self.folder / "dead").glob("*/*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
@@ -94,8 +95,9 @@ def test_rows_come_back_cell_for_cell_and_the_state_is_recorded(stage: Stage) ->
         *[wide("many", day=day, total=str(day)) for day in range(200)],
     ]  # fmt: skip
     folder = stage.export(WIDE, rows)
-    with pytest.raises(ConfigurationError, match="orders"):
+    with pytest.raises(ConfigurationError, match="orders") as absent:
         stage.load(folder)
+    assert "--create-table" in str(absent.value.hint)
     written = stage.load(folder, create_table=True)
     assert (written.status, written.upserted, written.deleted, written.rejected) == (Status.DONE, 205, 0, 0)
     assert written.warnings == ()
@@ -133,10 +135,50 @@ def test_rows_come_back_cell_for_cell_and_the_state_is_recorded(stage: Stage) ->
     assert "holds" in again.warnings[0]
     assert stage.cells(stage.into) == stage.cells(stage.twin)
 
+    # The same by another job, as where the export was moved; and after the record is lost.
+    moved = shutil.move(folder, f"{stage.folder}/moved")
+    stage.load(moved, force=True)
+    assert stage.cells(stage.into) == stage.cells(stage.twin)
+    Ledger(stage.session, stage.into).forget()
+    unknown = stage.load(moved)
+    assert "--timestamp now writes over them" in unknown.warnings[0]
+    assert stage.cells(stage.into) == stage.cells(stage.twin)
+
     other = stage.export(WIDE, rows[:1], started="2026-11-15T11:30")
     with pytest.raises(RefusedInputError, match=r"orders holds .* written at .*") as refused:
         stage.load(other)
     assert "--force" in str(refused.value.hint)
+
+
+def test_a_table_that_was_dropped_or_emptied_is_filled_as_a_whole(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stage.export("k int pk, a text", [(number, "x") for number in range(40)])
+    nowhere = ImportRequest(folder, TableName("nowhere", "orders"), create_table=True)
+    with pytest.raises(ConfigurationError, match=r"cannot make nowhere\.orders") as refused:
+        import_snapshot(stage.spark, Config(base=stage.folder), stage.server.address, nowhere)
+    assert str(refused.value.hint).startswith('CREATE KEYSPACE "nowhere" WITH replication = ')
+
+    def killed_at_its_end(**choices: Any) -> None:
+        def die(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Ledger, "finish", die)
+            with pytest.raises(KeyboardInterrupt):
+                stage.load(folder, **choices)
+
+    killed_at_its_end(create_table=True)
+    # All units are done, and nothing of them is left.
+    for statement, why in (("DROP TABLE", "was dropped"), ("TRUNCATE", "is empty"), ("DROP TABLE", "was dropped")):
+        stage.session.execute(f"{statement} {stage.into.cql}", timeout=60)
+        written = stage.load(folder, create_table=True)
+        assert (written.status, written.upserted, written.resumed) == (Status.DONE, 40, 0)
+        assert f"{stage.into} {why}" in written.warnings[0]
+        assert len(stage.cells(stage.into)) == 40
+        assert stage.load(folder).status is Status.NOTHING_TO_DO
+    killed_at_its_end(force=True)
+    assert stage.load(folder, force=True).upserted == 40, "units that are done count for nothing"
 
 
 def test_recorded_times_and_lives_are_restored_and_what_has_expired_is_left_out(stage: Stage) -> None:
@@ -226,7 +268,7 @@ def test_rejected_rows_are_kept_with_the_reason_and_all_others_are_written(stage
     )
     written = stage.load(f"{stage.folder}/plain")
     assert (written.status, written.upserted, written.rejected) == (Status.REJECTED, 50, 3)
-    assert written.dead_letters == str(stage.folder / "dead")
+    assert str(written.dead_letters).startswith(f"{stage.folder}/dead/import-")
     assert len(stage.cells(stage.into)) == 50
     letters = {one["values"]["a"]: one for one in stage.letters()}
     assert letters["'x'"]["key"] == {"k": "''", "c": "'1'"}
@@ -247,8 +289,11 @@ def test_too_many_rejected_rows_end_the_import(stage: Stage) -> None:
     stage.create("k int pk, c text ck")
     frame = stage.spark.range(3_000).selectExpr("cast(id as int) k", "cast(null as string) c")
     frame.write.parquet(f"{stage.folder}/plain")
-    with pytest.raises(DataError, match="rows of one task were rejected") as failed:
+    with pytest.raises(DataError, match="more than 1,000 rows were rejected") as failed:
         stage.load(f"{stage.folder}/plain")
+    assert "--max-rejected" in str(failed.value.hint)
     assert failed.value.exit_code == 3
     assert 1_000 <= len(stage.letters()) <= 1_010
     assert Ledger(stage.session, stage.into).last() is None
+    allowed = stage.load(f"{stage.folder}/plain", max_rejected=3_000)
+    assert (allowed.status, allowed.rejected) == (Status.REJECTED, 3_000)

@@ -83,4 +83,5 @@ def test_a_ledger_can_be_elsewhere_and_says_where_it_cannot_be(
     assert state.identity == {"id": "x"}
     with pytest.raises(ConfigurationError, match="nowhere") as refused:
         Ledger(session, TableName("nowhere", "one")).create()
+    assert "CREATE KEYSPACE" in str(refused.value.hint)
     assert "--ledger" in str(refused.value.hint)

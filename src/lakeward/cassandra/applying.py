@@ -17,8 +17,7 @@ from lakeward.cassandra.jobs import APPLY, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
-from lakeward.cassandra.preflight import require_writable
-from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.preflight import require_readable, require_table, require_writable
 from lakeward.cassandra.writing.changes import action, changed_names, expiries, found_columns, require_applicable
 from lakeward.cassandra.writing.dead_letters import place_for
 from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
 
+# What helps where there is no table.
+FILL = "fill it first: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --create-table"
 _WRITTEN = ("inserted", "changed", "deleted")
 
 
@@ -53,7 +54,8 @@ class ApplyRequest:
 
     timestamp: ``snapshot``: the start of the export that the change set leads to; ``now``; or microseconds since 1970.
     max_delete_share: refuse where a larger part of the past's rows would be deleted.
-    force: apply it whatever is recorded of the target.
+    force: apply it whatever is recorded of the target, all of it.
+    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
     change_set: str
@@ -66,6 +68,7 @@ class ApplyRequest:
     ledger: TableName | None = None
     dead_letters: str | None = None
     tasks: int | None = None
+    max_rejected: int | None = None
 
 
 def apply_change_set(
@@ -84,7 +87,8 @@ def apply_change_set(
         RetriableError: the cluster does not answer.
     """
     with connected(address) as session:
-        target = read_table_schema(session, request.into)
+        target = require_table(session, request.into, remedy=FILL)
+        require_readable(session, request.into)
         found = _find(spark, config, request, target)
         parents = _parents(found)
         require_no_counters(found.label, target, *[one.schema for one in parents.values() if one is not None])
@@ -102,7 +106,9 @@ def apply_change_set(
         told += _require_right(request, found, parents, ledger, job)
         load = _load(session, config, address, request, found, parents["current"], target, job, ledger.table)
         load = load.warned(told)
-        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell, anew=request.force)
+        if request.dry_run:
+            return estimate_load(load, ledger, anew=request.force)
+        return write_load(load, ledger, tell, anew=request.force)
 
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
@@ -207,4 +213,13 @@ def _load(
     parts = Parts(*split_key(pairs), expiries=times, action=action(diff), changes=changed_names(diff))
     rows = None if found.manifest is None else sum(int(found.manifest.counts.get(word, 0)) for word in _WRITTEN)
     frame = diff.rows(unchanged=False)
-    return Load(found.label, frame, parts, plan, rows, limits_for(address, request.limits), request.tasks)
+    return Load(
+        found.label,
+        frame,
+        parts,
+        plan,
+        rows,
+        limits_for(address, request.limits),
+        tasks=request.tasks,
+        max_rejected=request.max_rejected,
+    )

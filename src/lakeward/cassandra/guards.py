@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Below so many rows a table may well lose half of them.
 _GUARDED_ROWS = 1_000
 _FORCE = "--force applies it regardless"
+_YEAR_10000 = 253_402_300_800_000_000
 SNAPSHOT_TIME, NOW = "snapshot", "now"
 
 
@@ -145,6 +146,9 @@ def chosen_timestamp(choice: str, origin: Origin | None, label: str) -> int | No
     if choice == SNAPSHOT_TIME:
         return None if origin is None else microseconds(origin.started)
     if choice.isascii() and choice.isdigit():
+        if int(choice) >= _YEAR_10000:
+            msg = f"the timestamp {choice} for {label} is after the year 9999; expected microseconds since 1970"
+            raise ConfigurationError(msg, hint=f"--timestamp now, which is {time.time_ns() // 1_000}")
         return int(choice)
     msg = f"the timestamp {choice!r} for {label} is none; expected snapshot, now, or microseconds since 1970"
     raise ConfigurationError(msg)

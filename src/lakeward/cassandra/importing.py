@@ -15,10 +15,8 @@ from lakeward.cassandra.jobs import IMPORT, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
-from lakeward.cassandra.preflight import require_writable
-from lakeward.cassandra.presence import await_table, has_rows, is_there
-from lakeward.cassandra.retrying import rows_of
-from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.preflight import require_readable, require_table, require_writable
+from lakeward.cassandra.presence import has_rows, is_there, make_table
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
 from lakeward.cassandra.writing.dead_letters import place_for
 from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
@@ -45,6 +43,9 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.diffing.inputs.sides import Side
 
+# What helps where there is no table.
+CREATE_TABLE = "--create-table   (makes it as the export's was)"
+
 
 @dataclass(frozen=True)
 class ImportRequest:
@@ -53,7 +54,8 @@ class ImportRequest:
     snapshot: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
     create_table: make the table of the export's definition where there is none.
     timestamp: ``snapshot``: recorded times of writing, else the export's start; ``now``; or microseconds since 1970.
-    force: write it whatever is recorded of the target.
+    force: write it whatever is recorded of the target, all of it.
+    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
     snapshot: str
@@ -64,6 +66,7 @@ class ImportRequest:
     ledger: TableName | None = None
     dead_letters: str | None = None
     tasks: int | None = None
+    max_rejected: int | None = None
     dry_run: bool = False
     force: bool = False
     schema: str | None = None
@@ -102,7 +105,9 @@ def import_snapshot(
         load = _load(session, config, address, request, side, origin, target, ledger)
         told += _require_target(session, last, side, request, ledger.under_way(), load.plan.job)
         load = load.warned(told)
-        return estimate_load(load) if request.dry_run else write_load(load, ledger, tell, anew=request.force)
+        if request.dry_run:
+            return estimate_load(load, ledger, anew=request.force)
+        return write_load(load, ledger, tell, anew=request.force)
 
 
 def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
@@ -117,7 +122,8 @@ def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
 def _target(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
     if request.create_table and not is_there(session, request.into):
         _create(session, request, origin)
-    target = read_table_schema(session, request.into)
+    target = require_table(session, request.into, remedy=CREATE_TABLE)
+    require_readable(session, request.into)
     require_no_counters(request.snapshot, target, origin.schema if origin is not None else None)
     return target
 
@@ -130,9 +136,7 @@ def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None
     if request.dry_run:
         msg = f"there is no table {request.into} yet, and a dry run makes none"
         raise RefusedInputError(msg, hint="make it first: " + "; ".join(origin.schema.create_statements(request.into)))
-    for statement in origin.schema.create_statements(request.into):
-        rows_of(session, statement)
-    await_table(session, request.into)
+    make_table(session, request.into, origin.schema.create_statements(request.into), what=str(request.into))
 
 
 def _load(
@@ -177,7 +181,17 @@ def _load(
         has_static_rows=bool(target.statics),
     )
     parts = Parts(*split_key(pairs), writetimes=writetimes, expiries=expiries)
-    return Load(side.label, frame, parts, plan, side.rows, limits_for(address, request.limits), request.tasks, warnings)
+    return Load(
+        side.label,
+        frame,
+        parts,
+        plan,
+        side.rows,
+        limits_for(address, request.limits),
+        tasks=request.tasks,
+        max_rejected=request.max_rejected,
+        warnings=warnings,
+    )
 
 
 def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger) -> tuple[Job, tuple[str, ...]]:
@@ -213,7 +227,12 @@ def _require_target(
         if not request.force:
             hint = "apply what changed since: lakeward cassandra diff, then apply; --force writes the snapshot over it"
             raise RefusedInputError(msg, hint=hint)
-        told.append(f"{msg}: rows that {side.label} does not have stay, and newer cells too")
+        told.append(
+            f"{msg}: rows that {side.label} does not have stay, and newer cells too (--timestamp now writes over them)"
+        )
     elif begun is None and has_rows(session, request.into):
-        told.append(f"{request.into} has rows already: those that {side.label} does not have stay")
+        told.append(
+            f"{request.into} has rows already: those that {side.label} does not have stay, and newer cells too "
+            "(--timestamp now writes over them)"
+        )
     return tuple(told)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.jobs import IMPORT, AppliedState, Begun
 from lakeward.cassandra.names import TableName
-from lakeward.cassandra.presence import await_table, has_rows, is_there, table_id
-from lakeward.cassandra.retrying import call_again, rows_of
-from lakeward.errors import ConfigurationError
+from lakeward.cassandra.presence import has_rows, is_there, make_table, table_id
+from lakeward.cassandra.retrying import call_again, told
+from lakeward.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,8 @@ LEDGER = "lakeward_applied"
 # Rows of a target that are no unit: what a job is, and (of no job) the state that was applied last.
 _HEADER, _NO_JOB = -1, ""
 _DEFINITION = "cassandra"
-# Where lists were written by a job that nobody knows of any more, theirs was most likely another second.
-_UNKNOWN_ATTEMPTS = 1_000
+# Where lists may be there of a job that nobody knows of any more, this second's number is most likely not one of its.
+_FIRST_UNKNOWN, _UNKNOWN = 100, 900
 
 
 class Ledger:
@@ -52,18 +52,15 @@ class Ledger:
             ConfigurationError: there is no such keyspace, or it may not be written to.
             RetriableError: the table does not become ready.
         """
-        from cassandra import InvalidRequest, Unauthorized
-
-        try:
-            rows_of(
-                self._session,
-                f"CREATE TABLE IF NOT EXISTS {self.table.cql} (target text, job text, unit int, attempt int, "
-                "document text, PRIMARY KEY (target, job, unit))",
-            )
-        except (InvalidRequest, Unauthorized) as error:
-            msg = f"cannot make {self.table}, the record of what was written to {self._target}: {error}"
-            raise ConfigurationError(msg, hint="--ledger KEYSPACE.TABLE   (keeps it elsewhere)") from error
-        await_table(self._session, self.table)
+        if is_there(self._session, self.table):
+            return
+        statement = (
+            f"CREATE TABLE IF NOT EXISTS {self.table.cql} (target text, job text, unit int, attempt int, "
+            "document text, PRIMARY KEY (target, job, unit))"
+        )
+        what = f"{self.table}, the record of what was written to {self._target}"
+        otherwise = "--ledger KEYSPACE.TABLE   (keeps it elsewhere)"
+        make_table(self._session, self.table, [statement], what=what, otherwise=otherwise)
 
     def last(self) -> AppliedState | None:
         """Give the state that was applied last; None where nothing is recorded."""
@@ -151,7 +148,7 @@ class Ledger:
             if one.job.timestamp == job.timestamp or one.job.kind == job.kind == IMPORT or one.job.id == job.id
         ]
         if not known and self.last() is None and has_rows(self._session, self._name):
-            return int(time.time()) % _UNKNOWN_ATTEMPTS
+            return _FIRST_UNKNOWN + int(time.time()) % _UNKNOWN
         return max(same, default=-1) + 1
 
     def done(self, job: Job) -> set[int]:
@@ -185,14 +182,27 @@ class Ledger:
         """Record that a job is done and the target has the state it leads to; what else was begun counts no more.
 
         All of it is recorded at once: a target with the state of a job that seems to go on would be stuck.
+
+        Raises:
+            ConflictError: another job was begun and finished in the meantime.
         """
         last, begun = self.last(), self._begun()
-        # The table that the rows went to: if it was dropped since, the one of its name does not have them.
-        own = next((one.table_id for one in begun if one.job.id == job.id), None)
+        own = next((one for one in begun if one.job.id == job.id), None)
+        if own is not None and last is not None and not own.is_open and not own.led_to(last):
+            msg = (
+                f"while this was written to {self._target}, another job was: which of them its rows are of is not known"
+            )
+            raise ConflictError(msg, hint="lakeward cassandra compare   (tells what differs, and repairs it)")
         state = AppliedState(
-            _undefined(job.identity), job.change_set, datetime.now(UTC), rejected, dead_letters,
-            _time_after(job, last), own,
-        )  # fmt: skip
+            _undefined(job.identity),
+            job.change_set,
+            datetime.now(UTC),
+            rejected,
+            dead_letters,
+            _time_after(job, last),
+            # The table that the rows went to: if it was dropped since, the one of its name does not have them.
+            own.table_id if own is not None else None,
+        )
         ended = [replace(one, is_open=False, at=_now()) for one in begun if one.is_open]
         self._together([self._state(state), *(self._header(one) for one in ended)])
         for one in ended:
@@ -248,10 +258,17 @@ class Ledger:
     def _run(self, statement: Any, values: Sequence[Any] | None) -> Any:
         if not self._is_there:
             return []
-        from cassandra import ConsistencyLevel
+        from cassandra import ConsistencyLevel, Unauthorized
 
         statement.consistency_level, statement.is_idempotent = ConsistencyLevel.LOCAL_QUORUM, True
-        return call_again(lambda: self._session.execute(statement, values))
+        try:
+            return call_again(lambda: self._session.execute(statement, values))
+        except Unauthorized as error:
+            msg = (
+                f"this login may not use {self.table}, the record of what was written to {self._target}: {told(error)}"
+            )
+            hint = f"as an administrator: GRANT SELECT, and GRANT MODIFY, ON {self.table.cql} TO …"
+            raise ConfigurationError(msg, hint=hint) from error
 
 
 def _time_after(job: Job, last: AppliedState | None) -> int:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.names import quoted
+from lakeward.cassandra.presence import is_there
 from lakeward.cassandra.retrying import rows_of, told
+from lakeward.cassandra.schema import read_table_schema
 from lakeward.errors import ConfigurationError, RefusedInputError
 
 if TYPE_CHECKING:
@@ -53,6 +55,21 @@ def require_exportable(session: Any, schema: TableSchema, *, counters: bool = Fa
         )
         raise RefusedInputError(msg, hint="export them all the same, to look at: --counters")
     require_readable(session, schema.name)
+
+
+def require_table(session: Any, name: TableName, *, remedy: str | None) -> TableSchema:
+    """Read the schema of a table that must be there; ``remedy`` is what helps where it is not.
+
+    Raises:
+        ConfigurationError: there is no such table.
+    """
+    try:
+        return read_table_schema(session, name)
+    except ConfigurationError as error:
+        if remedy is None or is_there(session, name):
+            raise
+        near = f"{error.hint}, or " if error.hint else ""
+        raise ConfigurationError(error.message, hint=f"{near}{remedy}") from error
 
 
 def require_readable(session: Any, table: TableName) -> None:

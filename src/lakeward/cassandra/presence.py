@@ -1,14 +1,17 @@
-"""Whether a table is there, which one it is, and whether it has rows."""
+"""Whether a table is there, which one it is, whether it has rows; and tables made where there is none."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.retrying import rows_of
-from lakeward.errors import RetriableError
+from lakeward.cassandra.names import quoted
+from lakeward.cassandra.retrying import is_refusal, rows_of, told
+from lakeward.errors import ConfigurationError, RetriableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward.cassandra.names import TableName
 
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 120, 0.5
@@ -30,12 +33,47 @@ def has_rows(session: Any, table: TableName) -> bool:
     return is_there(session, table) and bool(rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1"))
 
 
-def await_table(session: Any, table: TableName) -> None:
-    """Wait until a table that was just made can be used: Keyspaces makes them after it has answered.
+def make_table(session: Any, table: TableName, statements: Sequence[str], *, what: str, otherwise: str = "") -> None:
+    """Make a table, and wait until it can be used.
+
+    Args:
+        session: of the cluster.
+        table: its name.
+        statements: those that make it, and the types it needs.
+        what: what it is called in messages.
+        otherwise: what helps, too, where it cannot be made.
 
     Raises:
-        RetriableError: it takes too long.
+        ConfigurationError: there is no such keyspace, this login may not, or the cluster does not take it.
+        RetriableError: it does not become ready.
     """
+    import cassandra
+    from cassandra import protocol
+
+    try:
+        for statement in statements:
+            rows_of(session, statement)
+    except (cassandra.RequestValidationException, protocol.RequestValidationException) as error:
+        remedies = [one for one in (_remedy(session, table, error), otherwise) if one]
+        msg = f"cannot make {what}: {told(error)}"
+        raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
+    _await(session, table)
+
+
+def _remedy(session: Any, table: TableName, error: Exception) -> str:
+    keyspace = quoted(table.keyspace)
+    if is_refusal(error):
+        return f"as an administrator: GRANT CREATE ON KEYSPACE {keyspace} TO …"
+    query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+    if rows_of(session, query, (table.keyspace,)):
+        return ""
+    places = sorted({one.datacenter for one in session.cluster.metadata.all_hosts() if one.datacenter})
+    copies = "".join(f", '{one}': 3" for one in places)
+    return f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy'{copies}}}"
+
+
+def _await(session: Any, table: TableName) -> None:
+    """Wait until a table that was just made can be read: Keyspaces makes them after it has answered."""
     from cassandra import InvalidRequest
 
     end = time.monotonic() + _PATIENCE_SECONDS

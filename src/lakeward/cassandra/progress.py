@@ -15,22 +15,21 @@ def progress_line(
     expected: int | None,
     rate: float,
     *,
-    write_rate: float | None = None,
-    read_rate: float | None = None,
+    written: tuple[float, float] = (0, 0),
+    read: tuple[float, float] = (0, 0),
 ) -> str:
-    """Say how many rows are done, how fast, how long the rest takes, and what it costs per second.
+    """Say how many rows are done, how fast, how long the rest takes, and what it costs: per second, and until now.
 
-    >>> progress_line(412_000, 3_000_000, 9_980, write_rate=9_980)
-    '412,000 of about 3,000,000 rows, 9,980 rows/s, 4 min left, 9,980 WCU/s'
+    >>> progress_line(412_000, 3_000_000, 9_980, written=(9_980, 412_000))
+    '412,000 of about 3,000,000 rows, 9,980 rows/s, 4 min left, 9,980 WCU/s, 412,000 WCU so far'
     """
     whole = f" of about {expected:,}" if expected is not None and expected >= rows else ""
     parts = [f"{rows:,}{whole} rows", f"{rate:,.0f} rows/s"]
     if expected is not None and rate > 0 and expected > rows:
         parts.append(f"{duration((expected - rows) / rate)} left")
-    if write_rate is not None:
-        parts.append(f"{write_rate:,.0f} WCU/s")
-    if read_rate is not None:
-        parts.append(f"{read_rate:,.0f} RCU/s")
+    for (units_rate, units), unit in ((written, "WCU"), (read, "RCU")):
+        if units:
+            parts.append(f"{units_rate:,.0f} {unit}/s, {units:,.0f} {unit} so far")
     return ", ".join(parts)
 
 

@@ -15,13 +15,22 @@ if TYPE_CHECKING:
 class SpreadSession:
     """Sends requests over several sessions in turn; everything else is that of the first.
 
-    A statement that one of them prepared is known to all: nodes prepare it, not connections.
+    A statement that one of them prepared is known to all: nodes prepare it, not connections, and each session can tell
+    a node that does not have it yet.
     """
 
     def __init__(self, sessions: Sequence[Any]) -> None:
         """Take over sessions of one cluster."""
         self.__dict__["_sessions"] = tuple(sessions)
         self.__dict__["_turns"] = itertools.cycle(sessions)
+
+    def prepare(self, query: str) -> Any:
+        """Prepare a statement for all sessions: within a batch, a node names it by its id alone."""
+        first, *others = self._sessions
+        statement = first.prepare(query)
+        for session in others:
+            session.cluster.add_prepared(statement.query_id, statement)
+        return statement
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
         """Run a statement on the next session."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.cassandra_options import cluster_option, limits_from, tasks_option, write_limits
-from lakeward.cli.cassandra_written import show_written, writing_options
+from lakeward.cli.cassandra_written import ledger_beside, show_written, writing_options
 from lakeward.cli.options import command
 from lakeward.cli.output import note
 
@@ -37,19 +37,18 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
     Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
     """
     from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.applying import ApplyRequest, apply_change_set
-    from lakeward.cassandra.names import TableAddress
+    from lakeward.cassandra.applying import FILL, ApplyRequest, apply_change_set
     from lakeward.cli.waiting import telling
 
     limits, into, cluster = limits_from(choices), choices.pop("into"), choices.pop("cluster")
     ledger = choices.pop("ledger")
     with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        place = desk.table(into, cluster, must_exist=True)
+        place = desk.table(into, cluster, must_exist=True, remedy=FILL)
         request = ApplyRequest(
             change_set,
             place.name,
             limits=limits,
-            ledger=TableAddress.parse(ledger).name if ledger else None,
+            ledger=ledger_beside(place, ledger),
             **choices,
         )
         written = apply_change_set(desk.spark, desk.config, place.address, request, tell=partial(note, invocation))

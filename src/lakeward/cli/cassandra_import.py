@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.cassandra_options import cluster_option, limits_from, tasks_option, write_limits
-from lakeward.cli.cassandra_written import show_written, writing_options
+from lakeward.cli.cassandra_written import ledger_beside, show_written, writing_options
 from lakeward.cli.options import command
 from lakeward.cli.output import note
 
@@ -39,19 +39,18 @@ def import_(invocation: Invocation, snapshot: str, **choices: Any) -> int:
     Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
     """
     from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.importing import ImportRequest, import_snapshot
-    from lakeward.cassandra.names import TableAddress
+    from lakeward.cassandra.importing import CREATE_TABLE, ImportRequest, import_snapshot
     from lakeward.cli.waiting import telling
 
     limits, into, cluster = limits_from(choices), choices.pop("into"), choices.pop("cluster")
     ledger = choices.pop("ledger")
     with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        place = desk.table(into, cluster, must_exist=not choices["create_table"])
+        place = desk.table(into, cluster, must_exist=not choices["create_table"], remedy=CREATE_TABLE)
         request = ImportRequest(
             snapshot,
             place.name,
             limits=limits,
-            ledger=TableAddress.parse(ledger).name if ledger else None,
+            ledger=ledger_beside(place, ledger),
             **choices,
         )
         written = import_snapshot(desk.spark, desk.config, place.address, request, tell=partial(note, invocation))

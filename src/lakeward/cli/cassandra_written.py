@@ -12,6 +12,8 @@ from lakeward.cli.output import count, emit, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward.cassandra.clusters import LiveTable
+    from lakeward.cassandra.names import TableName
     from lakeward.cassandra.writing.results import Written
     from lakeward.cli.invocation import Invocation
 
@@ -27,7 +29,7 @@ def writing_options(function: Any) -> Any:
                 "tables that take no times.",
             ),
             click.option("--dry-run", is_flag=True, help="Only say what would be written, its WCU and how long."),
-            click.option("--force", is_flag=True, help="Write it whatever is recorded of the table."),
+            click.option("--force", is_flag=True, help="Write all of it, whatever is recorded of the table."),
             click.option(
                 "--ledger", metavar="KEYSPACE.TABLE",
                 help="Table that records what was written.  [default: lakeward_applied beside the table]",
@@ -37,10 +39,32 @@ def writing_options(function: Any) -> Any:
                 help="Folder for rows that are rejected.  [default: ./lakeward-dead-letters, or beside SNAPSHOT or "
                 "DIFF in S3]",
             ),
+            click.option(
+                "--max-rejected", type=click.IntRange(min=0), metavar="ROWS",
+                help="End where more rows are rejected.  [default: 1,000, or 1 % of the rows if that is more]",
+            ),
         )
     ):  # fmt: skip
         function = one(function)
     return function
+
+
+def ledger_beside(place: LiveTable, text: str | None) -> TableName | None:
+    """Read ``--ledger``: a table of the same cluster.
+
+    Raises:
+        ConfigurationError: it names another cluster.
+    """
+    from lakeward.cassandra.names import TableAddress
+    from lakeward.errors import ConfigurationError
+
+    if text is None:
+        return None
+    found = TableAddress.parse(text)
+    if found.cluster not in (None, place.address.name):
+        msg = f"--ledger {text} is in another cluster than {place}: what was written is recorded where it was written"
+        raise ConfigurationError(msg, hint=f"--ledger {found.name}")
+    return found.name
 
 
 def show_written(invocation: Invocation, written: Written) -> int:

@@ -178,6 +178,16 @@ def test_a_job_without_limits_is_counted_to_the_last_row():
     assert (totals.rows, totals.write_units, totals.read_units, totals.requests) == (6000, 3000.0, 7.0, 2000)
 
 
+def test_rejected_rows_are_counted_for_the_whole_job():
+    with BudgetServer(Limits(), host="127.0.0.1", rejected=5) as server:
+        tasks = [BudgetClient(server.address) for _ in range(2)]
+        assert [task.reject() for _ in range(2) for task in tasks] == [6, 7, 8, 9]
+        for task in tasks:
+            task.close()
+    with pytest.raises(RetriableError, match="has ended"):
+        tasks[0].reject()
+
+
 def test_a_task_that_takes_much_at_once_waits_for_all_of_it():
     with BudgetServer(Limits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         client, begun = BudgetClient(server.address), time.monotonic()
@@ -252,5 +262,5 @@ def test_people_hear_of_progress_and_of_overload(monkeypatch):
         client.close()
     assert told[0] == "the cluster is overloaded, going slower: write time-out"
     assert told[1].startswith("1,000 of about 10,000 rows, ")
-    assert told[1].endswith("WCU/s")
+    assert told[1].endswith("WCU/s, 1,000 WCU so far")
     assert len(told) == 2

@@ -18,6 +18,7 @@ from lakeward.cli.cassandra_options import (
     tasks_option,
     write_limits,
 )
+from lakeward.cli.cassandra_written import ledger_beside
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 
@@ -74,6 +75,16 @@ def test_the_desk_finds_tables_of_clusters(tmp_path):
         assert desk.table("shop.orders", "prod").address.settings.hosts == ("a",)
         with pytest.raises(ConfigurationError, match="does not name a table"):
             desk.table("orders", "prod")
+
+
+def test_what_is_written_is_recorded_in_the_same_cluster(tmp_path):
+    config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
+    with CassandraDesk(config) as desk:
+        place = desk.table("shop.orders", "copy")
+    assert ledger_beside(place, None) is None
+    assert ledger_beside(place, "copy/ops.state") == ledger_beside(place, "ops.state") == TableName("ops", "state")
+    with pytest.raises(ConfigurationError, match=r"--ledger prod/ops\.state is in another cluster than copy/shop"):
+        ledger_beside(place, "prod/ops.state")
 
 
 def test_the_desk_needs_no_configuration_for_an_address(tmp_path, monkeypatch):

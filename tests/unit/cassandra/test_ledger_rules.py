@@ -11,6 +11,7 @@ import pytest
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
+from lakeward.errors import ConflictError
 
 ONE = {"location": "/1", "checksum": "c1", "rows": 10}
 TWO = {"location": "/2", "checksum": "c2", "rows": 12}
@@ -175,7 +176,7 @@ def test_lists_are_written_later_than_by_any_job_that_may_have_had_their_times(s
     ledger.forget()
     server.has_rows = True
     first = ledger.begin(remade)
-    assert 0 <= first < 1_000
+    assert 100 <= first < 1_000
     assert ledger.begin(remade) == first + 1
 
 
@@ -195,6 +196,18 @@ def test_the_state_has_the_latest_time_of_its_cells(server: Server, ledger: Ledg
     last = ledger.last()
     assert last is not None
     assert last.timestamp == 9, "nothing was written"
+
+
+def test_a_slow_job_does_not_record_its_state_over_that_of_another(server: Server, ledger: Ledger) -> None:
+    later = job("two", 9, identity=TWO)
+    for one in (job(), later):
+        ledger.begin(one)
+    ledger.finish(later)
+    with pytest.raises(ConflictError, match="another job was"):
+        ledger.finish(job())
+    assert ledger.last() is not None
+    # The same job twice at one time leads to one state.
+    ledger.finish(later)
 
 
 def test_a_job_that_is_begun_anew_has_no_units(ledger: Ledger) -> None:

@@ -34,8 +34,8 @@ def test_lines_of_progress(arguments, line):
 
 
 def test_lines_of_progress_tell_units():
-    line = progress_line(10, 20, 5, write_rate=1_234.4, read_rate=0.0)
-    assert line == "10 of about 20 rows, 5 rows/s, 2 s left, 1,234 WCU/s, 0 RCU/s"
+    line = progress_line(10, 20, 5, written=(1_234.4, 99_999.6), read=(0.0, 12.0))
+    assert line == "10 of about 20 rows, 5 rows/s, 2 s left, 1,234 WCU/s, 100,000 WCU so far, 0 RCU/s, 12 RCU so far"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(119, "119 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")])

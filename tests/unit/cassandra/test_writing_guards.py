@@ -140,6 +140,9 @@ def test_the_time_of_writes_is_the_export_s_start_to_the_microsecond_unless_told
     for wrong in ("yesterday", "-1", "1.5", "²", ""):
         with pytest.raises(ConfigurationError, match="expected snapshot, now, or microseconds"):
             guards.chosen_timestamp(wrong, ORIGIN, "x")
+    with pytest.raises(ConfigurationError, match="after the year 9999; expected microseconds") as error:
+        guards.chosen_timestamp(str(time.time_ns()), ORIGIN, "x")
+    assert "--timestamp now" in str(error.value.hint)
 
 
 def test_keyspaces_takes_no_old_times_and_only_where_turned_on() -> None:

@@ -80,13 +80,28 @@ def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
 
 def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
-    ((query, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None]))
+    ((query, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
     assert query.startswith("UPDATE")
     assert values == [packed_time(TIME), None, UNSET, b"k", b"1"]
     # A cell that was written anew with its old value is written, too; columns that the target does not have are not.
     ((_, values),) = told(planner.writing(CHANGED, ["_lw_writetime_b", "other"], [b"k", b"1"], [b"x", b"y"]))
     assert values == [packed_time(TIME), UNSET, b"y", b"k", b"1"]
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [b"x", b"y"]) == []
+
+
+def test_a_changed_row_of_nothing_but_its_key_gets_its_marker_for_that_is_all_it_has() -> None:
+    planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, has_actions=True, has_expiries=True), UNSET)
+    forever = struct.pack(">i", 0)
+    operations = planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100)
+    ((query, values),) = told(operations)
+    assert query.startswith("INSERT")
+    assert values == [b"k", b"1", None, UNSET, packed_time(TIME), forever]
+    # By a list alone, too; and not where a list is what is left.
+    operations = planner.writing(CHANGED, ["l"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100)
+    assert [query.split()[0] for query, _ in told(operations)] == ["INSERT", "UPDATE"]
+    operations = planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None, b"[]"], (), [None] * 3, 100)
+    assert [query.split()[0] for query, _ in told(operations)] == ["UPDATE"]
+    assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100) == []
 
 
 def test_hazard_31_nothing_is_written_or_deleted_by_a_part_of_a_key() -> None:

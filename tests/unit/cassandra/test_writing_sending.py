@@ -14,12 +14,14 @@ from cassandra.query import BatchStatement
 
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.spreading import SpreadSession
 from lakeward.cassandra.writing import sending
 from lakeward.cassandra.writing.dead_letters import DeadLetterPlace, DeadLetters, place_for
 from lakeward.cassandra.writing.frames import MOST_UNITS, unit_count
 from lakeward.cassandra.writing.rows import Operation, Row, packed_time
 from lakeward.cassandra.writing.sending import Ceiling, Request, Sender, requests
-from lakeward.cassandra.writing.statements import Shape, Verb
+from lakeward.cassandra.writing.statements import Shape, Statements, Verb
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError, DataError
@@ -165,6 +167,36 @@ def test_hazard_34_a_request_that_may_have_arrived_is_sent_again_and_lists_are_t
     assert plain.server.sent[0] == plain.server.sent[1]
 
 
+def test_a_statement_is_prepared_again_where_that_may_help_and_what_does_not_pass_is_told() -> None:
+    failures = iter([OperationTimedOut("slow"), None])
+
+    def prepare(_: str) -> Statement:
+        if (error := next(failures)) is not None:
+            raise error
+        return Statement()
+
+    session = SimpleNamespace(prepare=prepare)
+    statements = Statements(session, TableName("ks", "t"))
+    assert statements.prepared(SHAPE) is statements.prepared(SHAPE)
+    failures = iter([InvalidRequest("unknown column")])
+    with pytest.raises(DataError, match=r"does not take rows of ks\.t: InvalidRequest: unknown column"):
+        statements.prepared(LISTED)
+
+
+def test_a_statement_of_one_of_several_sessions_is_known_to_all() -> None:
+    """A node that lacks a statement of a batch tells its id, and the session that sent it must know the rest."""
+    clusters = [Counter[bytes]() for _ in range(3)]
+    sessions = [
+        SimpleNamespace(
+            prepare=lambda _, known=known: known.update([b"id"]) or Statement(),
+            cluster=SimpleNamespace(add_prepared=lambda query_id, _, known=known: known.update([query_id])),
+        )
+        for known in clusters
+    ]
+    SpreadSession(sessions).prepare("INSERT")
+    assert clusters == [{b"id": 1}] * 3
+
+
 def test_what_neither_passes_nor_is_a_row_s_fault_ends_the_task() -> None:
     scene = Scene(lambda _: Unauthorized("no"))
     with pytest.raises(DataError, match="does not take rows: Unauthorized: no"):
@@ -200,6 +232,12 @@ def test_dead_letters_are_added_to_and_have_no_file_before_the_first(tmp_path: P
     letters.keep()
     lines = (folder / "task.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["key"]["k"] for line in lines] == ["'ü'", "2"]
+    with pytest.raises(ConfigurationError, match=r"could not be kept in .*/task.jsonl/x: .*/task.jsonl is no folder"):
+        DeadLetterPlace.at(f"{folder}/task.jsonl/x", S3Settings())
+    lost = DeadLetters(DeadLetterPlace(f"{folder}/task.jsonl"), "task.jsonl")
+    lost.add({})
+    with pytest.raises(DataError, match=r"rejected rows cannot be kept in .*/task.jsonl/task.jsonl"):
+        lost.keep()
     with pytest.raises(ConfigurationError, match="hdfs://x/y"):
         DeadLetterPlace.at("hdfs://x/y", S3Settings())
 
@@ -226,6 +264,8 @@ def test_dead_letters_in_s3_are_one_object_that_holds_all_of_them(monkeypatch: p
     assert [(one["Bucket"], one["Key"], one["Body"].count(b"\n")) for one in put] == [
         ("bucket", key, 1), ("bucket", key, 2),
     ]  # fmt: skip
+    # A folder that was named is shared by jobs.
+    assert place_for(spark, config, "s3://bucket/dead/", "/data", job).folder == "s3://bucket/dead/import-1"
     with pytest.raises(ConfigurationError, match="Spark runs on other machines"):
         place_for(spark, config, None, "/data/exports", job)
 

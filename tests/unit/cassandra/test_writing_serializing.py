@@ -26,7 +26,7 @@ DRIVER = {
     "bigint": cqltypes.LongType, "timestamp": cqltypes.LongType, "float": cqltypes.FloatType,
     "double": cqltypes.DoubleType, "boolean": cqltypes.BooleanType, "text": cqltypes.UTF8Type,
     "blob": cqltypes.BytesType, "uuid": cqltypes.UUIDType, "decimal": cqltypes.DecimalType,
-    "varint": cqltypes.IntegerType,
+    "varint": cqltypes.IntegerType, "duration": cqltypes.DurationType,
 }  # fmt: skip
 
 
@@ -75,4 +75,5 @@ def test_a_key_held_as_text_a_wider_column_and_a_value_that_does_not_fit() -> No
     assert isinstance(found[0], Unfit)
     assert found[0].reason.startswith("v: 'nothing' is no uuid: ")
     assert found[1] == uuid.UUID(int=1).bytes
-    assert isinstance(made("decimal")(pa.array(["a lot"]))[0], Unfit)
+    for name, text in {"decimal": "a lot", "duration": "1h", "varint": "many"}.items():
+        assert isinstance(made(name)(pa.array([text]))[0], Unfit)

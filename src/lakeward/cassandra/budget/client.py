@@ -64,6 +64,15 @@ class BudgetClient:
             # Ask before the next request, also where there was no limit until now.
             self._free_until = 0.0
 
+    def reject(self) -> int:
+        """Tell of a row that cannot be written, and give how many there are of the whole job."""
+        with self._lock:
+            self._send({"rejected": 1})
+            answer = self._line.receive()
+            if answer is None:
+                raise _lost()
+            return int(answer["rejected"])
+
     def has_ended(self) -> bool:
         """Whether the job's driver process has gone; whoever waits for its answer will hear of it."""
         if not self._lock.acquire(blocking=False):

@@ -42,16 +42,17 @@ class BudgetServer:
         ramp_seconds: float = RAMP_SECONDS,
         tell: Tell | None = None,
         expected_rows: int | None = None,
+        rejected: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Name the limits, and the address at which executors reach this process (``spark.driver.host``).
 
         The rate rises from a quarter to the whole within ``ramp_seconds`` of the first request. ``tell`` hears every
-        few seconds how far the work is.
+        few seconds how far the work is. ``rejected`` are rows that earlier attempts could not write.
         """
         self._host, self._tell = host.strip("[]"), tell
         self._ledger = BudgetLedger(limits, ramp_seconds=ramp_seconds, clock=clock)
-        self._expected = expected_rows
+        self._expected, self._rejected = expected_rows, rejected
         self._turn = threading.Condition()
         self._queue: deque[object] = deque()
         self._lines: dict[Line, float] = {}
@@ -141,6 +142,9 @@ class BudgetServer:
                 self._turn.notify_all()
             if "slow" in asked:
                 self._slow_down(str(asked["slow"]))
+            self._rejected += int(asked.get("rejected", 0))
+        if "rejected" in asked:
+            line.send({"rejected": self._rejected})
         if "wanted" in asked:
             granted = self._wait_for(line, Amounts(*asked["wanted"]), Amounts(*asked["needed"]))
             with self._turn:
@@ -186,8 +190,8 @@ class BudgetServer:
                     totals.rows,
                     self._expected,
                     recent.rows,
-                    write_rate=recent.write_units if totals.write_units else None,
-                    read_rate=recent.read_units if totals.read_units else None,
+                    written=(recent.write_units, totals.write_units),
+                    read=(recent.read_units, totals.read_units),
                 )
             )
 

@@ -10,7 +10,7 @@ from lakeward.cassandra.types import cql_literal
 from lakeward.cassandra.types.keytext import is_key_text, key_value
 from lakeward.cassandra.writing.plan import ACTION, CHANGES, DELETED, EXPIRY, INSERTED, KEY, VALUE, WRITTEN
 from lakeward.cassandra.writing.rows import Operation, Row, packed_time
-from lakeward.cassandra.writing.serializing import Unfit, serializer
+from lakeward.cassandra.writing.serializing import FAULTS, Unfit, serializer
 from lakeward.cassandra.writing.statements import Shape, Verb
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class BatchReader:
         changes = batch.column(CHANGES).to_pylist() if plan.has_actions else repeat(None)
         times = _rows_of(batch, WRITTEN, plan) if plan.has_writetimes else repeat(())
         expiries = _rows_of(batch, EXPIRY, plan) if plan.has_expiries else repeat(())
-        now = int(time.time())
         whole = zip(zip(*columns, strict=True), actions, changes, times, expiries, strict=False)
         for index, (row, action, changed, written, expiry) in enumerate(whole):
             keys, values = row[:width], row[width:]
@@ -75,6 +74,8 @@ class BatchReader:
             if action == DELETED:
                 planned.operations = planner.deleting(keys)
             else:
+                # Rows are taken as they are sent: under a budget, the last of a batch may be minutes after the first.
+                now = int(time.time()) if plan.has_expiries else 0
                 found = planner.writing(action, changed, keys, values, _filled(written), expiry, now)
                 self.expired += found is None
                 # A change may be to nothing that the target has.
@@ -96,7 +97,11 @@ def described(plan: WritePlan, row: Row) -> dict[str, Any]:
 
 def _literal(column: WriteColumn, value: Any) -> str:
     is_text = column.is_key and value is not None and is_key_text(column.source)
-    return cql_literal(column.source, key_value(column.source, value) if is_text else value)
+    try:
+        return cql_literal(column.source, key_value(column.source, value) if is_text else value)
+    except FAULTS:
+        # Not a value of its type may be the very reason that it was rejected.
+        return repr(value)
 
 
 def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.Array], list[Any]]]:
@@ -105,7 +110,8 @@ def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.A
     size = plan.columns_at_once or len(values) or 1
     told: dict[str, Any] = {}
     for at in range(0, max(len(values), 1), size):
-        prepared = statements.prepared(Shape(Verb.INSERT, keys, tuple(values[at : at + size])))
+        shape = Shape(Verb.INSERT, keys, tuple(values[at : at + size]), is_timed=plan.is_timed)
+        prepared = statements.prepared(shape)
         told.update({one.name: (one.type, prepared.protocol_version) for one in prepared.column_metadata})
     return [serializer(column, *told[column.name]) for column in plan.columns]
 

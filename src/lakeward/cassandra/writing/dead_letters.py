@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.diffing.inputs.addresses import absolute
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.stores import local_path
 from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 
@@ -36,24 +36,37 @@ class DeadLetterPlace:
         """Take a folder that tasks can write to by themselves.
 
         Raises:
-            ConfigurationError: it is neither local nor in S3.
+            ConfigurationError: it is neither local nor in S3, or a local one that cannot be written to.
         """
         if is_s3(folder):
             return cls(folder.rstrip("/"), s3, s3.keys())
         if "://" in folder and not folder.startswith("file:"):
             msg = f"dead letters cannot be written to {folder}"
             raise ConfigurationError(msg, hint=_WHERE)
-        return cls(str(local_path(folder)))
+        path = str(local_path(folder))
+        _require_writable(path)
+        return cls(path)
+
+
+def _require_writable(folder: str) -> None:
+    """Try before the first row is written whether one that is rejected could be kept; nothing is made for that."""
+    there = folder
+    while not os.path.exists(there):  # noqa: PTH110
+        there = os.path.dirname(there)  # noqa: PTH120
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):  # noqa: PTH112
+        msg = f"rejected rows could not be kept in {folder}: {there} is no folder that can be written to"
+        raise ConfigurationError(msg, hint=_WHERE)
 
 
 def place_for(spark: SparkSession, config: Config, folder: str | None, source: str, job: Job) -> DeadLetterPlace:
-    """Give the place for what is rejected: beside a source in S3, else below where the command was started.
+    """Give the place for what a job rejects: beside a source in S3, else below where the command was started.
 
     Raises:
-        ConfigurationError: tasks run on other machines, where that would be a folder of theirs.
+        ConfigurationError: nothing can be written there; or tasks run on other machines, where that would be a folder
+            of theirs.
     """
     if folder is not None:
-        return DeadLetterPlace.at(absolute(folder), config.s3)
+        return DeadLetterPlace.at(f"{absolute(folder).rstrip('/')}/{job.id}", config.s3)
     if is_s3(source):
         parent, _, own = source.rstrip("/").rpartition("/")
         return DeadLetterPlace.at(f"{parent}/_{FOLDER}/{own}-{job.id}", config.s3)
@@ -87,11 +100,15 @@ class DeadLetters:
         self._kept = len(self._lines)
 
     def _append(self, path: str) -> None:
-        os.makedirs(self._place.folder, exist_ok=True)  # noqa: PTH103
-        with open(path, "a", encoding="utf-8") as out:  # noqa: PTH123
-            out.writelines(self._lines[self._kept :])
-            out.flush()
-            os.fsync(out.fileno())
+        try:
+            os.makedirs(self._place.folder, exist_ok=True)  # noqa: PTH103
+            with open(path, "a", encoding="utf-8") as out:  # noqa: PTH123
+                out.writelines(self._lines[self._kept :])
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            msg = f"rejected rows cannot be kept in {path}: {error.strerror or error}"
+            raise DataError(msg, hint=_WHERE) from error
 
     def _put(self, path: str) -> None:
         """Write the object anew: objects cannot be added to, and rejected rows are few or the job ends."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # So many rejected rows are a case for a person, and more of them do not help.
 _MAX_REJECTED, _MAX_REJECTED_SHARE = 1_000, 0.01
-_SUMS = ("upserted", "deleted", "expired", "rejected", "units")
+_SUMS = ("upserted", "deleted", "expired", "rejected", "requests", "units")
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,19 @@ class Load:
     rows: int | None
     limits: Limits
     tasks: int | None = None
+    max_rejected: int | None = None
     warnings: tuple[str, ...] = ()
 
     def warned(self, told: tuple[str, ...]) -> Load:
         """Add what a person should know."""
         return replace(self, warnings=(*self.warnings, *told))
+
+    @property
+    def allowed_rejected(self) -> int:
+        """How many rows may be rejected before the job ends."""
+        if self.max_rejected is not None:
+            return self.max_rejected
+        return max(_MAX_REJECTED, int((self.rows or 0) * _MAX_REJECTED_SHARE))
 
 
 def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bool = False) -> Written:
@@ -66,7 +74,9 @@ def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bo
     if done and tell is not None:
         tell(f"going on with an interrupted attempt: {len(done):,} of {load.plan.job.units:,} units are done")
     host = load.frame.sparkSession.conf.get("spark.driver.host", "localhost")
-    with BudgetServer(load.limits, host=str(host), tell=tell, expected_rows=expected) as budget:
+    with BudgetServer(
+        load.limits, host=str(host), tell=tell, expected_rows=expected, rejected=rejected_before
+    ) as budget:
         found = _run(replace(load, plan=replace(load.plan, attempt=attempt, budget=budget.address)), done)
     found["rejected"] = rejected = int(found["rejected"]) + rejected_before
     folder = load.plan.dead_letters.folder if rejected else None
@@ -75,22 +85,24 @@ def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bo
     return _written(load, found, time.monotonic() - began, folder, len(done))
 
 
-def estimate_load(load: Load) -> Written:
-    """Say what writing a load would do and cost: all is done but the writing."""
-    found = _run(replace(load, plan=replace(load.plan, is_dry_run=True)), set())
+def estimate_load(load: Load, ledger: Ledger, *, anew: bool = False) -> Written:
+    """Say what writing a load, or the rest of it, would do and cost: all is done but the writing."""
+    job = load.plan.job
+    done = ledger.done(job) if ledger.known(job.id) is not None and not anew else set()
+    found = _run(load, done)
     _require_success(found, None)
-    rows = int(found["upserted"]) + int(found["deleted"])
-    pairs = ((rows, load.limits.rows_per_second), (found["units"], load.limits.write_units))
-    seconds = [amount / rate for amount, rate in pairs if rate]
-    written = _written(load, found, 0.0, None, 0)
+    limits, rows = load.limits, int(found["upserted"]) + int(found["deleted"])
+    amounts = (rows, found["units"], found["requests"])
+    rates = (limits.rows_per_second, limits.write_units, limits.requests_per_second)
+    seconds = [amount / rate for amount, rate in zip(amounts, rates, strict=True) if rate]
+    written = _written(load, found, 0.0, None, len(done))
     return replace(written, status=Status.DRY_RUN, seconds=max(seconds) if seconds else None)
 
 
 def _run(load: Load, done: set[int]) -> dict[str, Any]:
     plan = load.plan
     tasks = min(load.tasks or load.frame.sparkSession.sparkContext.defaultParallelism, plan.job.units)
-    allowed = max(_MAX_REJECTED, int((load.rows or 0) * _MAX_REJECTED_SHARE))
-    plan = replace(plan, max_rejected=-(-allowed // tasks))
+    plan = replace(plan, max_rejected=load.allowed_rejected)
     rows = spread(
         load.frame, load.parts, units=plan.job.units, done=done, tasks=tasks, chunk=max(plan.limits.batch_rows, 1)
     )

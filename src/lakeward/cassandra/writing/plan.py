@@ -55,6 +55,7 @@ class WritePlan:
     ``has_static_rows`` tells that a row without a clustering key is the static part of its partition.
     ``is_timed`` is false where the server gives the times: then it takes none from clients.
     ``timestamp`` is that of every cell for which none is recorded; ``attempt`` counts how often the job was begun.
+    ``max_rejected`` are rows of the whole job. Without a ``budget`` all is done but the writing.
     """
 
     address: ClusterAddress
@@ -73,7 +74,6 @@ class WritePlan:
     has_expiries: bool = False
     has_static_rows: bool = False
     is_timed: bool = True
-    is_dry_run: bool = False
 
     @property
     def keys(self) -> tuple[WriteColumn, ...]:

@@ -1,7 +1,8 @@
 """From a row of the frame to the statements that write it.
 
 Per cell: a value is written; null is written only where a value became null; what did not change is left unset, so
-that neither its time of writing changes nor a tombstone is made.
+that neither its time of writing changes nor a tombstone is made. The row's own marker is written with every new row,
+and with one that has nothing but its key left: there it is all that keeps the row.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class RowPlanner:
         self._partition = tuple(one.name for one in plan.partition_key)
         self._plain = {is_static: self._pieces(is_static=is_static) for is_static in (False, True)}
         self._statics = tuple(number for number, one in enumerate(self._values) if one.is_static)
+        self._regulars = tuple(number for number, one in enumerate(self._values) if not one.is_static)
         self._lists = frozenset(number for number, one in enumerate(self._values) if one.is_list)
         self._known_changes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._time = packed_time(plan.timestamp)
@@ -154,10 +156,11 @@ class RowPlanner:
             return None
         operations: list[Operation] = []
         if not self.is_static_row(keys):
-            operations += self._parts(cells, keys, self._keys, is_static=False, is_new=is_new)
+            is_marked = is_new or (bool(cells.groups) and all(values[one] is None for one in self._regulars))
+            operations += self._parts(cells, keys, self._keys, is_static=False, is_marked=is_marked)
         if self._statics:
             width = len(self._partition)
-            operations += self._parts(cells, keys[:width], self._partition, is_static=True, is_new=False)
+            operations += self._parts(cells, keys[:width], self._partition, is_static=True, is_marked=False)
         return operations
 
     def _changed(self, names: Sequence[str]) -> tuple[int, ...]:
@@ -171,14 +174,14 @@ class RowPlanner:
         return self._known_changes[known]
 
     def _parts(
-        self, cells: _Cells, keys: Sequence[Any], names: tuple[str, ...], *, is_static: bool, is_new: bool
+        self, cells: _Cells, keys: Sequence[Any], names: tuple[str, ...], *, is_static: bool, is_marked: bool
     ) -> list[Operation]:
         operations = []
         groups = {
             when: {place: value for place, value in group.items() if self._values[place].is_static == is_static}
             for when, group in cells.groups.items()
         }
-        marker = cells.marker() if is_new else None
+        marker = cells.marker() if is_marked else None
         if marker is not None:
             groups.setdefault(marker, {})
         for when, group in groups.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.types import to_cql
+from lakeward.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,8 @@ _BOOLEANS = {None: None, True: b"\x01", False: b"\x00"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 # Up to so many digits Python reads a number in any mood; longer ones are left to what knows them.
 _DECIMAL = re.compile(r"-?[0-9]{1,1000}(?:\.[0-9]{1,1000})?", re.ASCII)
-_FAULTS = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, struct.error)
+# What comes of making a value of one that is none of its type.
+FAULTS = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, struct.error, DataError)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def _one_by_one(
             return None if value is None else found
         try:
             return serialize(convert(value), protocol)
-        except _FAULTS as error:
+        except FAULTS as error:
             return Unfit(f"{column.name}: {value!r:.200} is no {column.target.cql}: {error}")
 
     return lambda array: [one(value) for value in array.to_pylist()]

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.names import TableName, quoted
+from lakeward.cassandra.retrying import call_again, is_refusal, is_rejection, told
+from lakeward.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +73,24 @@ class Statements:
         self._known: dict[Shape, Any] = {}
 
     def prepared(self, shape: Shape) -> Any:
-        """Give the prepared statement of a shape."""
+        """Give the prepared statement of a shape.
+
+        Raises:
+            DataError: the server does not take it: the table is not what it was.
+            RetriableError: it does not answer.
+        """
         if shape not in self._known:
-            statement = self._session.prepare(shape.cql(self._table))
+            statement = self._prepare(shape.cql(self._table))
             # Every statement carries its time: done twice, it is done once.
             statement.is_idempotent = True
             self._known[shape] = statement
         return self._known[shape]
+
+    def _prepare(self, query: str) -> Any:
+        try:
+            return call_again(lambda: self._session.prepare(query), what="preparing a statement")
+        except Exception as error:
+            if not (is_rejection(error) or is_refusal(error)):
+                raise
+            msg = f"the cluster does not take rows of {self._table}: {told(error)}"
+            raise DataError(msg, hint="check whether the table was changed, and who may write it") from error

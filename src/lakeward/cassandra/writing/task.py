@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakeward.cassandra.budget import BudgetClient
     from lakeward.cassandra.writing.plan import WritePlan
     from lakeward.cassandra.writing.rows import Row
 
 RESULT = (
-    "upserted bigint, deleted bigint, expired bigint, rejected bigint, units double, failure string, "
-    "is_retriable boolean"
+    "upserted bigint, deleted bigint, expired bigint, rejected bigint, requests bigint, units double, "
+    "failure string, is_retriable boolean"
 )
 _NO_UNIT = -1
 
@@ -37,6 +39,7 @@ class Counts:
     deleted: int = 0
     expired: int = 0
     rejected: int = 0
+    requests: int = 0
     units: float = 0.0
     failure: str | None = None
     is_retriable: bool = False
@@ -63,7 +66,7 @@ def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 def _result_schema() -> pa.Schema:
     import pyarrow as pa
 
-    numbers = [(name, pa.int64()) for name in ("upserted", "deleted", "expired", "rejected")]
+    numbers = [(name, pa.int64()) for name in ("upserted", "deleted", "expired", "rejected", "requests")]
     return pa.schema([*numbers, ("units", pa.float64()), ("failure", pa.string()), ("is_retriable", pa.bool_())])
 
 
@@ -72,6 +75,7 @@ class _Task:
         from cassandra.query import UNSET_VALUE
         from pyspark import TaskContext
 
+        from lakeward.cassandra.budget import budget_client
         from lakeward.cassandra.connecting import task_session
         from lakeward.cassandra.ledger import Ledger
 
@@ -82,20 +86,19 @@ class _Task:
         self._ledger = Ledger(self._session, plan.target, plan.ledger)
         statements = Statements(self._session, plan.target)
         self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements, UNSET_VALUE)
-        name = f"run{plan.attempt}-task{context.partitionId()}-{context.taskAttemptId()}.jsonl"
+        # Another process counts its tasks from the same number, and objects in S3 are written over.
+        name = f"run{plan.attempt}-task{context.partitionId()}-{uuid.uuid4().hex[:12]}.jsonl"
         self._letters = DeadLetters(plan.dead_letters, name)
-        self._sender = None if plan.is_dry_run else self._open_sender(statements)
+        self._budget = None if plan.budget is None else budget_client(plan.budget)
+        self._sender = None if self._budget is None else self._open_sender(statements, self._budget)
         self._rejected_before = 0
         self._has_lists = any(one.is_list for one in plan.values)
 
-    def _open_sender(self, statements: Statements) -> Sender:
-        from lakeward.cassandra.budget import budget_client
-
-        assert self._plan.budget is not None
+    def _open_sender(self, statements: Statements, budget: BudgetClient) -> Sender:
         return Sender(
             self._session,
             statements,
-            budget_client(self._plan.budget),
+            budget,
             self._plan.limits,
             in_flight=self._plan.address.settings.max_in_flight,
             reject=self._refuse,
@@ -133,6 +136,7 @@ class _Task:
     def _write_part(self, part: pa.RecordBatch) -> None:
         for request in requests(self._counted(part), self._plan.limits):
             self._counts.units += request.units
+            self._counts.requests += 1
             if self._sender is not None:
                 self._sender.send(request)
 
@@ -160,15 +164,14 @@ class _Task:
             return
         row.is_rejected = True
         self._counts.rejected += 1
-        if self._plan.is_dry_run:
+        if self._budget is None:
             return
         self._letters.add({**described(self._plan, row), "reason": reason})
-        if self._counts.rejected > self._plan.max_rejected:
+        if self._budget.reject() > self._plan.max_rejected:
             self._letters.keep()
-            msg = f"more than {self._plan.max_rejected:,} rows of one task were rejected, the last because of {reason}"
-            raise DataError(
-                msg, hint="look at the reasons in the dead letters; the same command goes on where this one ended"
-            )
+            msg = f"more than {self._plan.max_rejected:,} rows were rejected, the last because of {reason}"
+            hint = "look at the reasons in the dead letters; the same command goes on where this one ended, "
+            raise DataError(msg, hint=f"{hint}--max-rejected N lets more be rejected")
 
 
 def by_unit(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
