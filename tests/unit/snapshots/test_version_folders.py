@@ -147,6 +147,21 @@ def test_a_crash_of_the_first_version_is_taken_back(place, step):
     assert content_of(place) == "again"
 
 
+def test_files_of_others_are_neither_removed_nor_mixed_with_a_version_unasked(place):
+    publish(place, "first")
+    Path(place.folder, "_manifest.json").write_text("{}")
+    others = Place(place.store, place.root, "2020-11-14")
+    place.store.write_text(f"{others.folder}/part-of-another-tool.parquet", "theirs")
+    for one in (place, others):
+        before = place.store.files(one.folder)
+        tidy(one)
+        assert place.store.files(one.folder) == before
+        with pytest.raises(ConfigurationError, match="exists already"):
+            require_free(one, replace=False)
+    publish(others, "asked for")
+    assert {*place.store.files(others.folder)} == {"_SUCCESS", "_manifest.json", "part-asked for.parquet"}
+
+
 def test_a_removed_version_is_gone_at_once(place):
     publish(place, "first")
     remove_folder(place)

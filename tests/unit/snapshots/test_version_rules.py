@@ -17,7 +17,7 @@ from lakeward.snapshots.versions.creating import moment_of, moment_text
 from lakeward.snapshots.versions.current import combined
 from lakeward.snapshots.versions.dropping import beyond
 from lakeward.snapshots.versions.publications import Publication, PublicationKind
-from lakeward.snapshots.versions.registering import default_name, require_name
+from lakeward.snapshots.versions.registering import default_name, is_same_place, require_name
 from lakeward.snapshots.versions.shapes import Shape
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
@@ -96,6 +96,15 @@ def test_names_of_registered_tables():
     for name in ("product", "a.b.c", ".b"):
         with pytest.raises(ConfigurationError, match=r"database\.table"):
             require_name(name)
+
+
+def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():
+    version = "file:/out/sales.product/version=2020-11-14"
+    assert is_same_place(version, "file:///out/sales.product/version=2020-11-14/")
+    assert is_same_place("hdfs://name:8020/out/v", "hdfs:///out/v")
+    for other in (f"{version}T103000Z", "file:///other/sales.product/version=2020-11-14", f"s3a://bucket{version[5:]}"):
+        assert not is_same_place(version, other)
+    assert not is_same_place("s3a://one/out/v", "s3a://other/out/v")
 
 
 def test_failures_beside_done_tables_give_three():

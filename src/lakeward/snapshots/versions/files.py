@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lakeward.snapshots.versions.manifest import Manifest
 
 VERSION_PREFIX = "version="
+# Lies in a folder that cannot be renamed while it is written: what is there is a writer's of Lakeward.
+WRITING = "_writing"
 STAGING, SET_ASIDE, GONE = ".staging-", ".replaced-", ".dropped-"
 # Another command that publishes the same table is waited for this long.
 _PATIENCE_SECONDS = 60.0
@@ -128,12 +130,17 @@ def _finish_replacement(store: Store, root: str, aside: str, names: list[str]) -
 
 
 def _remove_unlisted(place: Place) -> None:
-    """Remove files of a version that its manifest does not list: a dead writer's, or the former version's."""
-    manifest = place.manifest()
-    kept = {MANIFEST, SUCCESS, *(manifest.files if manifest else ())}
-    for path in place.store.files(place.folder):
-        if path not in kept or manifest is None:
-            place.store.delete(f"{place.folder}/{path}")
+    """Remove files of a version that its manifest does not list: a dead writer's, or the former version's.
+
+    A folder without a complete manifest and without a writer's mark is somebody else's, or a version that was damaged.
+    """
+    manifest, present = place.manifest(), place.store.files(place.folder)
+    if manifest is None and WRITING not in present:
+        return
+    kept = {MANIFEST, SUCCESS, *manifest.files} if manifest else set()
+    # The mark goes last: this may be interrupted, too.
+    for path in sorted(present.keys() - kept, key=lambda path: path == WRITING):
+        place.store.delete(f"{place.folder}/{path}")
 
 
 def require_free(place: Place, *, replace: bool) -> None:
@@ -185,6 +192,7 @@ def _by_manifest(
 ) -> Manifest:
     store = place.store
     former = store.files(place.folder)
+    store.write_text(f"{place.folder}/{WRITING}", "")
     manifest = write(place.folder)
     context.reached("publish.written")
     record(manifest)
@@ -194,6 +202,7 @@ def _by_manifest(
     context.reached("publish.moved")
     for path in former.keys() - manifest.files.keys() - {MANIFEST, SUCCESS}:
         store.delete(f"{place.folder}/{path}")
+    store.delete(f"{place.folder}/{WRITING}")
     return manifest
 
 

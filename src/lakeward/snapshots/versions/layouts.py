@@ -13,7 +13,7 @@ from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.spark_versions import gathered
 from lakeward.lake.sets.layout import bucket_count
-from lakeward.lake.sets.writing import why_no_set, write_set
+from lakeward.lake.sets.writing import SESSION, why_no_set, write_set
 from lakeward.lake.stores import for_reading
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.hashing import content_hash, sorted_by_name
@@ -49,8 +49,6 @@ _OPTIONS: dict[str, dict[str, str]] = {
 # Spark reads an empty text in quotes as a null, unless it is told to read something else there.
 EMPTY_TEXT = "\x01empty\x01"
 _READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
-# Spark writes instants for Hive of long ago, in a type that many readers no longer know.
-_SESSION = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 # The job's own mark says that Spark is done, not that the version is.
 _NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
@@ -88,7 +86,7 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
         writer = writer.option(name, value)
     if target.folder_column:
         writer = writer.partitionBy(target.folder_column)
-    with context.spark_settings(_SESSION):
+    with context.spark_settings(SESSION):
         writer.save(target.store.for_spark(target.folder))
     return str(observation.get[_HASH])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -15,6 +16,8 @@ from lakeward.snapshots.versions.layouts import reader_options
 from lakeward.snapshots.versions.reading import find_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
     from lakeward.snapshots.versions.publications import Publication
@@ -24,6 +27,7 @@ SESSION_CATALOG = "spark_catalog"
 # Says whose table it is: one that Lakeward did not make is never replaced.
 OWN_PROPERTY = "lakeward.table"
 _NAME_PARTS = 2
+_URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 
 def default_name(table_name: str) -> str:
@@ -78,7 +82,7 @@ class _SessionTables:
         """Make the table anew: Spark's catalog cannot replace a table's schema and place in one step."""
         full = _full_name(name)
         described = self._described(full)
-        if described is not None and OWN_PROPERTY not in described:
+        if described is not None and not _is_own(described):
             msg = f"{SESSION_CATALOG}.{name} is there already and was not made by Lakeward"
             raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
         database = quote_name(name.partition(".")[0])
@@ -91,20 +95,33 @@ class _SessionTables:
     def points_to(self, name: str, location: str) -> bool:
         """Tell whether a table of Lakeward's points to a version."""
         described = self._described(_full_name(name))
-        return described is not None and OWN_PROPERTY in described and place_of_name(location) in described
+        if described is None or not _is_own(described):
+            return False
+        store = open_store(self._spark, self._context.config, location)
+        return is_same_place(described.get("Location", ""), store.for_spark(location))
 
-    def _described(self, full: str) -> str | None:
-        """Give what Spark tells of a table, as one text; None where there is none."""
+    def _described(self, full: str) -> dict[str, str] | None:
+        """Give what Spark tells of a table, by name: its columns, then facts; None where there is none."""
         try:
             rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
         except AnalysisException:
             return None
-        return "\n".join(f"{row[0]} {row[1]}" for row in rows)
+        return {row[0]: row[1] for row in rows}
 
 
-def place_of_name(location: str) -> str:
-    """Give the end of a location that every spelling of it has: table and version folder."""
-    return "/".join(location.rstrip("/").split("/")[-2:])
+def _is_own(described: Mapping[str, str]) -> bool:
+    return OWN_PROPERTY in described.get("Table Properties", "")
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Tell whether two URIs name one folder: Spark writes ``file:/`` for ``file:///`` and fills in a host left out."""
+    (scheme, host, path), (other_scheme, other_host, other_path) = (_parts(uri) for uri in (one, other))
+    return (scheme, path) == (other_scheme, other_path) and (host == other_host or not host or not other_host)
+
+
+def _parts(uri: str) -> tuple[str, ...]:
+    found = _URI.fullmatch(uri.rstrip("/"))
+    return found.groups(default="") if found else ()
 
 
 def _full_name(name: str) -> str:
