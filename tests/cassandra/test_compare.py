@@ -1,12 +1,14 @@
 """Two tables compared by token ranges: only what differs is read again, and a change set makes the copy right."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cassandra.concurrent import execute_concurrent_with_args
 
+from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
 from lakeward.cassandra.comparing.tables import Compared, CompareRequest, compare_tables
@@ -141,6 +143,28 @@ def test_columns_that_only_one_has_are_told_and_left_out(compare, tables, cassan
     session.execute(f"UPDATE {table.name.cql} SET extra = 1 WHERE customer = 1 AND day = 1")
     session.execute(f"ALTER TABLE {copy.name.cql} ADD own int")
     found = compare()
-    assert found.is_same
+    assert (found.is_same, found.has_same_rows, found.lacking) == (False, True, ("extra",))
     assert [one for one in found.schema_differences if "'extra'" in one]
     assert [one for one in found.schema_differences if "'own' is only in the copy" in one]
+
+
+def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(compare, tables, cassandra_server, spark, tmp_path):
+    table, copy = (replace(one, name=TableName(one.name.keyspace, f"wide_{one.name.table}")) for one in tables)
+    session = cassandra_server.session()
+    types = ("int", "int", "bigint", "float", "list<int>"), ("int", "varint", "decimal", "double", "list<varint>")
+    for one, (key, *others) in zip((table, copy), types, strict=True):
+        columns = ", ".join(f"c{at} {kind}" for at, kind in enumerate(others))
+        session.execute(f"CREATE TABLE {one.name.cql} (id {key}, n int, {columns}, PRIMARY KEY (id, n))")
+        for number in range(20):
+            values = f"{number}, 1, -{number}, 9000000000, 0.5, [1, -2]"
+            session.execute(f"INSERT INTO {one.name.cql} (id, n, c0, c1, c2, c3) VALUES ({values})")
+    found = compare(table=table, copy=copy)
+    assert (found.is_same, found.differing, found.schema_differences) == (True, 0, ())
+    session.execute(f"UPDATE {table.name.cql} SET c0 = 77, c3 = [5] WHERE id = 3 AND n = 1")
+    found = compare(table=table, copy=copy, to=str(tmp_path / "out"))
+    assert found.counts == {"missing": 0, "different": 1, "surplus": 0}
+    assert found.result is not None and found.result.change_set is not None
+    request = ApplyRequest(found.result.change_set, copy.name)
+    apply_change_set(table_session(spark), Config(base=tmp_path), copy.address, request)
+    [row] = session.execute(f"SELECT c0, c3 FROM {copy.name.cql} WHERE id = 3 AND n = 1")
+    assert tuple(row) == (77, [5])

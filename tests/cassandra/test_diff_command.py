@@ -107,11 +107,14 @@ def test_what_cannot_be_compared_is_refused(call, spark, tmp_path):
     other = export(spark, tmp_path / "b", schema_of("id int pk, v text", name=TABLE.name.__class__("shop", "b")),
                    "2026-11-16T03:00", [(1, "x")])  # fmt: skip
     rekeyed = export(spark, tmp_path, schema_of("v text pk, id int"), "2026-11-17T02:00", [("x", 1)])
+    retyped = export(spark, tmp_path, schema_of("id int pk, v blob"), "2026-11-18T02:00", [(1, b"x")])
     plain = tmp_path / "plain"
     spark.range(3).write.parquet(str(plain))
     (Path(few) / "_SUCCESS").rename(tmp_path / "kept")
     for pair, words in (
         ((past, few), "was not finished"),
+        ((past, retyped), "make the copy anew: lakeward cassandra import"),
+        (("previous", "latest"), "--in URI/KEYSPACE/TABLE"),
         ((past, some), "the rows where v = 'x'"),
         ((past, other), "of shop.b"),
         ((past, rekeyed), "another key"),
@@ -119,6 +122,8 @@ def test_what_cannot_be_compared_is_refused(call, spark, tmp_path):
     ):
         refused = call(*pair)
         assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr
+        # Options of other commands are no remedy.
+        assert "--ignore" not in refused.stderr and "--incomplete-ok" not in refused.stderr
     # An export that lost rows would delete them elsewhere.
     (tmp_path / "kept").rename(Path(few) / "_SUCCESS")
     refused = call(past, few)

@@ -1,6 +1,5 @@
 """A copy of a table kept current on a real server: round by round, and through what goes wrong in between."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -12,13 +11,14 @@ from lakeward.cassandra import sync_work
 from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
 from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
+from lakeward.cassandra.connecting import ClusterAddress
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.sync_steps import First
 from lakeward.cassandra.sync_work import SyncRequest, sync_once
 from lakeward.cassandra.syncing import SyncReport
 from lakeward.config import Config
-from lakeward.errors import RefusedInputError, RetriableError
+from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
 from lakeward.lake.iceberg.session import table_session
 from lakeward.lake.stores import LocalStore
 from tests.cassandra.clock import Clock, set_back
@@ -70,6 +70,18 @@ def actions(report: SyncReport) -> list[str]:
     return [str(one.action) for one in report.steps]
 
 
+def test_what_the_target_would_refuse_is_told_before_the_export(pair: Pair) -> None:
+    with pytest.raises(ConfigurationError, match="has no table 'copied'") as refused:
+        pair.sync(create_table=False)
+    assert "--create-table" in str(refused.value)
+    with pytest.raises(ConfigurationError, match="the timestamp 'yestreday'"):
+        pair.sync(timestamp="yestreday")
+    assert not (pair.folder / "exports").exists()
+    (pair.folder / "file").touch()
+    with pytest.raises(ConfigurationError, match="Not a directory"):
+        pair.sync(to=str(pair.folder / "file/below"))
+
+
 def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     report = pair.sync()
     assert (actions(report), report.status) == (["export", "import"], "applied")
@@ -92,6 +104,14 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     assert len(report.removed) == 3
     assert str(report.holds["location"]) == report.steps[0].result["folder"]
 
+    # Killed while it exports: what was read then is dropped where something else is asked for now.
+    with monkeypatch.context() as broken:
+        broken.setattr("lakeward.cassandra.exporting.publish", _dies)
+        with pytest.raises(RetriableError):
+            pair.sync()
+    pair.told.clear()
+    assert actions(pair.sync(writetime=True)) == ["export", "diff", "record"]
+    assert [line for line in pair.told if "dropping what was read" in line]
     # Killed after the export: the next round begins with what is open, and exports only then.
     pair.run("UPDATE {} SET total = 5 WHERE customer = 5 AND day = 1")
     with monkeypatch.context() as broken:
@@ -108,6 +128,17 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     assert actions(report) == ["apply", "export", "diff", "apply"]
     pair.require_equal()
 
+    # What was written as of now is newer than the exports of this test's clock, also after a round without changes.
+    pair.run("UPDATE {} SET total = 7 WHERE customer = 5 AND day = 1")
+    pair.sync(timestamp="now")
+    assert pair.sync().status == "nothing changed"
+    pair.run("UPDATE {} SET total = 8 WHERE customer = 5 AND day = 1")
+    with pytest.raises(RefusedInputError, match="it would lose") as refused:
+        pair.sync()
+    assert refused.value.hint == "--timestamp now"
+    pair.sync(timestamp="now")
+    pair.require_equal()
+
 
 def _dies(*_: Any, **__: Any) -> Any:
     msg = "gone"
@@ -120,56 +151,62 @@ def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pa
     with pytest.raises(RefusedInputError, match="has rows already"):
         pair.sync()
     assert not (pair.folder / "exports").exists()
+    # Nor does a repair tell which export the copy equals.
+    _apply(pair, _repair(pair, "first-repair"))
+    with pytest.raises(RefusedInputError, match="has rows already"):
+        pair.sync()
     report = pair.sync(first=First.IMPORT)
     assert actions(report) == ["export", "import"]
-    # Without a source: what another job exported since is applied.
+    # Without a source: what another job exported since is applied, but for parts of the table.
     pair.run("DELETE FROM {} WHERE customer = 7")
+    _export(pair, columns=("total",))
     _export(pair)
-    assert actions(pair.sync(source=None)) == ["diff", "apply"]
+    report = pair.sync(source=None)
+    assert (actions(report), list(report.left_out.values())) == (["diff", "apply"], ["holds the columns total"])
     assert pair.sync(source=None).status == "nothing to do"
 
     # A repair puts right what drifted, and the next round goes on from the export that it went on from.
     pair.clock.next_minute()
     drifted = int(pair.clock.now(UTC).timestamp() * 1_000_000)
     pair.session.execute(f"DELETE FROM {pair.copy.cql} USING TIMESTAMP {drifted} WHERE customer = 8")
-    repair = _compared(pair, to=str(pair.folder / "repairs"))
-    assert repair.counts == {"missing": 2, "different": 0, "surplus": 0}
-    assert repair.result is not None and repair.result.change_set is not None
-    _apply(pair, repair.result.change_set)
+    _apply(pair, _repair(pair, "repairs", missing=2))
     pair.require_equal()
     pair.run("UPDATE {} SET total = 8 WHERE customer = 9 AND day = 1")
     assert actions(pair.sync()) == ["export", "diff", "apply"]
     pair.require_equal()
 
+    # Whoever empties the copy, or makes it anew, wants it filled.
+    pair.session.execute(f"TRUNCATE {pair.copy.cql}")
+    assert actions(pair.sync()) == ["import", "export", "diff", "record"]
+    pair.session.execute(f"DROP TABLE {pair.copy.cql}")
+    assert actions(pair.sync()) == ["import", "export", "diff", "record"]
+    pair.require_equal()
+    # The table of that name in another cluster is another table.
+    other = ClusterAddress("other", pair.address.settings)
+    with pytest.raises(RefusedInputError, match="is an export of the cluster local, where those of other"):
+        pair.sync(source=other)
 
-def _export(pair: Pair) -> None:
+
+def _export(pair: Pair, **asked: Any) -> None:
     from lakeward.cassandra.exporting import ExportRequest, export_table
 
     pair.clock.next_minute()
-    request = ExportRequest(pair.table, str(pair.folder / "exports"))
+    request = ExportRequest(pair.table, str(pair.folder / "exports"), **asked)
     export_table(pair.spark, Config(base=pair.folder), pair.address, request)
 
 
-def _compared(pair: Pair, **asked: Any) -> Any:
+def _repair(pair: Pair, folder: str, missing: int | None = None) -> str:
+    pair.clock.next_minute()
     tables = [LiveTable(pair.address, one) for one in (pair.table, pair.copy)]
-    stage = Stage(pair.spark, LocalStore(), str(pair.folder / "stage"), 2)
-    request = CompareRequest(*tables, pause=0.0, **asked)
-    return compare_tables(pair.spark, Config(base=pair.folder), request, stage)
+    stage = Stage(pair.spark, LocalStore(), str(pair.folder / f"stage-of-{folder}"), 2)
+    request = CompareRequest(*tables, pause=0.0, to=str(pair.folder / folder))
+    found = compare_tables(pair.spark, Config(base=pair.folder), request, stage)
+    assert found.result is not None and found.result.change_set is not None
+    assert missing is None or found.counts == {"missing": missing, "different": 0, "surplus": 0}
+    return found.result.change_set
 
 
 def _apply(pair: Pair, change_set: str) -> None:
     from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 
     apply_change_set(pair.spark, Config(base=pair.folder), pair.address, ApplyRequest(change_set, pair.copy))
-
-
-def test_rounds_go_on_after_errors_that_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakeward.cli import cassandra_sync
-    from lakeward.cli.invocation import Invocation
-
-    outcomes: list[Callable[[], Any]] = [_dies, lambda: SyncReport((), None), _dies]
-    monkeypatch.setattr(cassandra_sync._Rounds, "once", lambda _: outcomes.pop(0)())
-    waited: list[bool] = []
-    with pytest.raises(IndexError):
-        cassandra_sync._Rounds(Invocation(quiet=True), None, None).for_ever(waited.append)  # type: ignore[arg-type]
-    assert waited == [False, True, False]

@@ -11,6 +11,7 @@ from lakeward.cassandra.names import TableName
 from lakeward.cassandra.sync_work import SyncRequest, export_folder, sync_once
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings
+from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.session import table_session
 from tests.cassandra.clock import set_back
 from tests.s3.bucket import Bucket
@@ -41,6 +42,8 @@ def test_rounds_in_s3(
         rows = [sorted(map(tuple, session.execute(f"SELECT id, v FROM {one.cql}"))) for one in (table, copy)]
         assert rows[0] == rows[1] == [(0, "w1"), (1, "v")]
         folder = export_folder(table_session(spark), config, request)
-        assert len(folder.exports()) == 1
-        assert folder.exports()[0] in str(reports[-1].holds["location"])
+        assert len(folder.names()) == 1
+        assert folder.names()[0] in str(reports[-1].holds["location"])
         assert sync_once(table_session(spark), config, replace(request, source=None)).status == "nothing to do"
+    with pytest.raises(ConfigurationError, match="there is no such bucket"):
+        sync_once(table_session(spark), config, replace(request, to="s3://no-such-bucket-of-the-test/exports"))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
 from lakeward.cassandra.export_folders import SNAPSHOTS, table_folder
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
+from lakeward.diffing.inputs.addresses import is_choice
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -53,13 +55,39 @@ def diff_exports(
         RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much would
             be deleted, or the minute has a change set already.
     """
-    sides = [open_side(spark, config, one, root=root) for one in (past, current)]
+    sides = [_opened(spark, config, one, root) for one in (past, current)]
     origins = [_origin(one) for one in sides]
     _require_comparable(sides, origins)
     options = diff_options(sides[1].primary_key, [one.frame.columns for one in sides])
     target = _target(to, sides[1], origins[1]) if write else None
     wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit)
-    return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
+    with remedy_for_types(f"make the copy anew: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
+        return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
+
+
+def _opened(spark: SparkSession, config: Config, address: str, root: str | None) -> Side:
+    try:
+        return open_side(spark, config, address, root=root)
+    except RefusedInputError as error:
+        if root is not None or not is_choice(address):
+            raise
+        hint = f"--in URI/KEYSPACE/TABLE   (the folder of exports that {address} is one of)"
+        raise RefusedInputError(error.message, hint=hint) from error
+
+
+@contextmanager
+def remedy_for_types(hint: str) -> Iterator[None]:
+    """Name what helps where columns have types that cannot be compared: here none can be left out.
+
+    Raises:
+        RefusedInputError: they have.
+    """
+    try:
+        yield
+    except RefusedInputError as error:
+        if "--ignore" not in (error.hint or ""):
+            raise
+        raise RefusedInputError(error.message, hint=hint) from error
 
 
 def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> DiffOptions:
@@ -107,7 +135,7 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
         told = " and ".join(", ".join(one) for one in keys)
         msg = f"{names[0]} was made anew with another key between the two exports: {told}"
         raise RefusedInputError(msg, hint=f"lakeward cassandra import {labels[1]} --into KEYSPACE.TABLE")
-    parts = [_part(one) for one in origins]
+    parts = [one.part or "all" for one in origins]
     if parts[0] != parts[1]:
         msg = f"{labels[0]} holds {parts[0]} of {names[0]}, {labels[1]} holds {parts[1]}"
         raise RefusedInputError(msg, hint="export both with the same --where and --columns")
@@ -117,13 +145,6 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
             f"({origins[1].started.isoformat()}): a target would keep its newer values"
         )
         raise RefusedInputError(msg, hint=f"lakeward cassandra diff {labels[1]} {labels[0]}")
-
-
-def _part(origin: Origin) -> str:
-    """Say which part of its table an export holds."""
-    parts = [f"the rows where {origin.where}"] if origin.where else []
-    parts += [f"the columns {', '.join(sorted(origin.columns))}"] if origin.columns else []
-    return " and ".join(parts) or "all"
 
 
 def _target(to: str | None, current: Side, origin: Origin) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra.origins import BLOCK, part_of
+from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.folders import INCREMENTAL, Listing
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS
+from lakeward.lake.folders import MANIFEST, SUCCESS, not_as_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from lakeward.lake.stores import Store
 
 SNAPSHOTS = "snapshot"
+MINUTE_NAME = "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
+# By so much the clocks of machines that export and that sync may differ.
+CLOCKS_DIFFER = timedelta(days=1)
 
 
 def table_folder(to: str, name: TableName) -> str:
@@ -25,13 +31,34 @@ def table_folder(to: str, name: TableName) -> str:
     return f"{absolute(to)}/{name.keyspace}/{name.table}"
 
 
+def name_in(identity: Mapping[str, Any]) -> str:
+    """Give the name of the export that a recorded state speaks of; nothing where it is none."""
+    _, found, name = str(identity.get("location", "")).rpartition(f"/{SNAPSHOTS}/")
+    return name if found else ""
+
+
+def _earlier(name: str, span: timedelta) -> str:
+    """Give the name of what was made some time before; nothing, which all come after, where a name tells no time."""
+    try:
+        return (datetime.strptime(f"{name} +0000", f"{MINUTE_NAME} %z") - span).strftime(MINUTE_NAME)
+    except ValueError:
+        return ""
+
+
 @dataclass(frozen=True)
 class KnownExport:
-    """A complete export: ``name`` is its path below ``snapshot/``, which sorts by time."""
+    """A complete export: ``name`` is its path below ``snapshot/``, which sorts by time.
+
+    ``cluster`` is that of the table; ``part`` says which part of the table it holds, None where it holds all of it.
+    ``expires`` tells that its cells do, where they did in the table.
+    """
 
     name: str
     folder: str
     id: str
+    cluster: str | None = None
+    part: str | None = None
+    expires: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,21 +66,81 @@ class KnownChangeSet:
     """A complete change set, and whether there is anything in it."""
 
     folder: str
+    id: str
     is_empty: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """The exports that can be followed, the oldest first, and of others why they cannot, by their folders."""
+
+    exports: tuple[KnownExport, ...]
+    unusable: Mapping[str, str]
 
 
 class ExportFolder:
     """``<to>/<keyspace>/<table>``: exports below ``snapshot/``, change sets below ``incremental/``.
 
-    Nothing is remembered: what other processes add is seen with the next question.
+    What other processes add is seen with the next question. Of an export that was seen whole only its files are looked
+    at again, not its manifest.
     """
 
     def __init__(self, store: Store, folder: str) -> None:
         self.store, self.folder = store, folder
+        self._known: dict[str, tuple[KnownExport, Mapping[str, int]]] = {}
 
-    def exports(self) -> list[str]:
-        """Give the names of the complete exports, the oldest first."""
+    def names(self) -> list[str]:
+        """Give the names of the exports that have the mark of complete ones, the oldest first."""
         return self._complete(SNAPSHOTS)
+
+    def exports(self, after: str = "") -> Found:
+        """Give the exports later than one, all of them by default.
+
+        One is whole once every file that its manifest lists is there: a tool that copies it may bring its mark first.
+        """
+        listing = self._listing(SNAPSHOTS)
+        names = set(listing.complete)
+        self._known = {name: known for name, known in self._known.items() if name in names}
+        usable, unusable = [], {}
+        for name in sorted(one for one in names if one > after):
+            found = self._usable(name, listing.files)
+            if isinstance(found, KnownExport):
+                usable.append(found)
+            else:
+                unusable[f"{listing.location}/{name}"] = found
+        return Found(tuple(usable), unusable)
+
+    def newest(self) -> KnownExport | None:
+        """Give the latest export that can be followed; None where there is none."""
+        listing = self._listing(SNAPSHOTS)
+        for name in sorted((one for one in listing.complete if one), reverse=True):
+            found = self._usable(name, listing.files)
+            if isinstance(found, KnownExport):
+                return found
+        return None
+
+    def _usable(self, name: str, present: Mapping[str, int]) -> KnownExport | str:
+        """Give an export, or say why it cannot be followed."""
+        if name not in self._known:
+            try:
+                self._known[name] = self._read(name)
+            except RefusedInputError as error:
+                return error.message.partition(": ")[2]
+        export, files = self._known[name]
+        wrong = not_as_written({f"{name}/{path}": size for path, size in files.items()}, present)
+        if wrong is not None:
+            # Whatever comes in its place has a manifest of its own.
+            del self._known[name]
+            return wrong
+        return export if export.part is None else f"holds {export.part}"
+
+    def _read(self, name: str) -> tuple[KnownExport, Mapping[str, int]]:
+        folder = f"{self.folder}/{SNAPSHOTS}/{name}"
+        manifest = self._manifest(folder)
+        block = manifest.get(BLOCK) or {}
+        part = part_of(block.get("where"), block.get("columns") or ())
+        export = KnownExport(name, folder, str(manifest["id"]), block.get("cluster"), part, bool(block.get("ttl")))
+        return export, {one["path"]: one["size"] for one in manifest["files"]}
 
     def export(self, name: str) -> KnownExport:
         """Say what is known of an export.
@@ -61,12 +148,11 @@ class ExportFolder:
         Raises:
             RefusedInputError: its manifest is damaged.
         """
-        folder = f"{self.folder}/{SNAPSHOTS}/{name}"
-        return KnownExport(name, folder, str(self._manifest(folder)["id"]))
+        return self._read(name)[0]
 
     def name_of(self, identity: Mapping[str, Any]) -> str | None:
         """Give the name of the export that a recorded state speaks of; None where it is not in this folder."""
-        name = str(identity.get("location", "")).rpartition(f"/{SNAPSHOTS}/")[2]
+        name = name_in(identity)
         folder = f"{self.folder}/{SNAPSHOTS}/{name}"
         if not name or not self.store.exists(f"{folder}/{SUCCESS}"):
             return None
@@ -74,13 +160,15 @@ class ExportFolder:
 
     def change_set(self, past_id: str, current: KnownExport) -> KnownChangeSet | None:
         """Find a change set that leads from one export to another."""
-        # It was made when both were there: older ones need not be opened.
-        for name in reversed([one for one in self._complete(INCREMENTAL) if one >= current.name]):
+        # It was made when both were there, by another clock maybe: those of the days before need not be opened.
+        first = _earlier(current.name, CLOCKS_DIFFER)
+        for name in reversed([one for one in self._complete(INCREMENTAL) if one >= first]):
             folder = f"{self.folder}/{INCREMENTAL}/{name}"
             manifest = self._manifest(folder)
             if (manifest["past"].get("id"), manifest["current"].get("id")) == (past_id, current.id):
                 counts = manifest["counts"]
-                return KnownChangeSet(folder, not any(counts[word] for word in ("inserted", "changed", "deleted")))
+                is_empty = not any(counts[word] for word in ("inserted", "changed", "deleted"))
+                return KnownChangeSet(folder, str(manifest["id"]), is_empty)
         return None
 
     def remove_before(self, name: str) -> list[str]:
@@ -100,16 +188,20 @@ class ExportFolder:
             self.store.delete(parent)
             parent = parent.rpartition("/")[0]
 
-    def _complete(self, kind: str) -> list[str]:
+    def _listing(self, kind: str) -> Listing:
         location = f"{self.folder}/{kind}"
-        return sorted(one for one in Listing(location, self.store.files(location)).complete if one)
+        return Listing(location, self.store.files(location))
+
+    def _complete(self, kind: str) -> list[str]:
+        return sorted(one for one in self._listing(kind).complete if one)
 
     def _manifest(self, folder: str) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads(self.store.read_text(f"{folder}/{MANIFEST}") or "")
             # Touched here, so that what is missing is told here.
-            _ = found["id"] if found.get("kind") != "change-set" else (found["past"], found["current"], found["counts"])
-        except (ValueError, KeyError) as error:
+            named = ("past", "current", "counts") if found.get("kind") == CHANGE_SET else ("files",)
+            _ = [found[name] for name in ("id", *named)]
+        except (ValueError, KeyError, TypeError) as error:
             msg = f"{folder}: its {MANIFEST} is damaged or missing: {error!r}"
             raise RefusedInputError(msg, hint="remove that folder, or bring its files back") from error
         return found

@@ -11,7 +11,7 @@ from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exports.asking import ask_cluster
 from lakeward.cassandra.exports.groups import read_groups
-from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
+from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_outdated, is_too_old, require_same
 from lakeward.cassandra.exports.owners import Ownership
 from lakeward.cassandra.exports.places import place_of
 from lakeward.cassandra.exports.publishing import (
@@ -53,7 +53,7 @@ class ExportRequest:
 
     ``columns`` are those besides the key, none meaning all. ``ttl`` implies ``writetime``. ``tasks`` limits how many
     tasks read at one time, ``splits`` says into how many ranges the ring is cut. ``restart`` drops what an interrupted
-    export has read already.
+    export has read already, ``restart_other`` only where that was of something else, which is refused otherwise.
     """
 
     table: TableName
@@ -69,6 +69,7 @@ class ExportRequest:
     splits: int | None = None
     limits: Limits = field(default_factory=Limits)
     restart: bool = False
+    restart_other: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what does not exist.
@@ -137,8 +138,8 @@ def export_table(
 
     Raises:
         ConfigurationError: the table, the columns, the condition or the cluster is not as it must be.
-        RefusedInputError: the minute has an export already, another one is under way, or an interrupted one was of
-            something else.
+        RefusedInputError: the minute has an export already, or an interrupted one was of something else.
+        ConflictError: another one is under way.
         RetriableError: the cluster did not answer; the same command goes on where this one stopped.
     """
     job = _Job(spark, config, address, replace(request, to=absolute(request.to)), tell)
@@ -187,6 +188,9 @@ class _Job:
     def taken_up(self, asked: Asked) -> tuple[ExportPlan, bool]:
         """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
         wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
+        if found is not None and self.request.restart_other and is_outdated(found, wanted):
+            self.say(f"dropping what was read at {found.started:%Y-%m-%d %H:%M} UTC: it was of something else")
+            found = None
         plan = found or ExportPlan.new(wanted, asked.groups)
         require_same(plan, wanted, self.journal.folder)
         require_free_minute(self.store, self.folder_of(plan))

@@ -1,4 +1,4 @@
-"""Waits until a complete export lands in a folder that another job writes to."""
+"""Waits until a whole export lands in a folder that another job writes to."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ REMOTE_POLL, LOCAL_POLL = 30.0, 5.0
 _GROUP_MS, _QUIET_MS = 300, 100
 
 
-def wait_for_export(folder: ExportFolder, seen: list[str], poll: float | None = None) -> list[str]:
-    """Wait until the complete exports of a folder are others than those seen last, and give them."""
-    while (found := folder.exports()) == seen:
+def wait_for_export(folder: ExportFolder, after: str, poll: float | None = None) -> None:
+    """Wait until a folder has a whole export that is later than one, or any where that is nothing.
+
+    Raises:
+        RetriableError: the storage does not answer.
+    """
+    while not folder.exports(after).exports:
         if isinstance(folder.store, LocalStore):
             _wait_for_change(local_path(f"{folder.folder}/{SNAPSHOTS}"), poll or LOCAL_POLL)
         else:
             time.sleep(poll or REMOTE_POLL)
-    return found
 
 
 def _wait_for_change(path: Path, seconds: float) -> None:

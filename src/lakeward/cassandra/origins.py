@@ -10,7 +10,7 @@ from lakeward.cassandra.schema import TableSchema
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 EXPORT = "export"
 BLOCK = "cassandra"
@@ -34,9 +34,21 @@ class Origin:
     columns: tuple[str, ...] = ()
 
     @property
+    def part(self) -> str | None:
+        """Which part of its table it holds; None: all of it."""
+        return part_of(self.where, self.columns)
+
+    @property
     def is_whole(self) -> bool:
         """Whether all rows and columns of the table are in it."""
-        return self.where is None and not self.columns
+        return self.part is None
+
+
+def part_of(where: str | None, columns: Collection[str]) -> str | None:
+    """Say which part of its table an export holds that was asked for so; None: all of it."""
+    parts = [f"the rows where {where}"] if where else []
+    parts += [f"the columns {', '.join(sorted(columns))}"] if columns else []
+    return " and ".join(parts) or None
 
 
 def origin_of(identity: Mapping[str, Any]) -> Origin | None:

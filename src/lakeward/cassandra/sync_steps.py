@@ -15,7 +15,10 @@ from lakeward.errors import RefusedInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.cassandra.export_folders import ExportFolder, KnownExport
+    from lakeward.cassandra.export_folders import ExportFolder, KnownChangeSet, KnownExport
+
+
+_CHOICE = "--first import writes the newest export over it, --first assume takes it for what that holds"
 
 
 class Action(StrEnum):
@@ -37,13 +40,27 @@ class First(StrEnum):
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What a sync was told.
+
+    first: what happens to a target of whose rows nothing is known; None: it is refused.
+    source: the cluster that is exported; None: exports of another job are followed.
+    any_cluster: follow exports whichever cluster they say they are of.
+    """
+
+    first: First | None = None
+    source: str | None = None
+    any_cluster: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """What to do: with which export, made of which past, by which change set."""
 
     action: Action
     export: KnownExport
     past: KnownExport | None = None
-    change_set: str | None = None
+    change_set: KnownChangeSet | None = None
 
 
 class Target(Protocol):
@@ -58,45 +75,82 @@ class Target(Protocol):
     def is_empty(self) -> bool:
         """Tell whether the table has no rows."""
 
+    def lost(self) -> str | None:
+        """Say why the table does not hold any more what is recorded of it; None where it may."""
 
-def next_step(folder: ExportFolder, target: Target, first: First | None) -> Step | None:
+
+def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
     """Give the next step; None where the target holds the newest export, or there is none yet.
 
     Raises:
         RefusedInputError: the target holds something of which it is not known how it relates to the exports.
     """
+    begun = target.under_way()
+    if begun is not None and (name := folder.name_of(begun)) is not None:
+        # Rows of it are in the target: any other export would leave those that it does not have.
+        return Step(Action.IMPORT, _of_source(folder.export(name), rules))
     applied = target.applied()
     if applied is None:
-        return _first_step(folder, target, first)
+        return _first_step(folder, target, rules)
+    lost = target.lost()
+    if lost is not None and target.is_empty():
+        return _filling(folder, applied, rules)
+    held = _of_source(_held(folder, applied), rules)
+    doubt = lost or (f"the target holds {held.folder}, a part of its table only: {held.part}" if held.part else None)
+    if doubt is not None:
+        if rules.first is None:
+            raise RefusedInputError(doubt, hint=_CHOICE)
+        return _first_step(folder, target, rules)
+    later = folder.exports(after=held.name).exports
+    return _step_between(folder, held, _of_source(later[0], rules, held)) if later else None
+
+
+def _held(folder: ExportFolder, applied: Mapping[str, Any]) -> KnownExport:
     name = folder.name_of(applied)
-    if name is None:
-        msg = (
-            f"the target holds the export {applied.get('location')} ({applied.get('id')}), which is not in "
-            f"{folder.folder}: what changed since cannot be told"
-        )
-        hint = "bring that export back, or load anew: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --force"
-        raise RefusedInputError(msg, hint=hint)
-    later = [one for one in folder.exports() if one > name]
-    return _step_between(folder, folder.export(name), folder.export(later[0])) if later else None
+    if name is not None:
+        return folder.export(name)
+    msg = (
+        f"the target holds the export {applied.get('location')} ({applied.get('id')}), which is not in "
+        f"{folder.folder}: what changed since cannot be told"
+    )
+    hint = "bring that export back, or load anew: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --force"
+    raise RefusedInputError(msg, hint=hint)
+
+
+def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> Step | None:
+    """Fill a target that lost all its rows, unless they had a time to live that may have come to its end."""
+    newest = folder.newest()
+    if newest is None or (newest.expires and newest.id == applied.get("id")):
+        return None
+    return Step(Action.IMPORT, _of_source(newest, rules))
+
+
+def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = None) -> KnownExport:
+    """Give an export that is of the cluster which is exported, and of its past's."""
+    expected = rules.source or (past.cluster if past is not None else None)
+    if rules.any_cluster or expected is None or export.cluster == expected:
+        return export
+    msg = (
+        f"{export.folder} is an export of the cluster {export.cluster}, where those of {expected} are followed: "
+        "rows of two tables would be mixed"
+    )
+    hint = "--to another folder, or remove that export; --any-cluster where it is the same table under another name"
+    raise RefusedInputError(msg, hint=hint)
 
 
 def _step_between(folder: ExportFolder, past: KnownExport, current: KnownExport) -> Step:
     found = folder.change_set(past.id, current)
     if found is None:
         return Step(Action.DIFF, current, past)
-    return Step(Action.RECORD if found.is_empty else Action.APPLY, current, past, found.folder)
+    return Step(Action.RECORD if found.is_empty else Action.APPLY, current, past, found)
 
 
-def _first_step(folder: ExportFolder, target: Target, first: First | None) -> Step | None:
-    names = folder.exports()
-    begun = target.under_way()
-    if begun is not None and (name := folder.name_of(begun)) is not None:
-        # Rows of it are in the target: any other export would leave those that it does not have.
-        return Step(Action.IMPORT, folder.export(name))
-    if not names:
+def _first_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
+    newest = folder.newest()
+    if newest is None:
         return None
-    require_known_target(target, first)
-    return Step(Action.ASSUME if first is First.ASSUME else Action.IMPORT, folder.export(names[-1]))
+    require_known_target(target, rules.first)
+    return Step(Action.ASSUME if rules.first is First.ASSUME else Action.IMPORT, _of_source(newest, rules))
 
 
 def require_known_target(target: Target, first: First | None) -> None:
@@ -107,5 +161,4 @@ def require_known_target(target: Target, first: First | None) -> None:
     """
     if first is None and target.applied() is None and target.under_way() is None and not target.is_empty():
         msg = "the target has rows already, and nothing is recorded of where they come from"
-        hint = "--first import writes the export over them, --first assume takes them for what the export holds"
-        raise RefusedInputError(msg, hint=hint)
+        raise RefusedInputError(msg, hint=_CHOICE)

@@ -13,12 +13,16 @@ from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.diffs import diff_exports
 from lakeward.cassandra.export_folders import ExportFolder, table_folder
 from lakeward.cassandra.exporting import ExportRequest, export_table
+from lakeward.cassandra.exports.faults import told_by_spark
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.jobs import IMPORT
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.retrying import rows_of
-from lakeward.cassandra.sync_steps import Action
+from lakeward.cassandra.presence import has_rows
+from lakeward.cassandra.sync_steps import Action, Rules
+from lakeward.cassandra.sync_target import require_target
 from lakeward.cassandra.syncing import SyncReport, SyncRound
 from lakeward.diffing.inputs.opening import open_side
+from lakeward.errors import RefusedInputError
 from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
     from lakeward.cassandra.sync_steps import First, Step
     from lakeward.config import Config
 
-_IMPORT = "import"
-
 
 @dataclass(frozen=True)
 class SyncRequest:
@@ -43,6 +45,7 @@ class SyncRequest:
     table: the table whose exports are in the folder.
     to: folder of exports.
     first: what happens to a target with rows of which nothing is recorded; None: it is refused.
+    any_cluster: follow exports whichever cluster they say they are of.
     keep: how many exports stay; None: all.
     export_limits, limits: what may be asked of the source and of the target.
     """
@@ -53,6 +56,7 @@ class SyncRequest:
     into: TableName
     to: str
     first: First | None = None
+    any_cluster: bool = False
     keep: int | None = None
     create_table: bool = False
     writetime: bool = False
@@ -77,13 +81,13 @@ def sync_once(spark: SparkSession, config: Config, request: SyncRequest, *, tell
         RetriableError: a cluster did not answer.
     """
     tell = tell or (lambda _: None)
-    with _target(request) as target:
+    source = request.source.name if request.source is not None else None
+    with _target(request) as target, told_by_spark(request.to):
         return SyncRound(
             folder=export_folder(spark, config, request),
             target=target,
             work=_Work(spark, config, request, target, tell),
-            has_source=request.source is not None,
-            first=request.first,
+            rules=Rules(request.first, source, request.any_cluster),
             keep=request.keep,
             tell=tell,
         ).run()
@@ -98,9 +102,20 @@ def export_folder(spark: SparkSession, config: Config, request: SyncRequest) -> 
 @contextmanager
 def _target(request: SyncRequest) -> Iterator[_LedgerTarget]:
     with connected(request.target) as session:
+        require_target(session, request)
         ledger = Ledger(session, request.into, request.ledger)
         ledger.create()
         yield _LedgerTarget(session, request.into, ledger)
+
+
+@contextmanager
+def _own_hints() -> Iterator[None]:
+    """Leave out of hints what only the commands of the steps can do."""
+    try:
+        yield
+    except RefusedInputError as error:
+        kept = [one for one in (error.hint or "").split("; ") if "--force" not in one]
+        raise RefusedInputError(error.message, hint="; ".join(kept) or None) from error
 
 
 @dataclass(frozen=True)
@@ -117,16 +132,14 @@ class _LedgerTarget:
         return last.identity if last is not None and last.identity.get("kind") != LIVE else None
 
     def under_way(self) -> Mapping[str, Any] | None:
-        job = self.ledger.under_way(_IMPORT)
+        job = self.ledger.under_way(IMPORT)
         return job.identity if job is not None else None
 
     def is_empty(self) -> bool:
-        known = rows_of(
-            self.session,
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s",
-            (self.name.keyspace, self.name.table),
-        )
-        return not known or not rows_of(self.session, f"SELECT * FROM {self.name.cql} LIMIT 1")
+        return not has_rows(self.session, self.name)
+
+    def lost(self) -> str | None:
+        return self.ledger.lost()
 
 
 class _Work:
@@ -146,17 +159,14 @@ class _Work:
             ttl=asked.ttl,
             tasks=asked.tasks,
             limits=asked.export_limits,
+            restart_other=True,
         )
         return export_table(self._spark, self._config, asked.source, request, tell=self._tell).to_document()
 
     def perform(self, step: Step) -> Mapping[str, Any]:
-        if step.action is Action.IMPORT:
-            return self._import(step)
-        if step.action is Action.DIFF:
-            return self._diff(step)
-        if step.action is Action.APPLY:
-            return self._apply(step)
-        return self._record(step)
+        done = {Action.IMPORT: self._import, Action.DIFF: self._diff, Action.APPLY: self._apply}.get(step.action)
+        with _own_hints():
+            return (done or self._record)(step)
 
     def _import(self, step: Step) -> Mapping[str, Any]:
         asked = self._request
@@ -164,6 +174,8 @@ class _Work:
             snapshot=step.export.folder,
             into=asked.into,
             create_table=asked.create_table,
+            # Of a repair or a part, which a person said is to be written over.
+            force=self._target.ledger.last() is not None and self._target.lost() is None,
             timestamp=asked.timestamp,
             limits=asked.limits,
             ledger=asked.ledger,
@@ -174,21 +186,25 @@ class _Work:
 
     def _diff(self, step: Step) -> Mapping[str, Any]:
         assert step.past is not None
-        result = diff_exports(
-            self._spark,
-            self._config,
-            step.past.folder,
-            step.export.folder,
-            max_delete_share=self._request.max_delete_share,
-            limit=0,
-        )
+        try:
+            result = diff_exports(
+                self._spark,
+                self._config,
+                step.past.folder,
+                step.export.folder,
+                max_delete_share=self._request.max_delete_share,
+                limit=0,
+            )
+        except RefusedInputError as error:
+            hint = f"{error.hint or 'look at both exports'}; or, if it is wrong, remove {step.export.folder}"
+            raise RefusedInputError(error.message, hint=hint) from error
         return {"change_set": result.change_set, "summary": result.summary.to_document()}
 
     def _apply(self, step: Step) -> Mapping[str, Any]:
         asked = self._request
         assert step.change_set is not None
         request = ApplyRequest(
-            change_set=step.change_set,
+            change_set=step.change_set.folder,
             into=asked.into,
             timestamp=asked.timestamp,
             # The diff was held against the same limit.
@@ -202,6 +218,6 @@ class _Work:
 
     def _record(self, step: Step) -> Mapping[str, Any]:
         """Record that the target holds an export without writing anything to it."""
-        side = open_side(self._spark, self._config, step.export.folder)
-        self._target.ledger.record(side.identity, step.change_set)
-        return {"export": step.export.folder, "change_set": step.change_set}
+        side, found = open_side(self._spark, self._config, step.export.folder), step.change_set
+        self._target.ledger.record(side.identity, found.id if found is not None else None)
+        return {"export": step.export.folder, "change_set": found.folder if found is not None else None}

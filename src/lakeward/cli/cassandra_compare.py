@@ -120,7 +120,9 @@ def _draw(console: Console, found: Compared, limit: int) -> None:
         console.print(f"  {line}")
     told = ", ".join(f"{number:,} {word}" for word, number in found.counts.items())
     differing = f"{found.differing:,} of {count(found.ranges, 'range')}"
-    if found.is_same:
+    if found.lacking:
+        console.print(f"the copy lacks {', '.join(found.lacking)}, whose values were not compared")
+    if found.has_same_rows:
         console.print(f"no differences in {count(found.ranges, 'range')}")
     else:
         console.print(f"in the copy: {told}; {differing} differ")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.cassandra_options import both_limits, cluster_option, limits_from, tasks_option
+from lakeward.cli.cassandra_written import ledger_beside
 from lakeward.cli.options import command
 from lakeward.cli.output import emit, emit_line, note, warn
 from lakeward.cli.spans import span
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward.api.cassandra import CassandraDesk
+    from lakeward.cassandra.names import TableName
     from lakeward.cassandra.sync_work import SyncRequest
     from lakeward.cassandra.syncing import SyncReport
     from lakeward.cli.invocation import Invocation
@@ -51,6 +53,10 @@ _FAILED = 3
     "--first", type=click.Choice(("import", "assume")),
     help="A copy that has rows of which nothing is recorded: write the export over them, or take them for what it "
     "holds.  [default: refuse]",
+)  # fmt: skip
+@click.option(
+    "--any-cluster", is_flag=True,
+    help="Follow exports of whichever cluster: that of --from had another name, or its table has moved.",
 )  # fmt: skip
 @click.option("--create-table", is_flag=True, help="Make the copy's table where there is none.")
 @click.option("--with-writetime", "writetime", is_flag=True, help="Keep when each value was written.")
@@ -92,6 +98,8 @@ def sync(invocation: Invocation, **choices: Any) -> int:
         if choices["every"] is not None:
             return rounds.for_ever(_intervals(choices["every"]))
         report = rounds.once()
+    for line in report.warnings:
+        warn(line)
     emit(invocation, report.to_document(), lambda console: _draw(console, report))
     return _FAILED if report.rejected else 0
 
@@ -111,7 +119,6 @@ def _require_fitting(choices: dict[str, Any]) -> None:
 
 def _request(desk: CassandraDesk, choices: dict[str, Any]) -> SyncRequest:
     from lakeward.cassandra.budget import Limits
-    from lakeward.cassandra.names import TableAddress
     from lakeward.cassandra.sync_steps import First
     from lakeward.cassandra.sync_work import SyncRequest
 
@@ -119,7 +126,7 @@ def _request(desk: CassandraDesk, choices: dict[str, Any]) -> SyncRequest:
     source = desk.table(choices["source"], choices["cluster"]) if choices["source"] else None
     table = source.name if source is not None else into.name
     if choices["table"]:
-        table = TableAddress.parse(choices["table"]).name
+        table = _named_table(choices["table"])
     limits = limits_from(dict(choices))
     return SyncRequest(
         source=source.address if source is not None else None,
@@ -128,6 +135,7 @@ def _request(desk: CassandraDesk, choices: dict[str, Any]) -> SyncRequest:
         into=into.name,
         to=choices["to"],
         first=First(choices["first"]) if choices["first"] else None,
+        any_cluster=choices["any_cluster"],
         keep=choices["keep"],
         create_table=choices["create_table"],
         writetime=choices["writetime"],
@@ -137,9 +145,19 @@ def _request(desk: CassandraDesk, choices: dict[str, Any]) -> SyncRequest:
         export_limits=Limits(rows_per_second=limits.rows_per_second, read_units=limits.read_units),
         limits=Limits(rows_per_second=limits.rows_per_second, write_units=limits.write_units),
         tasks=choices["tasks"],
-        ledger=TableAddress.parse(choices["ledger"]).name if choices["ledger"] else None,
+        ledger=ledger_beside(into, choices["ledger"]),
         dead_letters=choices["dead_letters"],
     )
+
+
+def _named_table(text: str) -> TableName:
+    from lakeward.cassandra.names import TableAddress
+
+    found = TableAddress.parse(text)
+    if found.cluster is not None:
+        msg = f"--table {found}: exports are looked for below --to, and no cluster is asked; expected {found.name}"
+        raise click.UsageError(msg)
+    return found.name
 
 
 class _Rounds:
@@ -153,37 +171,40 @@ class _Rounds:
 
         return sync_once(self._desk.spark, self._desk.config, self._request, tell=partial(note, self._invocation))
 
-    def for_ever(self, wait: Callable[[bool], None]) -> int:
+    def for_ever(self, wait: Callable[[SyncReport | None], None]) -> int:
         """Do rounds until a signal ends it; errors that pass are told, all others end it.
 
-        ``wait`` waits for the next one, and is told whether this one went well.
+        ``wait`` waits for the next one, and is told what came of this one, None where it failed.
         """
         from lakeward.cli.process import raise_if_interrupted
         from lakeward.errors import ConflictError, RetriableError
 
         while True:
-            is_done = False
             try:
-                self._tell(self.once())
-                is_done = True
+                report = self.once()
+                self._tell(report)
+                raise_if_interrupted()
+                wait(report)
             except (RetriableError, ConflictError) as error:
                 raise_if_interrupted()
                 warn(f"{error.message}; tried again with the next round")
+                wait(None)
             raise_if_interrupted()
-            wait(is_done)
 
     def _tell(self, report: SyncReport) -> None:
+        for line in report.warnings:
+            warn(line)
         if self._invocation.is_json:
             emit_line(self._invocation, json.dumps(report.to_document(), ensure_ascii=False, default=str))
         elif report.steps:
             emit_line(self._invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {'  '.join(_lines(report))}")
 
 
-def _intervals(every: float) -> Callable[[bool], None]:
+def _intervals(every: float) -> Callable[[SyncReport | None], None]:
     """Give what waits for the next beginning of a round; one that took longer is followed at once."""
     began = time.monotonic()
 
-    def wait(_is_done: bool) -> None:
+    def wait(_report: SyncReport | None) -> None:
         nonlocal began
         time.sleep(max(began + every - time.monotonic(), 0))
         began = time.monotonic()
@@ -191,20 +212,19 @@ def _intervals(every: float) -> Callable[[bool], None]:
     return wait
 
 
-def _landings(desk: CassandraDesk, request: SyncRequest, poll: float | None) -> Callable[[bool], None]:
+def _landings(desk: CassandraDesk, request: SyncRequest, poll: float | None) -> Callable[[SyncReport | None], None]:
     """Give what waits for the next export of another job."""
+    from lakeward.cassandra.export_folders import name_in
     from lakeward.cassandra.folder_watch import REMOTE_POLL, wait_for_export
     from lakeward.cassandra.sync_work import export_folder
 
     folder = export_folder(desk.spark, desk.config, request)
-    seen = folder.exports()
 
-    def wait(is_done: bool) -> None:
-        nonlocal seen
-        if not is_done:
+    def wait(report: SyncReport | None) -> None:
+        if report is None:
             time.sleep(poll or REMOTE_POLL)
-            return
-        seen = wait_for_export(folder, seen, poll)
+        else:
+            wait_for_export(folder, name_in(report.holds or {}), poll)
 
     return wait
 
@@ -225,6 +245,7 @@ def _lines(report: SyncReport) -> list[str]:
             found.append(f"{one.action}: {result['upserted']:,} upserted, {result['deleted']:,} deleted")
         elif "rows" in result:
             found.append(f"{one.action}: {result['rows']:,} rows in {result['folder']}")
-    found += [f"{report.rejected:,} rows were refused"] if report.rejected else []
+        if one.rejected:
+            found.append(f"{one.rejected:,} rows were refused; they are in {result['dead_letters']}")
     found += [f"{len(report.removed):,} old exports and change sets removed"] if report.removed else []
     return found

@@ -10,6 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.cassandra.comparing.digests import RangeDigest
+from lakeward.cassandra.comparing.widths import fitted_batch, widened
+from lakeward.cassandra.names import TableName
+from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
+from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema
+from lakeward.cassandra.types import parse_cql_type
 
 SCHEMA = pa.schema(
     {
@@ -98,3 +103,34 @@ def test_static_rows_may_come_at_other_places():
     row = dict.fromkeys(SCHEMA.names) | {"id": 1, "at": "x"}
     assert digest([batch([static, row, row])]) == digest([batch([row, static]), batch([row])])
     assert digest([batch([static, row])]) != digest([batch([row])])
+
+
+def test_values_in_a_wider_type_have_the_digest_of_that_type():
+    narrow, wide = (
+        TableSchema(
+            TableName("shop", "orders"),
+            (
+                CqlColumn("id", parse_cql_type("int", {}), ColumnKind.PARTITION_KEY, 0),
+                *(CqlColumn(f"c{at}", parse_cql_type(one, {}), ColumnKind.REGULAR, -1) for at, one in enumerate(types)),
+            ),
+        )
+        for types in (
+            ("int", "bigint", "float", "list<int>", "map<text, tinyint>", "text"),
+            ("varint", "decimal", "double", "list<varint>", "map<text, bigint>", "blob"),
+        )
+    )
+    assert [one.type.cql for one in widened(wide, narrow).columns] == [one.type.cql for one in wide.columns]
+    shown = widened(narrow, wide)
+    # Texts are no blobs: what no type holds is left as it is.
+    assert [one.type.cql for one in shown.columns[1:]] == [*(one.type.cql for one in wide.columns[1:-1]), "text"]
+    rows = [(1, -7, 2**40, 0.5, [3, None], [("a", 1)], "x"), (2, *[None] * 6)]
+    texts = [(1, "-7", str(2**40), 0.5, ["3", None], [("a", 1)], "x"), (2, *[None] * 6)]
+    digests = []
+    for schema, values in ((narrow, rows), (shown, texts)):
+        found = snapshot_arrow_schema(schema)
+        columns = [pa.array(list(one), kind.type) for one, kind in zip(zip(*values, strict=True), found, strict=True)]
+        digest = RangeDigest(schema.names, None)
+        batch = pa.RecordBatch.from_arrays(columns, schema=found)
+        digest.add(fitted_batch(batch, snapshot_arrow_schema(shown)))
+        digests.append(digest.text())
+    assert digests[0] == digests[1]

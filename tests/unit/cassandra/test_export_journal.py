@@ -90,7 +90,7 @@ def _owner(folder: Path, **known: object) -> None:
 def test_a_live_process_keeps_others_out_and_a_dead_one_does_not(tmp_path: Path) -> None:
     other = Ownership(LocalStore(), str(tmp_path))
     with Ownership(LocalStore(), str(tmp_path)) as own:
-        with pytest.raises(RefusedInputError, match=f"process {os.getpid()} on"):
+        with pytest.raises(ConflictError, match=f"process {os.getpid()} on"):
             other.require_free()
         own.require_own()
     other.require_free()
@@ -107,7 +107,7 @@ def test_a_process_on_another_machine_is_dead_when_it_has_been_silent_for_long(t
     own = Ownership(LocalStore(), str(tmp_path))
 
     _owner(tmp_path, host="elsewhere")
-    with pytest.raises(RefusedInputError, match="on elsewhere"):
+    with pytest.raises(ConflictError, match="on elsewhere"):
         own.require_free()
     _owner(tmp_path, host="elsewhere", heard=(datetime.now(UTC) - timedelta(minutes=11)).isoformat())
     own.require_free()

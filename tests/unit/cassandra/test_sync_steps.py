@@ -12,9 +12,9 @@ import pytest
 
 from lakeward.cassandra.export_folders import ExportFolder, table_folder
 from lakeward.cassandra.names import TableName
-from lakeward.cassandra.sync_steps import Action, First, Step
+from lakeward.cassandra.sync_steps import Action, First, Rules, Step
 from lakeward.cassandra.syncing import SyncReport, SyncRound
-from lakeward.errors import RefusedInputError
+from lakeward.errors import RefusedInputError, RetriableError
 from lakeward.lake.stores import LocalStore
 
 START = datetime(2026, 11, 15, 10, 30, 20, tzinfo=UTC)
@@ -37,6 +37,8 @@ class World:
     time: datetime = START
     crash_at: int = 0
     passed: int = 0
+    cluster: str = "prod"
+    dropped: bool = False
     told: list[str] = field(default_factory=list)
 
     def point(self) -> None:
@@ -54,12 +56,20 @@ class World:
     def is_empty(self) -> bool:
         return not self.target
 
+    def lost(self) -> str | None:
+        is_emptied = self.ledger is not None and self.ledger["rows"] and not self.target
+        return "what was written is gone" if self.dropped or is_emptied else None
+
     # The work.
     def export(self) -> Mapping[str, Any]:
         self.point()
-        folder = self.appear("snapshot", {"id": f"e{self.time.isoformat()}", "rows": self.source})
+        folder = self.appear("snapshot", self.manifest())
         self.point()
         return {"folder": str(folder)}
+
+    def manifest(self, **block: Any) -> Mapping[str, Any]:
+        about = {"cassandra": {"cluster": self.cluster, **block}, "files": []}
+        return {"id": f"e{self.time.isoformat()}", "rows": self.source, **about}
 
     def perform(self, step: Step) -> Mapping[str, Any]:
         self.point()
@@ -90,7 +100,8 @@ class World:
         return {"change_set": str(self.appear("incremental", document))}
 
     def do_apply(self, step: Step) -> Mapping[str, Any]:
-        found = json.loads(Path(f"{step.change_set}/_manifest.json").read_text())
+        assert step.change_set is not None
+        found = json.loads(Path(f"{step.change_set.folder}/_manifest.json").read_text())
         assert found["counts"]["changed"] or found["counts"]["deleted"]
         self.write({int(key): value for key, value in found["set"].items()}, found["deleted"])
         return self.finish(step)
@@ -103,11 +114,11 @@ class World:
             self.target.pop(key, None)
 
     def finish(self, step: Step) -> Mapping[str, Any]:
-        self.ledger, self.begun = self.identity(step), None
+        self.ledger, self.begun, self.dropped = self.identity(step), None, False
         return {"rejected": 0}
 
     def identity(self, step: Step) -> Mapping[str, Any]:
-        return {"location": step.export.folder, "id": step.export.id}
+        return {"location": step.export.folder, "id": step.export.id, "rows": len(self.rows(step.export.folder))}
 
     def rows(self, folder: str) -> Rows:
         found = json.loads(Path(f"{folder}/_manifest.json").read_text())["rows"]
@@ -124,11 +135,15 @@ class World:
     def wait(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
-    def sync(self, *, first: First | None = None, keep: int | None = None, source: bool = True) -> SyncReport:
-        folder = ExportFolder(LocalStore(), str(self.root))
+    def sync(self, *, keep: int | None = None, source: bool = True, **rules: Any) -> SyncReport:
+        given = Rules(source=self.cluster if source else None, **rules)
         return SyncRound(
-            folder, self, self, source, first, keep, self.told.append, lambda: self.time, self.wait
+            self.folder, self, self, given, keep, self.told.append, lambda: self.time, self.wait
         ).run()  # fmt: skip
+
+    @property
+    def folder(self) -> ExportFolder:
+        return ExportFolder(LocalStore(), str(self.root))
 
     def forget_unfinished(self) -> None:
         """Do what the real steps do first: remove what a dead writer left."""
@@ -273,8 +288,8 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
         report = world.sync(keep=2)
         world.time += timedelta(hours=1)
     assert [one.split("/")[-6] for one in report.removed] == ["snapshot", "incremental"]
-    folder = ExportFolder(LocalStore(), str(world.root))
-    assert [one.split("/")[3] for one in folder.exports()] == ["hour=12", "hour=13"]
+    folder = world.folder
+    assert [one.split("/")[3] for one in folder.names()] == ["hour=12", "hour=13"]
     assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=10").exists()
     # Exports that are not applied yet never go.
     for _ in range(3):
@@ -282,7 +297,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
         world.time += timedelta(hours=1)
     monkeypatch.setattr("lakeward.cassandra.syncing.next_step", lambda *_: None)
     world.sync(keep=1, source=False)
-    assert [one.split("/")[3] for one in folder.exports()] == ["hour=13", "hour=14", "hour=15", "hour=16"]
+    assert [one.split("/")[3] for one in folder.names()] == ["hour=13", "hour=14", "hour=15", "hour=16"]
 
 
 def test_exports_of_another_job_are_applied_in_order(world):
@@ -297,6 +312,119 @@ def test_exports_of_another_job_are_applied_in_order(world):
     assert actions(report) == ["diff", "apply", "diff", "apply"]
     assert world.target == {1: "c", 2: "c"}
     assert world.sync(source=False).status == "nothing to do"
+
+
+def test_a_target_that_lost_its_rows_is_filled_again(world):
+    """What is recorded survives a TRUNCATE, and a table that is dropped and made anew."""
+    world.sync()
+    for is_dropped in (False, True):
+        world.time += timedelta(hours=1)
+        world.target, world.dropped = {}, is_dropped
+        report = world.sync()
+        assert (actions(report)[0], world.target) == ("import", world.source)
+    # Nor need the export be there that it held.
+    world.target, world.time = {}, world.time + timedelta(hours=1)
+    for mark in list(world.root.glob("snapshot/**/_SUCCESS")):
+        mark.unlink()
+    assert actions(world.sync()) == ["export", "import"]
+    assert world.target == world.source
+
+
+def test_rows_that_had_a_time_to_live_may_be_gone(world):
+    world.appear("snapshot", world.manifest(ttl=True))
+    assert actions(world.sync(source=False)) == ["import"]
+    world.target = {}
+    assert world.sync(source=False).status == "nothing to do"
+
+
+def test_an_import_that_leaves_nothing_is_told(world, monkeypatch):
+    """Rows that were deleted in the target, later than the export, stay deleted."""
+    world.sync()
+    world.target = {}
+    monkeypatch.setattr(World, "write", lambda *_: None)
+    with pytest.raises(RefusedInputError, match="has no rows all the same") as refused:
+        world.sync(source=False)
+    assert "--timestamp now" in refused.value.hint
+
+
+def test_a_target_that_is_another_table_now_needs_a_decision(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    world.target, world.dropped = {9: "?"}, True
+    with pytest.raises(RefusedInputError, match="what was written is gone") as refused:
+        world.sync()
+    assert "--first assume" in refused.value.hint
+    assert actions(world.sync(first=First.IMPORT)) == ["import", "export", "diff", "record"]
+
+
+def test_exports_of_two_clusters_are_not_mixed(world):
+    """A mistyped source must not bring the rows and deletes of its own table."""
+    world.sync()
+    world.time += timedelta(hours=1)
+    other = World(world.root, source={7: "other"}, cluster="test", time=world.time)
+    for one in (other, World(world.root, ledger=world.ledger, target=world.target, cluster="test", time=world.time)):
+        with pytest.raises(RefusedInputError, match="an export of the cluster prod, where those of test") as refused:
+            one.sync()
+        assert "--any-cluster" in refused.value.hint
+    assert len(world.folder.names()) == 1
+    # One that was put there all the same is not followed, with a source or without.
+    other.export()
+    for source in (True, False):
+        with pytest.raises(RefusedInputError, match="an export of the cluster test, where those of prod"):
+            world.sync(source=source)
+    assert world.target == {1: "a", 2: "b", 3: "c"}
+    assert actions(world.sync(source=False, any_cluster=True)) == ["diff", "apply"]
+
+
+def test_the_clock_of_another_machine_may_be_ahead(world):
+    world.sync()
+    world.time += timedelta(minutes=10)
+    world.source = {1: "later"}
+    world.time += timedelta(minutes=2)
+    world.export()
+    world.time -= timedelta(minutes=2)
+    assert actions(world.sync(source=False)) == ["diff", "apply"]
+    assert len(list(world.root.glob("incremental/**/_SUCCESS"))) == 1
+    # An export of now would be taken for an earlier one, and its changes for none.
+    with pytest.raises(RetriableError, match="later than now"):
+        world.sync()
+    assert len(world.folder.names()) == 2
+    world.time += timedelta(days=2)
+    world.export()
+    world.time -= timedelta(days=2)
+    with pytest.raises(RefusedInputError, match="later than now by more than 1 day"):
+        world.sync(source=False)
+
+
+def test_only_whole_exports_of_whole_tables_are_followed(world):
+    world.appear("snapshot", world.manifest(columns=["v"]))
+    assert world.sync(source=False).steps == ()
+    world.time += timedelta(hours=1)
+    assert actions(world.sync()) == ["export", "import"]
+    # Copied by a tool that takes the files of a folder in any order.
+    half = world.root / "snapshot/year=2026/month=11/day=15/hour=12/minute=00"
+    half.mkdir(parents=True)
+    (half / "_SUCCESS").touch()
+    world.time += timedelta(hours=1)
+    text = json.dumps({**world.manifest(), "files": [{"path": "part-0", "size": 3}]})
+    for name, content in (("_manifest.json", text[:20]), ("_manifest.json", text), ("part-0", "ab")):
+        report = world.sync(source=False)
+        assert (report.steps, list(report.left_out)) == ((), [str(half)]), name
+        (half / name).write_text(content)
+    assert [one for one in report.warnings if f"{half} is left out: 1 of 1 files are missing" in one]
+    (half / "part-0").write_text("abc")
+    report = world.sync(source=False)
+    assert (actions(report), report.warnings) == (["diff", "record"], [])
+
+
+def test_a_part_that_the_target_holds_is_no_past_of_the_whole(world):
+    folder = world.appear("snapshot", world.manifest(where="v = 'a'"))
+    world.target = {1: "a"}
+    world.ledger = {"location": str(folder), "id": f"e{world.time.isoformat()}", "rows": 1}
+    world.time += timedelta(hours=1)
+    with pytest.raises(RefusedInputError, match="a part of its table only: the rows where v = 'a'"):
+        world.sync()
+    assert actions(world.sync(first=First.IMPORT)) == ["export", "import"]
 
 
 def test_rejected_rows_end_the_round(world, monkeypatch):

@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.cassandra.comparing.digests import RangeDigest
+from lakeward.cassandra.comparing.widths import fitted_batch
 from lakeward.cassandra.connecting import task_session
 from lakeward.cassandra.exports.faults import raised_by_tasks, readable_in_driver
 from lakeward.cassandra.ranges import grouped
+from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.ranges import TokenRange
     from lakeward.cassandra.reading.plan import ReadPlan
+    from lakeward.cassandra.schema import TableSchema
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,15 @@ class Looked:
 
 
 def look(
-    spark: SparkSession, plans: Sequence[ReadPlan], ranges: Sequence[TokenRange], tasks: int
+    spark: SparkSession,
+    plans: Sequence[ReadPlan],
+    shown: Sequence[TableSchema],
+    ranges: Sequence[TokenRange],
+    tasks: int,
 ) -> list[dict[TokenRange, Looked]]:
     """Give for each of the tables what every range holds; all are read in one job, so that they are read together.
+
+    ``shown`` are the tables with the types in which they are compared.
 
     Raises:
         RetriableError: a cluster did not answer.
@@ -42,7 +51,7 @@ def look(
     found: list[dict[TokenRange, Looked]] = [{} for _ in plans]
     if work:
         with raised_by_tasks():
-            looks = spark.sparkContext.parallelize(work, len(work)).flatMap(partial(_in_task, plans)).collect()
+            looks = spark.sparkContext.parallelize(work, len(work)).flatMap(partial(_in_task, plans, shown)).collect()
         for at, one, looked in looks:
             found[at][one] = looked
     return found
@@ -55,16 +64,16 @@ def differing(looks: Sequence[Mapping[TokenRange, Looked]]) -> list[TokenRange]:
 
 
 def _in_task(
-    plans: Sequence[ReadPlan], work: tuple[int, tuple[TokenRange, ...]]
+    plans: Sequence[ReadPlan], shown: Sequence[TableSchema], work: tuple[int, tuple[TokenRange, ...]]
 ) -> list[tuple[int, TokenRange, Looked]]:
     from lakeward.cassandra.reading.ranges import read_ranges
 
     at, ranges = work
-    plan = plans[at]
+    plan, schema = plans[at], snapshot_arrow_schema(shown[at])
     digests = {one: digest_for(plan, plans[0]) for one in ranges}
     with readable_in_driver():
         for one, batch in read_ranges(task_session(plan.address), plan, ranges):
-            digests[one].add(batch)
+            digests[one].add(fitted_batch(batch, schema))
     return [(at, one, Looked(digest.rows, digest.text())) for one, digest in digests.items()]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra.comparing.widths import fitted_frame
 from lakeward.cassandra.exports.groups import Group, read_groups
 from lakeward.cassandra.exports.places import place_of
 from lakeward.cassandra.exports.publishing import Staged
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.ranges import TokenRange
     from lakeward.cassandra.reading.plan import ReadPlan
+    from lakeward.cassandra.schema import TableSchema
     from lakeward.lake.stores import Store
 
 LIVE = "live"
@@ -34,8 +36,10 @@ class Stage:
     folder: str
     tasks: int
 
-    def side(self, plan: ReadPlan, ranges: Sequence[TokenRange], name: str) -> Side:
+    def side(self, plan: ReadPlan, shown: TableSchema, ranges: Sequence[TokenRange], name: str) -> Side:
         """Read ranges of a table into a folder of that name and give them as a side of a comparison.
+
+        ``shown`` is the table with the types in which its values are compared.
 
         Raises:
             RetriableError: the cluster did not answer.
@@ -45,8 +49,8 @@ class Stage:
         groups = [Group(number, part) for number, part in enumerate(grouped(ranges, self.tasks))]
         read = read_groups(self.spark, plan, place_of(self.store, folder), groups, tasks=self.tasks)
         staged = Staged(self.store, folder, tuple(read), snapshot_struct(plan.schema), plan.schema.primary_key)
-        identity = live_identity(plan, started, datetime.now(UTC))
-        frame = staged.read(self.spark)
+        identity = live_identity(replace(plan, schema=shown), started, datetime.now(UTC))
+        frame = fitted_frame(staged.read(self.spark), shown)
         return Side(str(identity["location"]), frame, plan.schema.primary_key, rows=staged.rows, identity=identity)
 
 

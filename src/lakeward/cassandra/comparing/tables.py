@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.budget import BudgetServer, Limits
 from lakeward.cassandra.clusters import LiveTable, limits_for
 from lakeward.cassandra.comparing.looking import differing, look
 from lakeward.cassandra.comparing.suspects import Suspects
+from lakeward.cassandra.comparing.widths import shared, widened
 from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.diffs import diff_options
+from lakeward.cassandra.diffs import diff_options, remedy_for_types
 from lakeward.cassandra.export_folders import table_folder
 from lakeward.cassandra.ranges import partitioner_of, ring_ranges
 from lakeward.cassandra.reading.plan import ReadPlan, page_rows
@@ -60,7 +61,10 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class Compared:
-    """What came out. Rows are those of the first look; ``result`` is None where no range differs."""
+    """What came out. Rows are those of the first look; ``result`` is None where no range differs.
+
+    ``lacking`` are columns of the table that the copy does not have.
+    """
 
     table: str
     copy: str
@@ -71,10 +75,16 @@ class Compared:
     schema_differences: tuple[str, ...]
     result: DiffResult | None
     seconds: float
+    lacking: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
         """Whether the copy holds what the table does."""
+        return not self.lacking and self.has_same_rows
+
+    @property
+    def has_same_rows(self) -> bool:
+        """Whether all rows are equal, in the columns that both have."""
         return self.result is None or self.result.summary.is_same
 
     @property
@@ -132,7 +142,8 @@ def compare_tables(
         ]
         tell(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
         comparison = _Looks(spark, config, request, stage, plans, pair, tell)
-        result = comparison.result()
+        with remedy_for_types("let the copy have the type that the table has, or one that holds all its values"):
+            result = comparison.result()
     return Compared(
         table=str(request.table),
         copy=str(request.copy),
@@ -143,6 +154,7 @@ def compare_tables(
         schema_differences=tuple(pair.differences),
         result=result,
         seconds=time.monotonic() - began,
+        lacking=pair.lacking,
     )
 
 
@@ -159,9 +171,14 @@ def _budgets(spark: SparkSession, request: CompareRequest, tell: Callable[[str],
 
 @dataclass(frozen=True)
 class _Pair:
-    """Both tables by what they have in common, and the ranges of each."""
+    """Both tables by what they have in common, and the ranges of each.
+
+    ``shown`` are the tables with the types in which they are compared.
+    """
 
     schemas: tuple[TableSchema, TableSchema]
+    shown: tuple[TableSchema, TableSchema]
+    lacking: tuple[str, ...]
     differences: list[str]
     ranges: tuple[list[TokenRange], list[TokenRange]]
     is_by_range: bool
@@ -182,12 +199,10 @@ class _Pair:
             raise ConfigurationError(msg, hint="compare tables with the same primary key")
         told = differences(table, copy)
         told += [f"the column {name!r} is only in the copy" for name in copy.names if name not in table.names]
-        return cls((_shared(table, copy), _shared(copy, table)), told, (ranges, others), by_range)
-
-
-def _shared(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """Give a table by the columns that the other one has too."""
-    return replace(schema, columns=tuple(one for one in schema.columns if one.name in other.names))
+        lacking = tuple(name for name in table.names if name not in copy.names)
+        table, copy = shared(table, copy), shared(copy, table)
+        shown = widened(table, copy), widened(copy, table)
+        return cls((table, copy), shown, lacking, told, (ranges, others), by_range)
 
 
 class _Looks:
@@ -231,8 +246,8 @@ class _Looks:
             return None
         names = [f"look-{self.looks}/{which}" for which in ("table", "copy")]
         table, copy = (
-            self._stage.side(plan, part, name)
-            for plan, part, name in zip(self._plans, self._ranges, names, strict=True)
+            self._stage.side(plan, shown, part, name)
+            for plan, shown, part, name in zip(self._plans, self._pair.shown, self._ranges, names, strict=True)
         )
         if not self._pair.is_by_range and self.looks == 1:
             self.rows, self.first_differing = (table.rows or 0, copy.rows or 0), len(self._ranges[0])
@@ -243,7 +258,7 @@ class _Looks:
         if not self._pair.is_by_range:
             # Ranges of two partitioners hold different rows: all of them are compared.
             return self._ranges
-        looks = look(self._spark, self._plans, self._ranges[0], self._stage.tasks)
+        looks = look(self._spark, self._plans, self._pair.shown, self._ranges[0], self._stage.tasks)
         found = differing(looks)
         if not self.looks:
             first, second = (sum(one.rows for one in side.values()) for side in looks)

@@ -10,10 +10,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from lakeward import errors
+from lakeward.lake.iceberg.faults import classify_spark_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_FULL = "No space left on device"
 _MARK, _END = "lakeward-task: ", " :lakeward-task"
 
 
@@ -48,3 +50,22 @@ def raised_by_tasks() -> Iterator[None]:
         # Spark shows a text of Python as it is, with no escapes of its own.
         words = json.loads(rest.partition(_END)[0])
         raise getattr(errors, words["type"])(words["message"], hint=words["hint"]) from error
+
+
+@contextmanager
+def told_by_spark(folder: str) -> Iterator[None]:
+    """Let errors of Spark's own writing to a folder say what to do about them, where that is known.
+
+    Raises:
+        ConfigurationError: the storage refuses it.
+        RetriableError: the storage does not answer, or is full.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        found = classify_spark_error(error, folder)
+        if found is None and _FULL in str(error):
+            found = errors.RetriableError(f"{folder}: {_FULL}", hint="make room; the same command goes on from here")
+        if found is None:
+            raise
+        raise found from error

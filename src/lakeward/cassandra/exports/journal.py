@@ -120,13 +120,22 @@ def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> No
     Raises:
         RefusedInputError: naming what differs.
     """
+    told = _differences(plan, wanted)
+    if told:
+        when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
+        msg = f"an interrupted export of {when} lies in {folder}, and was of something else: {told}"
+        hint = "ask for the same to go on with it, or drop it: lakeward cassandra export … --restart"
+        raise RefusedInputError(msg, hint=hint)
+
+
+def is_outdated(plan: ExportPlan, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether an interrupted export is of the same cluster, but of a table or with options that changed since."""
+    return bool(_differences(plan, wanted)) and plan.wanted.get("cluster") == wanted["cluster"]
+
+
+def _differences(plan: ExportPlan, wanted: Mapping[str, Any]) -> str:
     different = [name for name in wanted if plan.wanted.get(name) != wanted[name]]
-    if not different:
-        return
-    told = ", ".join(_told(name, plan.wanted.get(name), wanted[name]) for name in different)
-    when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
-    msg = f"an interrupted export of {when} lies in {folder}, and was of something else: {told}"
-    raise RefusedInputError(msg, hint="ask for the same to go on with it, or drop it: --restart")
+    return ", ".join(_told(name, plan.wanted.get(name), wanted[name]) for name in different)
 
 
 def _told(name: str, then: Any, now: Any) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from lakeward.errors import ConflictError, RefusedInputError
+from lakeward.errors import ConflictError
 from lakeward.logs import event
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class Ownership:
         """Refuse while another process is at work.
 
         Raises:
-            RefusedInputError: naming it.
+            ConflictError: naming it.
         """
         found = self._found()
         if found is not None and found.get("run") != self._run and _is_alive(found):
             msg = f"another export of this table is under way: process {found['pid']} on {found['host']} ({self._file})"
-            raise RefusedInputError(msg, hint="wait for it, or end it; the next one goes on where it stopped")
+            raise ConflictError(msg, hint="wait for it, or end it; the next one goes on where it stopped")
 
     def __enter__(self) -> Self:
         self._tell()

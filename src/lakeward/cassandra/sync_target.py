@@ -1,0 +1,53 @@
+"""What must hold of the table that a sync writes to, looked at before an export, which may be long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra import guards
+from lakeward.cassandra.keyspaces import limits_of
+from lakeward.cassandra.names import quoted
+from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.presence import is_there
+from lakeward.cassandra.retrying import rows_of
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.errors import ConfigurationError, RefusedInputError
+
+if TYPE_CHECKING:
+    from lakeward.cassandra.sync_work import SyncRequest
+
+
+def require_target(session: Any, request: SyncRequest) -> None:
+    """Refuse a target that could not be written to as it is asked for.
+
+    Raises:
+        ConfigurationError: there is no such table and none is to be made, it may not be written, or the time is none.
+        RefusedInputError: it takes no times, or none as old as those of cells.
+    """
+    guards.chosen_timestamp(request.timestamp, None, str(request.into))
+    limits, is_recorded = limits_of(request.target), request.timestamp == guards.SNAPSHOT_TIME
+    if is_recorded and limits.oldest_timestamp is not None and (request.writetime or request.ttl):
+        msg = f"{request.into} does not take the times at which cells were written"
+        raise RefusedInputError(msg, hint="without --with-writetime and --with-ttl, or with --timestamp now")
+    if is_there(session, request.into):
+        require_writable(session, read_table_schema(session, request.into))
+        guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=request.ttl)
+    else:
+        _require_place(session, request)
+
+
+def _require_place(session: Any, request: SyncRequest) -> None:
+    """Refuse a table that is not there and could not be made, or is not to be."""
+    try:
+        read_table_schema(session, request.into)
+    except ConfigurationError as error:
+        query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+        if not rows_of(session, query, (request.into.keyspace,)):
+            make = f"make it first: CREATE KEYSPACE {quoted(request.into.keyspace)} WITH replication = …"
+            raise ConfigurationError(error.message, hint=_or_meant(make, error.hint)) from error
+        if not request.create_table:
+            raise ConfigurationError(error.message, hint=_or_meant("--create-table makes it", error.hint)) from error
+
+
+def _or_meant(remedy: str, meant: str | None) -> str:
+    return f"{remedy}; or is it {meant}?" if meant else remedy
