@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
+from dataclasses import replace
 
 from lakeward.cassandra.clusters import parse_cluster
-from lakeward.cassandra.connecting import ClusterAddress, connected, task_session
+from lakeward.cassandra.connecting import ClusterAddress, connected, task_session, with_nodes
 from lakeward.cassandra.preflight import examine_cluster
 from lakeward.config.clusters import ClusterSettings, TlsSettings
 from lakeward.errors import ConfigurationError, RetriableError
@@ -55,6 +56,16 @@ def test_a_data_centre_that_is_not_there_is_told_with_those_that_are(cassandra_s
 def test_tls_with_a_cluster_that_has_none_is_told(cassandra_server):
     address = changed(cassandra_server.address, tls=TlsSettings(), timeout=4)
     refusal(address, (ConfigurationError, RetriableError), "local")
+
+
+def test_a_node_that_is_not_configured_is_asked_where_those_that_are_do_not_answer(cassandra_server):
+    address = with_nodes(cassandra_server.address, cassandra_server.session())
+    settings = address.settings
+    assert address.nodes == ((settings.hosts[0], settings.port),)
+    [port] = free_ports(1)
+    lost = replace(address, settings=settings.model_copy(update={"port": port, "timeout": 3}))
+    with connected(lost) as session:
+        assert session.execute("SELECT key FROM system.local").one() == ("local",)
 
 
 def _ask_in_child(address, answers):

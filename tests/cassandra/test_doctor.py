@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from cassandra import Unauthorized
 from click.testing import CliRunner
 
 from lakeward.cli.main import cli
@@ -44,3 +45,18 @@ def test_every_configured_cluster_is_looked_at(cassandra_server, tmp_path, monke
 def test_without_clusters_nothing_is_said_of_them(tmp_path):
     _, checks = examined(tmp_path, {})
     assert checks == {}
+
+
+def test_a_cluster_that_does_not_answer_what_is_asked_is_a_problem_like_any_other(
+    cassandra_server, tmp_path, monkeypatch
+):
+    def refused(*_):
+        msg = "no SELECT permission on system.local"
+        raise Unauthorized(msg)
+
+    monkeypatch.setattr("lakeward.cassandra.preflight.examine_cluster", refused)
+    settings = cassandra_server.address.settings
+    outcome, checks = examined(tmp_path, {"good": {"hosts": settings.hosts[0], "port": settings.port}})
+    assert outcome.exit_code == 2
+    assert "no SELECT permission on system.local" in checks["cluster good"]["detail"]
+    assert checks["cluster good"]["remedy"]

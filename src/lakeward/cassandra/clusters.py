@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import ValidationError
 
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 SCHEME, KEYSPACES_SCHEME = "cassandra://", "keyspaces://"
 # Where the password of an address comes from: addresses end up in shell histories and process lists.
 PASSWORD_VARIABLE = "CASSANDRA_PASSWORD"
-_FORM = "cassandra://HOST[,HOST…][:PORT][?datacenter=…&username=…&ca=FILE&consistency=…]"
+_FORM = "cassandra://HOST[,HOST…][:PORT][?datacenter=…&username=…&ca=FILE&consistency=…] or keyspaces://REGION[?…]"
 _PLAIN = (
     "datacenter", "username", "consistency", "page_size", "connections", "max_in_flight", "max_requests_per_second",
     "timeout",
 )  # fmt: skip
-_TLS = ("ca", "certificate", "key", "check_host_name")
+_FILES = ("ca", "certificate", "key")
+_TLS = (*_FILES, "check_host_name", "server_name")
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,31 @@ def parse_cluster(text: str) -> ClusterAddress:
     Raises:
         ConfigurationError: it is no such address, or holds a password.
     """
-    if text.startswith(KEYSPACES_SCHEME):
-        return ClusterAddress(text, _validated(text, {"keyspaces": text.removeprefix(KEYSPACES_SCHEME).strip("/")}))
-    split = urlsplit(text)
-    if not text.startswith(SCHEME) or not split.netloc or split.path.strip("/") or split.fragment:
+    split = _split(text)
+    if split.scheme == "keyspaces":
+        place: dict[str, object] = {"keyspaces": split.netloc}
+    else:
+        hosts, port = _hosts_and_port(split.netloc)
+        place = {"hosts": hosts, **port}
+    settings = _validated(text, {**place, **_choices(split.query)})
+    return ClusterAddress(f"{split.scheme}://{split.netloc}", settings, password_of(text, settings))
+
+
+def _split(text: str) -> SplitResult:
+    try:
+        split = urlsplit(text)
+    except ValueError as error:
+        msg = f"{_without_login(text)!r} is no address of a cluster: {error}; expected {_FORM}"
+        raise ConfigurationError(msg) from None
+    has_more = split.path.strip("/") or split.fragment
+    if not text.startswith((SCHEME, KEYSPACES_SCHEME)) or not split.netloc or has_more:
         msg = f"{_without_login(text)!r} is no address of a cluster; expected {_FORM}"
         raise ConfigurationError(msg)
     if "@" in split.netloc:
         msg = "an address of a cluster holds no login: it would stay in the shell's history"
-        raise ConfigurationError(msg, hint=f"{SCHEME}HOST?username=NAME, and the password in {PASSWORD_VARIABLE}")
-    hosts, port = _hosts_and_port(split.netloc)
-    settings = _validated(text, {"hosts": hosts, **port, **_choices(split.query)})
-    return ClusterAddress(f"{SCHEME}{split.netloc}", settings, password_of(text, settings))
+        hint = f"{split.scheme}://…?username=NAME, and the password in {PASSWORD_VARIABLE}"
+        raise ConfigurationError(msg, hint=hint)
+    return split
 
 
 def limits_for(address: ClusterAddress, limits: Limits) -> Limits:
@@ -101,19 +115,26 @@ def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
     """Let relative paths of certificates count from the configuration file."""
     if settings.tls is None:
         return settings
-    found = {name: getattr(settings.tls, name) for name in ("ca", "certificate", "key")}
+    found = {name: getattr(settings.tls, name) for name in _FILES}
     paths = {name: config.resolve(path) for name, path in found.items() if path is not None}
     return settings.model_copy(update={"tls": settings.tls.model_copy(update=paths)})
 
 
 def _hosts_and_port(place: str) -> tuple[list[str], dict[str, str]]:
-    """Take ``a,b:9043`` or ``[::1],[::2]:9043`` apart; a port after any host but the last would be another cluster."""
-    *first, last = place.split(",")
-    host, colon, port = last.rpartition(":") if not last.endswith("]") else (last, "", "")
-    if not colon:
-        host = last
-    hosts = [one.strip("[]") for one in (*first, host)]
-    return hosts, {"port": port} if colon else {}
+    """Take ``a,b:9043``, ``a:9043,b:9043`` or ``[::1],[::2]:9043`` apart.
+
+    Raises:
+        ConfigurationError: the hosts have different ports.
+    """
+    hosts, ports = [], []
+    for one in place.split(","):
+        host, colon, port = one.rpartition(":") if not one.endswith("]") else (one, "", "")
+        hosts.append((host if colon else one).strip("[]"))
+        ports += [port] if colon else []
+    if len(set(ports)) > 1:
+        msg = f"all nodes of a cluster have one port, and {place!r} names {', '.join(dict.fromkeys(ports))}"
+        raise ConfigurationError(msg)
+    return hosts, {"port": ports[0]} if ports else {}
 
 
 def _choices(query: str) -> dict[str, object]:
@@ -123,7 +144,7 @@ def _choices(query: str) -> dict[str, object]:
         if name == "tls":
             chosen.setdefault("tls", tls)
         elif name in _TLS:
-            tls[name] = str(Path(value).resolve()) if name != "check_host_name" else value
+            tls[name] = str(Path(value).resolve()) if name in _FILES else value
             chosen["tls"] = tls
         elif name in _PLAIN:
             chosen[name] = value

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import atexit
 import importlib.metadata
+import itertools
 import logging
 import os
 import ssl
 import threading
+import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
+from lakeward.cassandra.retrying import pause_before
 from lakeward.cassandra.spreading import SpreadSession
 from lakeward.cassandra.types.wire import make_exact
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, RetriableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cassandra.cluster import Cluster, Session
 
@@ -28,6 +31,8 @@ _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0
 # A node that comes back is used again soon: the driver's own pauses grow to ten minutes.
 _RECONNECT_SECONDS = 2.0
+# How long a task goes on trying to connect: as long as it goes on asking for a page.
+_PATIENCE_SECONDS = 60.0
 # The newest that Keyspaces speaks, and all Cassandras since 2.2 do. Later ones wrap messages once more, which costs the
 # driver a sixth of the time of writing rows.
 _PROTOCOL = 4
@@ -35,11 +40,25 @@ _PROTOCOL = 4
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """All that is needed to reach a cluster, also from within a task. The password travels with it and is not shown."""
+    """All that is needed to reach a cluster, also from within a task. The password travels with it and is not shown.
+
+    ``nodes`` are others of its nodes, address and port, to ask where those that are configured do not answer.
+    """
 
     name: str
     settings: ClusterSettings
     password: str | None = field(default=None, repr=False)
+    nodes: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
+
+
+def with_nodes(address: ClusterAddress, session: Session) -> ClusterAddress:
+    """Add the nodes that a session knows of: a task may begin when the configured ones are lost and others are not."""
+    cluster, wanted = session.cluster, address.settings.datacenter
+    hosts = cluster.metadata.all_hosts()
+    # The driver takes the data centre of a node that it is given for its own.
+    own = {wanted} if wanted else {one.datacenter for one in hosts if one.endpoint in cluster.endpoints_resolved}
+    nodes = {(one.endpoint.address, one.endpoint.port) for one in hosts if one.datacenter in own}
+    return replace(address, nodes=tuple(sorted(nodes)))
 
 
 @contextmanager
@@ -74,9 +93,22 @@ def task_session(address: ClusterAddress) -> Session:
 def _shared_session(address: ClusterAddress) -> Session:
     opened: list[Session] = []
     for _ in range(address.settings.connections):
-        opened.append(open_session(address))
+        opened.append(_patient_session(address))
         atexit.register(opened[-1].cluster.shutdown)
     return opened[0] if len(opened) == 1 else SpreadSession(opened)
+
+
+def _patient_session(address: ClusterAddress) -> Session:
+    """Open a session, and again after a growing pause where no node answers: one may be starting just then."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    for attempt in itertools.count(2):
+        try:
+            return open_session(address)
+        except RetriableError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(pause_before(attempt))
+    raise AssertionError(address)
 
 
 def open_session(address: ClusterAddress) -> Session:
@@ -87,13 +119,22 @@ def open_session(address: ClusterAddress) -> Session:
         RetriableError: no node answers.
     """
     require_driver()
+    try:
+        return _opened(address)
+    except RetriableError:
+        if not address.nodes:
+            raise
+    return _opened(address, address.nodes)
+
+
+def _opened(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> Session:
     from cassandra import UnresolvableContactPoints
 
     from lakeward.cassandra.refusals import explained
 
     _quieten_driver()
     try:
-        cluster = _cluster(address)
+        cluster = _cluster(address, nodes)
     except UnresolvableContactPoints as error:
         raise explained(error, address, ()) from error
     try:
@@ -125,7 +166,7 @@ def driver_version() -> str:
     return importlib.metadata.version("cassandra-driver")
 
 
-def _cluster(address: ClusterAddress) -> Cluster:
+def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> Cluster:
     from cassandra import ConsistencyLevel
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
     from cassandra.policies import (
@@ -145,16 +186,12 @@ def _cluster(address: ClusterAddress) -> Cluster:
         request_timeout=settings.timeout,
         row_factory=tuple_factory,
     )
-    hosts, port = keyspaces.hosts_and_port(settings)
     patience = min(settings.timeout, _LONGEST_CONNECT_SECONDS)
     return Cluster(
-        contact_points=hosts,
+        **_ways_in(settings, nodes),
         protocol_version=_PROTOCOL,
-        port=port,
         auth_provider=_login(address),
         ssl_context=_tls(address),
-        # All nodes of Keyspaces show the certificate of its endpoint, whatever their own addresses are.
-        ssl_options={"server_hostname": hosts[0]} if settings.keyspaces else None,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_SECONDS, max_attempts=None),
         connect_timeout=patience,
@@ -162,6 +199,23 @@ def _cluster(address: ClusterAddress) -> Cluster:
         application_name="lakeward",
         monitor_reporting_enabled=False,
     )
+
+
+def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Give what is connected to, and by which names certificates are checked."""
+    from lakeward.cassandra.endpoints import NamedEndPoints, names_of
+
+    hosts, port = keyspaces.hosts_and_port(settings)
+    # All nodes of Keyspaces show the certificate of its endpoint, whatever their own addresses are.
+    shared = hosts[0] if settings.keyspaces else settings.tls and settings.tls.server_name
+    if shared or settings.tls is None:
+        named = {"ssl_options": {"server_hostname": shared}} if shared else {}
+        return {"contact_points": [*nodes] or hosts, "port": port, **named}
+    names = names_of(hosts, port)
+    factory = NamedEndPoints(port, names)
+    points = [factory.named(*one) for one in nodes or [(one, port) for one in names]]
+    # Where no name leads anywhere, the driver says so.
+    return {"contact_points": points or hosts, "port": port, "endpoint_factory": factory}
 
 
 def _login(address: ClusterAddress) -> Any:

@@ -59,7 +59,11 @@ def _failed_tls(address: ClusterAddress, error: BaseException) -> ConfigurationE
     text = _reason(error, address)
     if any(words in text for words in _WRONG_NAME):
         msg = f"the certificate of {address.name} is that of another host: {text}"
-        return ConfigurationError(msg, hint="name hosts: as the certificate does, or tls: {check_host_name: false}")
+        hint = (
+            "name hosts: as the certificate does, or the one name that all nodes share as tls: {server_name: NAME}; "
+            "tls: {check_host_name: false} takes any"
+        )
+        return ConfigurationError(msg, hint=hint)
     if _UNTRUSTED in text:
         msg = f"the certificate of {address.name} is not trusted: {text}"
         return ConfigurationError(msg, hint="tls: {ca: FILE} with the certificate that signed it")

@@ -185,8 +185,13 @@ class TableSchema:
         return list(found)
 
 
-def read_table_schema(session: Any, name: TableName) -> TableSchema:
+def read_table_schema(session: Any, name: TableName, columns: Sequence[str] = ()) -> TableSchema:
     """Read the schema of a table, or of a materialised view, from the cluster.
+
+    Args:
+        session: of the cluster.
+        name: the table.
+        columns: those that matter besides the key, none meaning all; others are left out if their types are not known.
 
     Raises:
         ConfigurationError: there is no such keyspace or table, or a column has a type that is not one of CQL's.
@@ -206,13 +211,28 @@ def read_table_schema(session: Any, name: TableName) -> TableSchema:
         name.keyspace,
     )
     udts = {one: tuple(zip(names, texts, strict=True)) for one, names, texts in types}
-    columns = [
-        CqlColumn(column, parse_cql_type(text, udts), ColumnKind(kind), position, order == "desc")
+    known = [
+        CqlColumn(column, cql, ColumnKind(kind), position, order == "desc")
         for column, text, kind, position, order in found
+        if (cql := _known_type(f"{name}.{column}", text, udts, ColumnKind(kind), not columns or column in columns))
     ]
-    columns.sort(key=lambda one: (_ORDER.index(one.kind), one.position, one.name))
-    table = TableSchema(name, tuple(columns), udts)
+    known.sort(key=lambda one: (_ORDER.index(one.kind), one.position, one.name))
+    table = TableSchema(name, tuple(known), udts)
     return replace(table, udts={one: udts[one] for one in table.used_types()})
+
+
+def _known_type(
+    where: str, text: str, udts: Mapping[str, Sequence[tuple[str, str]]], kind: ColumnKind, is_wanted: bool
+) -> CqlType | None:
+    """Read the type of a column; None where it is not known, nor wanted."""
+    try:
+        return parse_cql_type(text, udts)
+    except ConfigurationError as error:
+        if not kind.is_key and not is_wanted:
+            return None
+        msg = f"the column {where}: {error.message}"
+        hint = "tables with such a key cannot be copied" if kind.is_key else "an export can leave it out: --columns …"
+        raise ConfigurationError(msg, hint=hint) from error
 
 
 def _absent(session: Any, name: TableName) -> ConfigurationError:

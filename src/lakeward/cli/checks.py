@@ -174,10 +174,18 @@ def _cluster(config: Config, name: str) -> str:
     from lakeward.cassandra.clusters import find_cluster
     from lakeward.cassandra.connecting import connected, driver_version
     from lakeward.cassandra.preflight import examine_cluster
+    from lakeward.cassandra.retrying import told
 
     address = find_cluster(config, None, name)
     with connected(address) as session:
-        return f"{examine_cluster(session, address)}; driver {driver_version()}"
+        from cassandra import DriverException
+        from cassandra.protocol import ErrorMessage
+
+        try:
+            return f"{examine_cluster(session, address)}; driver {driver_version()}"
+        except (DriverException, ErrorMessage) as error:
+            msg = f"{name} takes the connection, but not what is asked about it: {told(error)}"
+            raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
 
 
 def _round_trip(config: Config) -> str:

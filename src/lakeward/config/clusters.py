@@ -21,7 +21,10 @@ class TlsSettings(Settings):
     ca: str | None = Field(None, description="file of certificates to trust; default the system's")
     certificate: str | None = Field(None, description="file of this client's certificate, where the cluster wants one")
     key: str | None = Field(None, description="file of the key that goes with it")
-    check_host_name: bool = Field(True, description="refuse a node whose certificate names another host")
+    check_host_name: bool = Field(
+        True, description="refuse a node whose certificate does not hold its name in hosts, or else its address"
+    )
+    server_name: str | None = Field(None, description="name that the certificates of all nodes hold, instead of those")
 
 
 class ClusterSettings(Settings):

@@ -96,6 +96,17 @@ def test_a_snapshot_of_some_columns_has_the_key_and_the_times_of_the_values(sche
     )
 
 
+def test_a_column_of_an_unknown_type_is_named_and_can_be_left_out(monkeypatch):
+    odd = ("odd", "'org.apache.cassandra.db.marshal.EmptyType'", "regular", -1, "none")
+    monkeypatch.setitem(globals(), "COLUMNS", [*COLUMNS, odd])
+    with pytest.raises(ConfigurationError, match=r"column shop\.orders\.odd: cannot read the type") as refused:
+        read_table_schema(SystemSchema(), SOURCE, ["odd"])
+    assert "--columns" in refused.value.hint
+    with pytest.raises(ConfigurationError, match="odd"):
+        read_table_schema(SystemSchema(), SOURCE)
+    assert "odd" not in read_table_schema(SystemSchema(), SOURCE, ["Total"]).names
+
+
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [

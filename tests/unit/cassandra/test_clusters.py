@@ -71,6 +71,7 @@ def test_what_is_configured_is_named_where_the_cluster_is_not(config, tmp_path):
         ("cassandra://a.example,b.example:9142/", ("a.example", "b.example"), 9142),
         ("cassandra://[::1],[::2]:9043", ("::1", "::2"), 9043),
         ("cassandra://[::1]", ("::1",), 9042),
+        ("cassandra://a:9043,b:9043", ("a", "b"), 9043),
     ],
 )
 def test_hosts_and_port_of_an_address(text, hosts, port):
@@ -86,6 +87,7 @@ def test_choices_of_an_address(monkeypatch, tmp_path):
     assert (found.password, found.settings.timeout) == ("pa55w0rd", 5.0)
     assert found.settings.tls.ca == str(tmp_path / "ca.pem")
     assert found.settings.tls.check_host_name
+    assert parse_cluster("cassandra://h?server_name=db").settings.tls.server_name == "db"
     assert found.name == "cassandra://h"
     assert parse_cluster("cassandra://h?tls=").settings.tls is not None
 
@@ -93,6 +95,8 @@ def test_choices_of_an_address(monkeypatch, tmp_path):
 def test_keyspaces_has_an_address_too():
     settings = parse_cluster("keyspaces://eu-west-1").settings
     assert (settings.keyspaces, settings.hosts) == ("eu-west-1", ())
+    settings = parse_cluster("keyspaces://eu-west-1/?consistency=ONE").settings
+    assert (settings.keyspaces, settings.consistency) == ("eu-west-1", "ONE")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +106,11 @@ def test_keyspaces_has_an_address_too():
         ("mysql://app:pa55w0rd@h", "'mysql://h' is no address of a cluster"),
         ("cassandra://h/keyspace", "is no address of a cluster"),
         ("cassandra://", "is no address of a cluster"),
+        ("cassandra://[::1:9042", "is no address of a cluster: Invalid IPv6 URL"),
+        ("cassandra://app:pa55w0rd@[::1", "is no address of a cluster: Invalid IPv6 URL"),
+        ("cassandra://a:9042,b:9043", "one port, and 'a:9042,b:9043' names 9042, 9043"),
+        ("keyspaces://app:pa55w0rd@eu-west-1", "holds no login"),
+        ("keyspaces://", "is no address of a cluster"),
         ("cassandra://h?colour=red", "knows no 'colour'"),
         ("cassandra://h:http", "port: Input should be a valid integer"),
         ("cassandra://h?consistency=SOME", "consistency: Input should be 'LOCAL_QUORUM'"),

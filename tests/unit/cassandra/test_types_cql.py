@@ -11,6 +11,8 @@ UDTS = {
     "address": (("street", "text"), ("lines", "frozen<list<text>>")),
     "Odd name": (("to", "frozen<address>"),),
     "int": (("a", "int"),),
+    "list": (("a", "int"),),
+    "frozen": (("a", "int"),),
 }
 
 
@@ -37,6 +39,9 @@ def test_types_of_tables_are_read_as_they_are_written(schema):
         ("address", "address"),
         ('list<"Odd name">', 'list<frozen<"Odd name">>'),
         ('frozen<"int">', 'frozen<"int">'),
+        ("frozen<list>", 'frozen<"list">'),
+        ("list<frozen<list>>", 'list<frozen<"list">>'),
+        ("map<int, frozen>", 'map<int, frozen<"frozen">>'),
     ],
 )
 def test_types_are_written_as_the_server_does(text, written):

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cassandra.cqltypes import Int32Type, ListType, LongType, TupleType, VectorType
 from cassandra.protocol import ResultMessage
 
-from lakeward.cassandra.types.wire import exact_handler, java_type
+from lakeward.cassandra.types.wire import exact_handler, java_type, make_exact
 
 MARSHAL = "org.apache.cassandra.db.marshal."
 
@@ -90,3 +91,22 @@ def test_decimals_may_have_more_digits_than_python_writes():
 
     value = Decimal("1" + "0" * 5000 + ".5")
     assert DecimalType.deserialize(DecimalType.serialize(value, 5), 5) == value
+
+
+def test_preparing_may_take_as_long_as_any_request(monkeypatch):
+    asked = []
+
+    class Future:
+        def __init__(self, *_: Any, timeout: float, **__: Any) -> None:
+            asked.append(timeout)
+
+        def send_request(self) -> None:
+            msg = "asked"
+            raise LookupError(msg)
+
+    monkeypatch.setattr("cassandra.cluster.ResponseFuture", Future)
+    profile = SimpleNamespace(request_timeout=77.0)
+    session = make_exact(SimpleNamespace(get_execution_profile=lambda _: profile, default_timeout=10.0))
+    with pytest.raises(LookupError):
+        session.prepare("SELECT 1")
+    assert asked == [77.0]

@@ -20,6 +20,8 @@ NATIVE = frozenset(
 )
 COLLECTIONS = {"list": 1, "set": 1, "map": 2}
 UDT = "udt"
+# Made of others, which follow in angle brackets. Cassandra takes these words as names of user-defined types as well.
+_WITH_PARAMETERS = frozenset({*COLLECTIONS, "tuple", "vector", "frozen"})
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|'([^']*)'|([A-Za-z0-9_]+)|([<>,]))""")
 _BARE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -97,12 +99,13 @@ class _Reader:
 
     def type(self, *, nested: bool = False) -> CqlType:
         name, is_quoted = self._name()
-        if not is_quoted and name == "frozen":
+        is_own = is_quoted or (name in _WITH_PARAMETERS and name in self.udts and not self._has_next("<"))
+        if name == "frozen" and not is_own:
             self._expect("<")
             inner = self.type(nested=nested)
             self._expect(">")
             return _frozen(inner)
-        found = self._user_type(name) if is_quoted else self._known(name)
+        found = self._user_type(name) if is_own else self._known(name)
         return _frozen(found) if nested else found
 
     def expect_end(self) -> None:
@@ -159,11 +162,14 @@ class _Reader:
             self._refuse("it is a Java class of the server, not a type of CQL")
         return (inside.replace('""', '"'), True) if inside is not None else (bare, False)
 
-    def _accept(self, sign: str) -> bool:
+    def _has_next(self, sign: str) -> bool:
         found = _TOKEN.match(self.text, self.position)
-        if found is None or found.group(4) != sign:
+        return found is not None and found.group(4) == sign
+
+    def _accept(self, sign: str) -> bool:
+        if not self._has_next(sign):
             return False
-        self.position = found.end()
+        self.position = self.text.index(sign, self.position) + 1
         return True
 
     def _expect(self, sign: str) -> None:
@@ -181,4 +187,4 @@ def _frozen(one: CqlType) -> CqlType:
 
 
 def _type_name(name: str) -> str:
-    return name if _BARE_NAME.match(name) and name not in NATIVE else quoted(name)
+    return name if _BARE_NAME.match(name) and name not in NATIVE | _WITH_PARAMETERS else quoted(name)

@@ -63,11 +63,13 @@ def _prepare(session: Session, query: str) -> PreparedStatement:
 
     Other nodes are not told of it beforehand: each is when it is first asked to run the statement.
     """
-    from cassandra.cluster import ResponseFuture
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, ResponseFuture
     from cassandra.protocol import PrepareMessage
     from cassandra.query import PreparedStatement
 
-    future = ResponseFuture(session, PrepareMessage(query=query), query=None, timeout=session.default_timeout)
+    # As long as any other request: the driver's own patience is always ten seconds.
+    timeout = session.get_execution_profile(EXEC_PROFILE_DEFAULT).request_timeout
+    future = ResponseFuture(session, PrepareMessage(query=query), query=None, timeout=timeout)
     future._protocol_handler = session.client_protocol_handler  # noqa: SLF001
     future.send_request()
     answer = future.result().one()
