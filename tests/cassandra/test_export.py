@@ -175,6 +175,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(exports: 
     exports.run(
         "CREATE TABLE counted (p int PRIMARY KEY, n counter)",
         "CREATE TABLE nested (p int PRIMARY KEY, l list<int>, m frozen<map<int, int>>)",
+        'CREATE TABLE timed (p int PRIMARY KEY, v int, "_lw_writetime_v" bigint)',
         "UPDATE counted SET n = n + 5 WHERE p = 1",
     )
 
@@ -186,6 +187,11 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(exports: 
         exports.export("nested", columns=("x",))
     with pytest.raises(ConfigurationError, match="does not take the condition"):
         exports.export("nested", where="x = 3")
+    for open_value in ("p = ?", "p = :x"):
+        with pytest.raises(ConfigurationError, match="leaves a value open"):
+            exports.export("nested", where=open_value)
+    with pytest.raises(ConfigurationError, match="begin as those of a snapshot's times do: _lw_writetime_v"):
+        exports.export("timed")
     with pytest.raises(ConfigurationError, match="netsed"):
         exports.export("netsed")
     assert not (exports.folder / "out").exists()

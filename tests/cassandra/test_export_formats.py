@@ -101,6 +101,21 @@ def test_json_and_csv_hold_the_values_that_parquet_holds(exports: Exports) -> No
     assert one["m"] == [{"key": -7, "value": "x"}, {"key": 1, "value": ""}]
 
 
+@pytest.mark.parametrize(
+    ("format_", "layout"), [("parquet", "set"), ("parquet", "plain"), ("json", "plain"), ("csv", "plain")]
+)
+def test_an_empty_table_is_a_snapshot_without_rows(exports: Exports, format_: str, layout: str) -> None:
+    exports.run("CREATE TABLE t (p int, c text, s int static, v bigint, PRIMARY KEY (p, c))")
+
+    exported = exports.export("t", splits=2, format=format_, layout=layout)
+
+    side = exports.side(exported.folder)
+    assert (exported.rows, side.rows, side.frame.collect()) == (0, 0, [])
+    assert [(one.name, one.dataType.simpleString()) for one in side.frame.schema] == [
+        ("p", "int"), ("c", "string"), ("s", "int"), ("v", "bigint")
+    ]  # fmt: skip
+
+
 def _rows(exports: Exports, folder: str) -> dict[tuple[str, str | None], dict[str, Any]]:
     """Give rows by their key; as text, in which NaN equals NaN and -0.0 is not 0.0."""
     rows = [row.asDict(recursive=True) for row in exports.side(folder).frame.collect()]

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.spark
 _ROWS, _PARTS = 1200, 8
 _PATIENCE_SECONDS = 120
 _LAKEWARD = "from lakeward.cli.main import main; main()"
+# Ends as if killed at the moment when all is written and would be seen next.
+_DYING = "import os; from lakeward.lake.stores import LocalStore; LocalStore.move = lambda *_: os.kill(os.getpid(), 9)"
 
 
 @pytest.fixture
@@ -39,17 +41,13 @@ def exports(spark: SparkSession, cassandra_server: CassandraServer, keyspace: st
 
 def test_a_killed_export_goes_on_and_reads_nothing_twice(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
     _fill(exports)
-    settings = exports.server.address.settings
-    uri = f"cassandra://{settings.hosts[0]}:{settings.port}"
-    monkeypatch.chdir(exports.folder)
-    command = ["cassandra", "export", f"{exports.keyspace}.t", "--cluster", uri, "--to", "out", "--tasks", "1"]
-    command += ["--splits", str(4 * _PARTS), "--output", "json", "-q"]
+    command = _command(exports, monkeypatch)
     work = exports.folder / "out" / exports.keyspace / "t" / ".export-in-progress"
 
     with _slow(command) as killed:
         _wait_for(lambda: len(list(work.glob("group-*.json"))) >= 2, killed)
         busy = CliRunner().invoke(cli, command, prog_name="lakeward")
-    done = {int(one.stem.removeprefix("group-")) for one in work.glob("group-*.json")}
+    done = {int(one.stem.split("-")[1]) for one in work.glob("group-*.json")}
 
     assert busy.exit_code == 2
     assert f"process {killed.pid} on" in busy.stderr
@@ -68,6 +66,35 @@ def test_a_killed_export_goes_on_and_reads_nothing_twice(exports: Exports, monke
     assert len(rows) == result["rows"] == _ROWS
     assert not work.exists()
     assert result["folder"].endswith(time.strftime("year=%Y/month=%m/day=%d/hour=%H/minute=%M", _started(result)))
+
+
+def test_an_export_that_is_killed_while_it_is_published_reads_nothing_again_in_whatever_format(
+    exports: Exports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fill(exports)
+    command = _command(exports, monkeypatch)
+    root = exports.folder / "out" / exports.keyspace / "t"
+
+    killed = [sys.executable, "-c", f"{_DYING}; {_LAKEWARD}", *command, "--format", "csv"]
+    assert subprocess.run(killed, start_new_session=True, timeout=_PATIENCE_SECONDS, check=False).returncode == -9
+    assert [one for one in root.rglob("_SUCCESS") if ".staging-" in str(one)]
+    asked = _noting_what_is_read(monkeypatch)
+    ended = CliRunner().invoke(cli, [*command, "--layout", "plain"], prog_name="lakeward")
+
+    assert ended.exit_code == 0, ended.output
+    result = json.loads(ended.stdout)
+    assert (result["resumed"], result["format"], result["rows"], asked) == (True, "parquet", _ROWS, [])
+    rows = exports.side(f"{root}/latest").frame.collect()
+    assert sorted((row["p"], row["v"]) for row in rows) == [(number, number * 7) for number in range(_ROWS)]
+    assert not [one for one in root.rglob("*") if ".staging-" in str(one) or ".export" in str(one)]
+
+
+def _command(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    settings = exports.server.address.settings
+    uri = f"cassandra://{settings.hosts[0]}:{settings.port}"
+    monkeypatch.chdir(exports.folder)
+    command = ["cassandra", "export", f"{exports.keyspace}.t", "--cluster", uri, "--to", "out", "--tasks", "1"]
+    return [*command, "--splits", str(4 * _PARTS), "--output", "json", "-q"]
 
 
 def _fill(exports: Exports) -> None:

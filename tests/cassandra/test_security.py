@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 from types import SimpleNamespace
 
 import pytest
 
 from lakeward.cassandra.connecting import ClusterAddress, connected
+from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.preflight import examine_cluster, require_exportable, require_readable, require_writable
 from lakeward.cassandra.schema import read_table_schema
@@ -61,18 +63,31 @@ def test_a_login_that_is_wanted_and_not_configured_is_told(guarded):
     assert "CASSANDRA_PASSWORD" in error.hint
 
 
-def test_a_certificate_of_another_host_is_refused_unless_told_otherwise(guarded, monkeypatch):
-    # The node itself answers at this name, and its certificate does not hold it.
-    settings = guarded.address.settings.model_copy(update={"hosts": ("localhost",)})
-    address = ClusterAddress("local", settings, guarded.address.password)
-    with connected(with_tls(address, check_host_name=False)) as session:
-        assert session.execute("SELECT key FROM system.local").one() == ("local",)
-    from cassandra.connection import DefaultEndPoint
+def reached_as(address, host):
+    settings = address.settings.model_copy(update={"hosts": (host,)})
+    return ClusterAddress("local", settings, address.password)
 
-    # The driver resolves names first: let it go on by the name, as it does where names lead to many addresses.
-    monkeypatch.setattr(DefaultEndPoint, "address", property(lambda _: "localhost"))
+
+def test_a_certificate_is_held_against_the_name_that_is_configured(guarded, monkeypatch):
+    # The node itself answers at this name; its certificate holds its address, but not the name.
+    address = reached_as(guarded.address, "localhost")
     error = refusal(address, ConfigurationError, "certificate of local is that of another host")
     assert "check_host_name" in error.hint
+    with connected(with_tls(address, check_host_name=False)) as session:
+        assert session.execute("SELECT key FROM system.local").one() == ("local",)
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *more: look_up("127.0.0.1" if host.endswith(".example") else host, *more)
+    )
+    with connected(reached_as(guarded.address, "cassandra.example")) as session:
+        assert session.execute("SELECT key FROM system.local").one() == ("local",)
+    refusal(reached_as(guarded.address, "other.example"), ConfigurationError, "that of another host")
+
+
+def test_all_nodes_may_share_the_name_of_their_certificate(guarded):
+    with connected(with_tls(reached_as(guarded.address, "localhost"), server_name="cassandra.example")) as session:
+        assert session.execute("SELECT key FROM system.local").one() == ("local",)
+    refusal(with_tls(guarded.address, server_name="other.example"), ConfigurationError, "that of another host")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(guarded):
@@ -106,6 +121,22 @@ def test_permissions_are_looked_at_before_work_begins(guarded):
         session.execute("INSERT INTO shop.orders (shop, id, at, note) VALUES ('a', 1, 2, 'kept')")
         require_writable(session, read_table_schema(session, TABLE))
         assert session.execute("SELECT shop, id, at, note FROM shop.orders").all() == [("a", 1, 2, "kept")]
+
+
+def test_a_ledger_that_an_administrator_made_needs_no_permission_to_make_one(guarded):
+    with connected(guarded.address) as session:
+        Ledger(session, TABLE).create()
+        session.execute("GRANT SELECT ON shop.lakeward_applied TO reader", timeout=60)
+    with connected(guarded.address_for("reader", PASSWORD)) as session:
+        ledger = Ledger(session, TABLE)
+        ledger.create()
+        assert ledger.last() is None
+        with pytest.raises(ConfigurationError, match=r"may not use shop\.lakeward_applied") as caught:
+            ledger.record({"id": "x"})
+        assert "GRANT MODIFY" in caught.value.hint
+        with pytest.raises(ConfigurationError, match=r"cannot make shop\.other") as caught:
+            Ledger(session, TABLE, TableName("shop", "other")).create()
+        assert 'GRANT CREATE ON KEYSPACE "shop"' in caught.value.hint
 
 
 def test_counters_are_refused_unless_asked_for(guarded):

@@ -10,6 +10,7 @@ from lakeward.cassandra.budget import BudgetServer, Limits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exports.asking import ask_cluster
+from lakeward.cassandra.exports.faults import told_by_spark
 from lakeward.cassandra.exports.groups import read_groups
 from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_outdated, is_too_old, require_same
 from lakeward.cassandra.exports.owners import Ownership
@@ -157,7 +158,8 @@ def export_table(
         ownership.require_own()
         job.say(f"writing {staged.rows:,} rows to {folder}")
         about = _about(asked, plan, groups)
-        written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)
+        with told_by_spark(folder):
+            written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)
         job.journal.remove()
     return _exported(job.request, plan, staged, folder, written, about, resumed=resumed)
 
@@ -226,7 +228,8 @@ def _nobody(line: str) -> None:
 
 def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> dict[str, Any]:
     """Give what must be the same for an interrupted export to be gone on with."""
-    names = ("format", "layout", "where", "writetime", "ttl")
+    # Not the format and the layout: what tasks have read is the same for all of them.
+    names = ("where", "writetime", "ttl")
     return {
         "cluster": address.name,
         **{name: getattr(request, name) for name in names},

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.schema import CqlColumn, TableSchema
 
-WRITETIME = "_lw_writetime_"
-EXPIRES = "_lw_expires_"
+# What the columns begin with that a snapshot has besides those of its table.
+OWN_COLUMNS = "_lw_"
+WRITETIME = f"{OWN_COLUMNS}writetime_"
+EXPIRES = f"{OWN_COLUMNS}expires_"
 
 
 def snapshot_struct(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
 from pyspark.errors import PySparkException
 
-from lakeward.cassandra.exports.faults import TaskError, raised_by_tasks, readable_in_driver
+from lakeward.cassandra.exports import groups
+from lakeward.cassandra.exports.faults import TaskError, raised_by_tasks, readable_in_driver, told_by_spark
+from lakeward.cassandra.exports.groups import Group
 from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
 from lakeward.cassandra.exports.owners import Ownership
 from lakeward.cassandra.exports.places import ArrowPlace, LocalPlace, place_of
@@ -30,9 +33,10 @@ _RANGES = [(TokenRange(-10, 0), TokenRange(0, 10)), (TokenRange(10, 20),)]
 _WANTED = {"where": None, "columns": ["a"], "schema": {"columns": ["a"]}}
 
 
-def _note(folder: Path, number: int, file: str | None, size: int) -> None:
-    note = {"number": number, "file": file, "bytes": size, "rows": [1, 2], "started": "a", "ended": "b"}
-    (folder / f"group-{number:05d}.json").write_text(json.dumps(note))
+def _note(folder: Path, group: Group, file: str | None, size: int, **other: object) -> None:
+    times = {"started": "a", "ended": "b"}
+    note = {"export": group.export, "number": group.number, "file": file, "bytes": size, "rows": [1, 2], **times}
+    (folder / group.note).write_text(json.dumps({**note, **other}))
 
 
 def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: Path) -> None:
@@ -44,15 +48,29 @@ def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: P
     folder = tmp_path / ".export-in-progress"
     (folder / "whole.parquet").write_bytes(b"12345")
     (folder / "cut.parquet").write_bytes(b"123")
-    _note(folder, 0, "whole.parquet", 5)
-    _note(folder, 1, "cut.parquet", 5)
-    _note(folder, 2, None, 0)
+    _note(folder, plan.groups[0], "whole.parquet", 5)
+    _note(folder, plan.groups[1], "cut.parquet", 5)
+    _note(folder, plan.groups[2], None, 0)
 
     assert journal.plan() == plan
     assert sorted(journal.done(plan)) == [0, 2]
     journal.remove()
     assert journal.plan() is None
     assert not folder.exists()
+
+
+def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_own(tmp_path: Path) -> None:
+    journal, other = Journal(LocalStore(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
+    plan = ExportPlan.new(_WANTED, [(TokenRange(-10, 5), TokenRange(5, 10)), (TokenRange(10, 20),)])
+    journal.begin(plan)
+    folder = tmp_path / ".export-in-progress"
+
+    _note(folder, other.groups[0], None, 0)
+    assert journal.done(plan) == {}
+    _note(folder, plan.groups[0], None, 0, export=other.id)
+    assert journal.done(plan) == {}
+    _note(folder, plan.groups[0], None, 0)
+    assert list(journal.done(plan)) == [0]
 
 
 def test_a_plan_that_nobody_understands_is_begun_anew(tmp_path: Path) -> None:
@@ -157,6 +175,28 @@ def test_an_error_of_a_task_keeps_its_words_on_the_way() -> None:
     other = PySparkException("something else")
     with pytest.raises(PySparkException, match="something else"), raised_by_tasks():
         raise other
+
+
+def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(groups, "read_group", full)
+    with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: No space left on device"):
+        groups._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("Job aborted\njava.io.IOException: No space left on device", RetriableError, "out: No space left"),
+        ("org.apache.hadoop.fs.s3a.UnknownStoreException: x", ConfigurationError, "out: there is no such bucket"),
+        ("something else", PySparkException, "something else"),
+    ],
+)
+def test_what_keeps_spark_from_writing_is_told(text: str, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told), told_by_spark("out"):
+        raise PySparkException(text)
 
 
 def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:

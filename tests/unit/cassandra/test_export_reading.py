@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from cassandra import OperationTimedOut
 
+from lakeward.cassandra.exports import asking
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.reading.batches import BatchMaker
 from lakeward.cassandra.reading.plan import ReadPlan, require_condition
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.types import parse_cql_type
-from lakeward.errors import ConfigurationError, DataError
+from lakeward.errors import ConfigurationError, DataError, RetriableError
 
 _UDTS = {"place": (("street", "text"), ("number", "int"))}
 _NOW = 1_000_000
@@ -128,6 +131,95 @@ def test_where_the_server_does_not_tell_the_times_of_collections_they_get_the_la
     assert batch.column("_lw_writetime_l").to_pylist() == [70, None]
     assert batch.column("_lw_expires_l").to_pylist() == [_NOW + 100, None]
     assert batch.column("_lw_writetime_u").to_pylist() == [None, None]
+
+
+def test_a_collection_beside_a_value_that_stays_for_ever_does_not_expire() -> None:
+    schema = _schema(
+        p=("int", ColumnKind.PARTITION_KEY),
+        a=("text", ColumnKind.REGULAR),
+        b=("text", ColumnKind.REGULAR),
+        tags=("list<text>", ColumnKind.REGULAR),
+    )
+    plan = _plan(schema, ttl=True, element_times=False)
+    # a, b and tags; when a and b were written; what they have left.
+    rows = [
+        (1, "x", "y", ["t"], 7, 8, None, 100),
+        (2, "x", "y", ["t"], 7, 8, 50, 100),
+        (3, None, "y", ["t"], None, 8, None, 100),
+    ]
+
+    batch = BatchMaker(plan).batch(rows, _NOW)
+
+    assert batch.column("_lw_expires_tags").to_pylist() == [None, _NOW + 100, _NOW + 100]
+    assert batch.column("_lw_writetime_tags").to_pylist() == [8, 8, 8]
+
+
+def test_where_the_server_does_not_tell_the_times_of_frozen_collections_they_are_not_asked_for() -> None:
+    schema = _schema(
+        p=("frozen<list<int>>", ColumnKind.PARTITION_KEY),
+        f=("frozen<set<int>>", ColumnKind.REGULAR),
+        t=("tuple<int>", ColumnKind.REGULAR),
+    )
+    plan = _plan(schema, writetime=True, element_times=False, frozen_times=False)
+
+    assert plan.statement.startswith('SELECT "p", "f", "t", writetime("t") FROM')
+    batch = BatchMaker(plan).batch([([1], [2], (3,), 70)], _NOW)
+    assert batch.column("_lw_writetime_f").to_pylist() == [70]
+
+
+@pytest.mark.parametrize(
+    ("server", "element", "frozen"),
+    [
+        ("3.0.27", False, False),
+        ("3.11.2", False, False),
+        ("3.11.14", False, True),
+        ("4.0.4", False, False),
+        ("4.0.11", False, True),
+        ("4.1-beta1", False, True),
+        ("5.0.8", True, True),
+        ("5.0-rc1", True, True),
+    ],
+)
+def test_which_servers_tell_the_times_of_collections(server: str, element: bool, frozen: bool) -> None:
+    version = asking._version(server)
+    assert (version >= asking._ELEMENT_TIMES_SINCE, asking._tells_frozen_times(version)) == (element, frozen)
+
+
+def test_columns_that_are_named_like_those_of_times_are_refused() -> None:
+    schema = _schema(
+        p=("int", ColumnKind.PARTITION_KEY),
+        v=("int", ColumnKind.REGULAR),
+        _lw_writetime_v=("bigint", ColumnKind.REGULAR),
+    )
+    with pytest.raises(ConfigurationError, match="_lw_writetime_v") as refused:
+        asking._require_names(_plan(schema))
+    assert "--columns" in str(refused.value.hint)
+    asking._require_names(_plan(schema, columns=("v",)))
+
+
+class _Preparing:
+    """A session that prepares a statement with so many open values, after it was silent a few times."""
+
+    def __init__(self, values: int, silent: int = 0) -> None:
+        self.values, self.silent = values, silent
+
+    def prepare(self, _: str) -> Any:
+        if self.silent:
+            self.silent -= 1
+            raise OperationTimedOut
+        return SimpleNamespace(column_metadata=[None] * self.values)
+
+
+def test_a_query_is_prepared_again_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeward.cassandra.retrying.FIRST_PAUSE_SECONDS", 0.0)
+    assert len(_plan(_STATIC_TABLE).prepare(cast("Any", _Preparing(2, silent=3))).column_metadata) == 2
+    with pytest.raises(RetriableError, match="preparing the query failed 12 times"):
+        _plan(_STATIC_TABLE).prepare(cast("Any", _Preparing(2, silent=99)))
+
+
+def test_a_condition_that_leaves_a_value_open_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="leaves a value open"):
+        _plan(_STATIC_TABLE, where="v = ?").prepare(cast("Any", _Preparing(3)))
 
 
 def _rows(batch: Any) -> set[tuple[Any, ...]]:

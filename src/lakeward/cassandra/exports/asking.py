@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.cassandra.connecting import with_nodes
 from lakeward.cassandra.preflight import require_exportable, server_version
 from lakeward.cassandra.ranges import Partitioner, TokenRange, estimated_size, grouped, partitioner_of, ring_ranges
 from lakeward.cassandra.reading.plan import ReadPlan
 from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.snapshot_columns import OWN_COLUMNS
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ _RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
 # Ranges that a task reads into one file: as many as are under way at one time.
 _RANGES_PER_GROUP = 4
 # From this version on the server tells the times of a collection's elements.
-_ELEMENT_TIMES_SINCE = 5
-_MAJOR = re.compile(r"\d+")
+_ELEMENT_TIMES_SINCE = (5,)
+# From these on, and from 4.1 on, those of a frozen collection, which has only one (CASSANDRA-17628).
+_FROZEN_TIMES_SINCE, _FROZEN_TIMES_FIXED = (4, 1), ((3, 0, 28), (3, 11, 14), (4, 0, 5))
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,22 @@ def ask_cluster(session: Session, address: ClusterAddress, request: ExportReques
         ConfigurationError: the table or a column does not exist, may not be read, holds counters, or the condition
             cannot be asked.
     """
-    schema = read_table_schema(session, request.table)
+    schema = read_table_schema(session, request.table, request.columns)
     partitioner = partitioner_of(session)
     require_exportable(session, schema, counters=request.counters)
     server = server_version(session)
+    version = _version(server)
     read = ReadPlan(
-        address,
+        with_nodes(address, session),
         schema,
         columns=_known(schema, request.columns),
         where=request.where,
         writetime=request.writetime,
         ttl=request.ttl,
-        element_times=_major(server) >= _ELEMENT_TIMES_SINCE,
+        element_times=version >= _ELEMENT_TIMES_SINCE,
+        frozen_times=_tells_frozen_times(version),
     )
+    _require_names(read)
     read.prepare(session)
     size = estimated_size(session, request.table, partitioner)
     splits = request.splits or _splits(parallelism, size[1] if size else 0)
@@ -95,6 +102,20 @@ def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in schema.names if name in names and name not in schema.primary_key)
 
 
-def _major(version: str) -> int:
-    found = _MAJOR.match(version)
-    return int(found.group()) if found else 0
+def _require_names(read: ReadPlan) -> None:
+    """Refuse columns whose names are those that a snapshot gives to times."""
+    taken = [one.name for one in read.selected if one.name.startswith(OWN_COLUMNS)]
+    if taken:
+        msg = f"{read.schema.name} has columns that begin as those of a snapshot's times do: {', '.join(taken)}"
+        raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
+
+
+def _tells_frozen_times(version: tuple[int, ...]) -> bool:
+    """Tell whether the server gives the times of frozen collections: older releases take them for others."""
+    fixed = any(version[:2] == one[:2] and version >= one for one in _FROZEN_TIMES_FIXED)
+    return fixed or version >= _FROZEN_TIMES_SINCE
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Give the numbers of a version such as ``4.0.11`` or ``5.0-rc1``."""
+    return tuple(int(one) for one in _NUMBER.findall(text.partition("-")[0]))

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from lakeward.cassandra.connecting import task_session
 from lakeward.cassandra.exports.faults import raised_by_tasks, readable_in_driver
 from lakeward.cassandra.reading.ranges import read_ranges
+from lakeward.lake.store_errors import store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,26 +29,32 @@ if TYPE_CHECKING:
 
 # Rows, or bytes of them, that are held until they are written: large enough to be packed and read well.
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 100_000, 64 * 2**20
-_NOTE = "group-{:05d}.json"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Ranges that are read by one task into one file."""
+    """Ranges that are read by one task into one file; ``export`` is the number of the export that they are of."""
 
     number: int
     ranges: tuple[TokenRange, ...]
+    export: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the names of its files begin with; those of two exports in one folder differ."""
+        return f"group-{self.number:05d}" + (f"-{self.export}" if self.export else "")
 
     @property
     def note(self) -> str:
         """The name of the file that says that it is read."""
-        return _NOTE.format(self.number)
+        return f"{self.name}.json"
 
 
 @dataclass(frozen=True)
 class ReadGroup:
     """A group that was read: ``rows`` of each of its ranges; no ``file`` where there are none."""
 
+    export: str
     number: int
     file: str | None
     bytes: int
@@ -67,6 +74,7 @@ def read_groups(
     """Read groups by tasks of Spark, each into a file with a note beside it; up to ``tasks`` of them at one time.
 
     Raises:
+        ConfigurationError: the table changed while it was read, or the place cannot be written to.
         RetriableError: the cluster did not answer; what was read until then stays.
     """
     if not groups:
@@ -77,7 +85,7 @@ def read_groups(
 
 
 def _in_task(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
-    with readable_in_driver():
+    with readable_in_driver(), store_errors(place.folder):
         return read_group(plan, place, group)
 
 
@@ -85,10 +93,11 @@ def read_group(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
     """Read a group into a file of its own, then say so in its note: who finds the note finds a whole file."""
     started = datetime.now(UTC).isoformat()
     # An attempt that was given up may still be writing: each has its own name, and the note says which one counts.
-    name = f"group-{group.number:05d}-{uuid.uuid4().hex[:8]}.parquet"
+    name = f"{group.name}-{uuid.uuid4().hex[:8]}.parquet"
     rows = dict.fromkeys(group.ranges, 0)
     size = _write(plan, place, group, name, rows)
     done = ReadGroup(
+        group.export,
         group.number,
         name if size else None,
         size,

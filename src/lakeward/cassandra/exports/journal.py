@@ -3,7 +3,9 @@
 All of it lies in a hidden folder beside the exports of the table, so that whoever goes on needs nothing else::
 
     .export-in-progress/plan.json                    what was asked for, the table's schema, all groups of ranges
-    .export-in-progress/group-00012-….parquet, group-00012.json       a group that was read, and the note that says so
+    .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and the note that says so
+
+A process that was taken for dead may still write there: names and notes say which export they belong to.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ class ExportPlan:
     @classmethod
     def new(cls, wanted: Mapping[str, Any], groups: Sequence[Sequence[TokenRange]]) -> ExportPlan:
         """Begin an export now."""
-        numbered = tuple(Group(number, tuple(ranges)) for number, ranges in enumerate(groups))
-        return cls(uuid.uuid4().hex, now(), wanted, numbered)
+        export = uuid.uuid4().hex
+        return cls(export, now(), wanted, _numbered(export, groups))
 
     def to_json(self) -> str:
         """Write as JSON."""
@@ -64,8 +66,12 @@ class ExportPlan:
         """Read what :meth:`to_json` wrote."""
         document = json.loads(text)
         groups = [[TokenRange(start, end) for start, end in group] for group in document["groups"]]
-        numbered = tuple(Group(number, tuple(ranges)) for number, ranges in enumerate(groups))
-        return cls(document["id"], datetime.fromisoformat(document["started"]), document["wanted"], numbered)
+        started = datetime.fromisoformat(document["started"])
+        return cls(document["id"], started, document["wanted"], _numbered(document["id"], groups))
+
+
+def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[Group, ...]:
+    return tuple(Group(number, tuple(ranges), export) for number, ranges in enumerate(groups))
 
 
 class Journal:
@@ -99,7 +105,7 @@ class Journal:
             if group.note not in present:
                 continue
             one = ReadGroup.from_document(json.loads(self.store.read_text(f"{self.folder}/{group.note}") or ""))
-            if one.file is None or present.get(one.file) == one.bytes:
+            if one.export == plan.id and (one.file is None or present.get(one.file) == one.bytes):
                 found[group.number] = one
         return found
 

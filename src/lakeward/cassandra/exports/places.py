@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 class Place(Protocol):
     """A folder that tasks write into; it travels to them."""
 
+    @property
+    def folder(self) -> str:
+        """Where it is."""
+
     def new_file(self, name: str) -> AbstractContextManager[NativeFile]:
         """Give a stream to write a file by; the file is there once the block ended well."""
 

@@ -68,8 +68,12 @@ class BatchMaker:
             same = [one.name for one in self._plan.selected if one.kind is column.kind]
             nothing = pa.nulls(len(found[column.name]), pa.int64())
             for mark in (WRITETIME, EXPIRES):
-                known = [found[mark + name] for name in same if mark + name in found]
-                latest = pc.max_element_wise(*known) if known else nothing
+                known = [name for name in same if mark + name in found]
+                latest = pc.max_element_wise(*[found[mark + name] for name in known]) if known else nothing
+                for name in known if mark == EXPIRES else ():
+                    # A value without an expiry stays for ever, and so may the collection.
+                    stays = pc.and_(pc.is_valid(found[name]), pc.is_null(found[mark + name]))
+                    latest = pc.if_else(stays, nothing, latest)
                 found[mark + column.name] = pc.if_else(pc.is_valid(found[column.name]), latest, nothing)
 
     def _split(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from lakeward.cassandra.names import quoted
+from lakeward.cassandra.retrying import call_again
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME, snapshot_columns
 from lakeward.errors import ConfigurationError
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from cassandra.query import PreparedStatement
 
-    from lakeward.cassandra.budget import BudgetAddress, Limits
+    from lakeward.cassandra.budget import BudgetAddress, BudgetClient, Limits
     from lakeward.cassandra.connecting import ClusterAddress
     from lakeward.cassandra.schema import CqlColumn, TableSchema
+    from lakeward.cassandra.types import CqlType
 
 # What would take rows away, or put them together, without anyone being told.
 _MORE_THAN_A_CONDITION = re.compile(r"\b(LIMIT|ORDER\s+BY|GROUP\s+BY|ALLOW\s+FILTERING)\b|;|--|/\*", re.IGNORECASE)
@@ -25,6 +27,9 @@ _MORE_THAN_A_CONDITION = re.compile(r"\b(LIMIT|ORDER\s+BY|GROUP\s+BY|ALLOW\s+FIL
 _FEWEST_ROWS, _PAGE_SECONDS = 100, 0.1
 # Of some 1 KB each; a unit is 4 KB.
 _ROWS_PER_UNIT = 4
+# What a query is given each time: the tokens behind which and up to which it reads.
+_TOKENS = 2
+CHANGED = "if the table or what this login may was changed just now: the same command again, an export with --restart"
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 
 
@@ -53,8 +58,9 @@ class Cell:
 class ReadPlan:
     """A table, and what of it is read; ``columns`` are those besides the key, none meaning all of them.
 
-    ``element_times`` says that the server tells the times of collections, as Cassandra does from 5.0 on; where it does
-    not, a collection gets the latest time of the other values in its row. ``page_rows`` is how many rows a page has at
+    ``element_times`` says that the server tells the times of collections, as Cassandra does from 5.0 on, and
+    ``frozen_times`` that it tells those of frozen ones; where it does not, a collection gets the latest time of the
+    other values in its row. ``page_rows`` is how many rows a page has at
     most, where it is not as configured.
     """
 
@@ -66,6 +72,7 @@ class ReadPlan:
     ttl: bool = False
     budget: BudgetAddress | None = None
     element_times: bool = True
+    frozen_times: bool = True
     page_rows: int | None = None
 
     @property
@@ -87,8 +94,14 @@ class ReadPlan:
     @property
     def untold(self) -> tuple[CqlColumn, ...]:
         """Columns whose times the server does not tell, though they are wanted."""
-        wanted = (self.writetime or self.ttl) and not self.element_times
-        return tuple(one for one in self.selected if wanted and one.type.is_multi_cell)
+        if not (self.writetime or self.ttl):
+            return ()
+        return tuple(one for one in self.selected if not one.kind.is_key and not self._is_told(one.type))
+
+    def _is_told(self, cql: CqlType) -> bool:
+        if cql.is_multi_cell:
+            return self.element_times
+        return self.frozen_times or not cql.is_collection
 
     @property
     def needs_slow_reader(self) -> bool:
@@ -103,23 +116,28 @@ class ReadPlan:
         condition = f" AND {self.where} ALLOW FILTERING" if self.where else ""
         return f"SELECT {what} FROM {self.schema.name.cql} WHERE {token} > ? AND {token} <= ?{condition}"
 
-    def prepare(self, session: Session) -> PreparedStatement:
-        """Let the server look at the query.
+    def prepare(self, session: Session, budget: BudgetClient | None = None) -> PreparedStatement:
+        """Let the server look at the query, and again where it does not answer.
 
         Raises:
             ConfigurationError: it refuses it, mostly because of the condition.
+            RetriableError: it did not answer, however often it was asked.
         """
         from cassandra import InvalidRequest, Unauthorized
         from cassandra.protocol import SyntaxException
 
         require_condition(self.where)
         try:
-            return session.prepare(self.statement)
+            found = call_again(lambda: session.prepare(self.statement), budget=budget, what="preparing the query")
         except (InvalidRequest, SyntaxException, Unauthorized) as error:
             what = f"the condition {self.where!r}" if self.where else "the query"
             msg = f"{self.schema.name}: the server does not take {what}: {error}"
             hint = "conditions are on clustering and other columns, as in --where \"day >= '2026-11-01' AND n > 3\""
-            raise ConfigurationError(msg, hint=hint if self.where else None) from error
+            raise ConfigurationError(msg, hint=hint if self.where else CHANGED) from error
+        if len(found.column_metadata) != _TOKENS:
+            msg = f"the condition {self.where!r} leaves a value open, by ? or by a name after a colon"
+            raise ConfigurationError(msg, hint="write the value itself into the condition")
+        return found
 
 
 def page_rows(address: ClusterAddress, limits: Limits) -> int | None:
