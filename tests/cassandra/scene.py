@@ -13,7 +13,9 @@ from tests.cassandra.strategies import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import ModuleType
 
+    import pytest
     from cassandra.cluster import Session
 
     from tests.cassandra.strategies import Filling, Row, Step
@@ -152,3 +154,16 @@ def _using(**given: int | None) -> str:
 
 def _where(schema: TableSchema, names: Iterable[str]) -> str:
     return " AND ".join(f"{schema.column(name).cql} = ?" for name in names)
+
+
+def nodes_that_tasks_know(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[tuple[str, ...]]:
+    """Note, for each dry run, the addresses that tasks would ask besides the configured ones."""
+    known: list[tuple[str, ...]] = []
+    estimate = module.estimate_load
+
+    def noting(load: Any, *arguments: Any, **choices: Any) -> Any:
+        known.append(tuple(address for address, _ in load.plan.address.nodes))
+        return estimate(load, *arguments, **choices)
+
+    monkeypatch.setattr(module, "estimate_load", noting)
+    return known

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeward.cassandra import applying
 from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.diffs import diff_exports
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
@@ -24,7 +25,7 @@ from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import RefusedInputError
 from lakeward.lake.iceberg.session import table_session
 from tests.cassandra.hand_made import export, schema_of
-from tests.cassandra.scene import read_cells
+from tests.cassandra.scene import nodes_that_tasks_know, read_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,9 @@ def stage(spark: SparkSession, cassandra_server: CassandraServer, keyspace: str,
     return Stage(spark, cassandra_server, keyspace, tmp_path)
 
 
-def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing(stage: Stage) -> None:
+def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     past = stage.export(
         COLUMNS,
         FIRST,
@@ -112,7 +115,9 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
     stage.execute("UPDATE $T SET b = 30 WHERE k = 'p1' AND c = 3")
     stage.execute("UPDATE $T SET b = 70 WHERE k = 'p1' AND c = 4")
 
+    nodes = nodes_that_tasks_know(monkeypatch, applying)
     dry = stage.apply(changes, dry_run=True)
+    assert nodes == [stage.server.address.settings.hosts]
     assert (dry.status, dry.upserted, dry.deleted, dry.units, dry.seconds) == (Status.DRY_RUN, 5, 3, 8.0, None)
     written = stage.apply(changes)
     assert (written.status, written.upserted, written.deleted) == (Status.DONE, 5, 3)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeward.cassandra import importing
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
@@ -21,7 +22,7 @@ from lakeward.config import Config
 from lakeward.errors import ConfigurationError, DataError, RefusedInputError
 from lakeward.lake.iceberg.session import table_session
 from tests.cassandra.hand_made import export, schema_of
-from tests.cassandra.scene import read_cells, renamed
+from tests.cassandra.scene import nodes_that_tasks_know, read_cells, renamed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -216,14 +217,16 @@ def test_recorded_times_and_lives_are_restored_and_what_has_expired_is_left_out(
     assert stage.cells(stage.into, writetime=True)[("row", ("k", 1))]["a"][1] >= now * 1_000_000
 
 
-def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage) -> None:
+def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = "k int pk, n bigint, at timestamp, day date, price decimal, name text, big varint"
     stage.create(columns)
     moment, day = datetime(2026, 11, 15, 10, 30, 0, 123_000, tzinfo=UTC), date(2026, 11, 15)
     struct = "k int, n int, at timestamp, day date, price decimal(10,2), name string, big long"
     frame = stage.spark.createDataFrame([(1, 2, moment, day, Decimal("3.10"), "", 2**40)], struct)
     frame.write.parquet(f"{stage.folder}/plain")
+    nodes = nodes_that_tasks_know(monkeypatch, importing)
     dry = stage.load(f"{stage.folder}/plain", dry_run=True)
+    assert nodes == [stage.server.address.settings.hosts]
     assert (dry.status, dry.upserted) == (Status.DRY_RUN, 1)
     assert stage.cells(stage.into) == {}
     query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
-from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.connecting import connected, with_nodes
 from lakeward.cassandra.jobs import APPLY, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
@@ -197,7 +197,7 @@ def _load(
     guards.require_accepted_timestamp(job.timestamp, limits, found.label)
     times = expiries(diff, [one.column.name for one in pairs if not one.column.is_key])
     plan = WritePlan(
-        address=address,
+        address=with_nodes(address, session),
         target=request.into,
         columns=tuple(one.column for one in pairs),
         timestamp=job.timestamp,

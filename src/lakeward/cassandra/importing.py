@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
-from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.connecting import connected, with_nodes
 from lakeward.cassandra.jobs import IMPORT, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
@@ -165,7 +165,7 @@ def _load(
         raise RefusedInputError(msg, hint="--timestamp now   (leaves them out)")
     guards.require_accepted_timestamp(job.timestamp, limits, request.snapshot)
     plan = WritePlan(
-        address=address,
+        address=with_nodes(address, session),
         target=request.into,
         columns=tuple(one.column for one in pairs),
         timestamp=job.timestamp,
