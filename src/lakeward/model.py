@@ -170,7 +170,8 @@ class Generation:
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
     marks a generation begun by a truncate: files that come back after it are read anew. ``since`` is the moment that
-    it began at where the cut does not tell, in the same 20 digits.
+    it began at where the cut does not tell, in the same 20 digits. ``unseen`` marks one whose load a reload had
+    replaced before the first run: nothing tells what it held.
     """
 
     number: int
@@ -178,6 +179,7 @@ class Generation:
     order_by: OrderBy | None = None
     emptied: bool = False
     since: str = ""
+    unseen: bool = False
 
     @property
     def began(self) -> str:

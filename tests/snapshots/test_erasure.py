@@ -159,6 +159,11 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
     check_gone(scene, landing=True)
     assert scene.run().ops == (), "a rewritten landing file was taken for another one"
     assert scene.lakeward.status([TABLE])[0].unfinished_erasure is None
+    # Nor is it once the ops that took note of it are undone.
+    scene.lakeward.undo(TABLE, to_op=receipts[-1].op - 1)
+    scene.forget_state()
+    assert scene.run().ops == ()
+    check_gone(scene, landing=True)
 
 
 def test_erased_key_does_not_come_back_by_old_files_and_comes_back_by_a_new_row(scene: Scene) -> None:

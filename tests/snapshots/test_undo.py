@@ -230,6 +230,24 @@ def test_loads_reloads_and_truncates_go_back_and_generation_numbers_come_again(s
     assert sorted((tuple(row.values()) for row in check), key=repr) == source.rows()
 
 
+def test_a_load_that_was_undone_longer_ago_than_the_window_cannot_stand_again(scene: Scene) -> None:
+    source = loaded(scene, undo_window="0s")
+    source.load("LOAD00000002.csv", "9,late part,x,1.00")
+    scene.run()
+    for back_to, lost in ((1, 2), (0, 1)):
+        scene.lakeward.undo(TABLE, to_op=back_to)
+        assert scene.lakeward.maintain(only="expire").tables[0].outcome is Outcome.DONE
+        kept = scene.rows()
+        with pytest.raises(DataError, match=f"generation 1 as op {lost} left it is no longer kept"):
+            scene.lakeward.undo(TABLE, to_op=lost)
+        with pytest.raises(DataError, match=f"as op {lost} left it"):
+            asked(scene.lakeward, TABLE, op_moment(lost))
+        assert scene.rows() == kept
+    scene.run()
+    assert scene.rows() == source.rows()
+    check_books(scene)
+
+
 def test_back_to_nothing_and_a_crash_while_the_first_load_comes_again(scene: Scene) -> None:
     source = Source(scene)
     gone = source.load("LOAD00000001.csv", *ROWS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date, datetime
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -11,6 +13,7 @@ from lakeward.config.maintenance import MaintenanceSettings
 from lakeward.datatypes import Column, parse_ddl
 
 BadRowPolicy = Literal["fail", "quarantine"]
+_DAY_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ].+)?", re.ASCII)
 
 
 class CsvSettings(Settings):
@@ -102,16 +105,26 @@ class TableSettings(TableDefaults):
     before_image_columns: NameList | None = Field(
         None, description="columns with before images in headerless CSV, in order; default key or all, by count"
     )
-    cdc_start: str | None = Field(None, description="day the capture began")
+    cdc_start: str | None = Field(None, description="day the capture began, or the time, as timezone: counts")
     publish: PublishSettings | None = Field(None, description="plain files refreshed after each run")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     @field_validator("cdc_start", mode="before")
     @classmethod
-    def _date_as_text(cls, value: Any) -> Any:
-        """YAML reads 2020-11-13 as a date."""
-        return value if value is None or isinstance(value, str) else value.isoformat()
+    def _day_or_time(cls, value: Any) -> str | None:
+        """Take a day or a time as text; YAML reads 2020-11-13 as a date, and 20201113 as a number."""
+        if value is None:
+            return None
+        text = value.isoformat() if isinstance(value, date) else str(value)
+        msg = f"{text} is no day; expected 2020-11-13, or a time such as 2020-11-13T10:30:00"
+        if not _DAY_OR_TIME.fullmatch(text):
+            raise ValueError(msg)
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(msg) from None
+        return text if len(text) == len("2020-11-13") else found.isoformat()
 
     @field_validator("table_schema")
     @classmethod

@@ -15,10 +15,10 @@ from pyspark.sql.window import Window
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import Generation, OrderBy
-from lakeward.pipeline.checkpoints import best_checkpoint, load_at
+from lakeward.pipeline.checkpoints import best_checkpoint, load_at, require_load
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless
-from lakeward.pipeline.ledger import op_record, op_records, progress_of, require_state
+from lakeward.pipeline.ledger import applied_progress, last_load_ops, op_record, op_records, require_state
 from lakeward.pipeline.moments import MomentKind, parse_moment
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete, is_partial
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.moments import Moment
     from lakeward.pipeline.workspace import Workspace
+
+# What a table is that nothing stands of: no change and no load belongs to it.
+_NOTHING = Generation(0)
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,10 @@ class Standpoint:
         before too, whether they were logged in that one, in the next, or in both.
         """
         log = self.context.changelog.read(self.changelog.id)
-        counted = log.filter((column(S.KIND) == S.KIND_CHANGE) & self._is_counted() & is_standing(self.progress.undone))
-        number, newest = self.generation.number, self.progress.generations[-1].number
-        if self.moment.kind is MomentKind.OP or number == newest:
+        changes = log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) <= F.lit(self.progress.op)))
+        counted = changes.filter(self._is_counted() & is_standing(self.progress.undone))
+        number = self.generation.number
+        if self.moment.kind is MomentKind.OP or self.generation == self.progress.generation:
             return counted.filter(column(S.GENERATION) == number).drop(S.GENERATION)
         own = (column(S.GENERATION) == number) | ((column(S.GENERATION) > number) & ~_is_load_row())
         return logged_first(counted.filter(own)).drop(S.GENERATION)
@@ -83,7 +87,7 @@ class Standpoint:
 
     def _is_counted(self) -> Column:
         if self.moment.kind is MomentKind.OP:
-            return column(S.OP) <= F.lit(self.moment.op)
+            return F.lit(True)
         if self.moment.kind is MomentKind.SEQUENCE:
             return _is_load_row() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
         by_then = column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros))
@@ -151,21 +155,25 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
 
 
 def standpoint(context: TableContext, moment: Moment) -> Standpoint:
-    """Pin what a question about a table's past stands on.
+    """Pin what a question about a table's past stands on: ops that readers see, none that is still being applied.
 
     Raises:
         ConfigurationError: the table has no state at the moment, or cannot be asked by time.
+        DataError: the load as it was then is no longer kept.
     """
     bases = capture(context)
     if bases.changelog is None or bases.mirror is None or not bases.logged:
         raise never_run(context)
-    progress = progress_of(context, bases)
-    if moment.op is not None:
-        progress = _progress_at(context, bases, progress, moment.op)
+    newest = applied_progress(context, bases)
+    progress = newest if moment.op is None else _progress_at(context, bases, newest, moment.op)
     generation = _generation_at(context, progress, moment)
     if moment.kind is not MomentKind.OP:
         _require_order(context, moment, generation)
-    load = load_at(context.mirror.metadata(), context.table, generation.number, progress)
+    load = load_at(context.mirror.metadata(), generation.number, progress)
+    if progress != newest:
+        # What the newest op stands on is always kept.
+        last_ops = last_load_ops(context.changelog.read(bases.changelog.id), progress)
+        require_load(context.table, generation.number, load, last_ops.get(generation.number))
     return Standpoint(context, bases, moment, progress, generation, load)
 
 
@@ -182,6 +190,9 @@ def logged_first(changes: DataFrame) -> DataFrame:
 
 
 def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: int) -> Progress:
+    if progress.op < op <= bases.logged:
+        msg = f"{context.table}: op {op} is logged and not yet applied: it is being written, or was interrupted"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table} finishes it")
     if not 1 <= op <= progress.op or bases.changelog is None:
         msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
         raise ConfigurationError(msg, hint=f"lakeward status {context.table}")
@@ -195,25 +206,29 @@ def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: in
 def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
     """Give the generation that was the table at the moment."""
     if progress.generation is None:
+        # An undo may take back everything: its op left an empty table.
+        if progress.op and moment.kind is MomentKind.OP:
+            return _NOTHING
         raise never_run(context)
     if moment.kind is MomentKind.OP:
         return progress.generation
     start = context.settings.cdc_start
-    if start is not None and moment.digits < first_digits(start):
+    if start is not None and moment.digits < first_digits(start, context.config.timezone):
         msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
         raise ConfigurationError(msg, hint=f"ask for {start} or later")
-    begun = [one for one in progress.generations if one.began <= moment.digits]
+    seen = [one for one in progress.generations if not one.unseen]
+    begun = [one for one in seen if one.began <= moment.digits]
     if not begun:
-        first = progress.generations[0]
+        first = seen[0]
         msg = f"{context.table}: {moment.label} lies before its first load, which began at {first.began}"
         raise ConfigurationError(msg)
     return begun[-1]
 
 
-def first_digits(cdc_start: str) -> str:
-    """Give the first moment of a capture as 20 digits: for a day its beginning."""
-    first = parse_moment(cdc_start)
-    return first.digits[:8].ljust(20, "0") if len(cdc_start) == len("2020-11-14") else first.digits
+def first_digits(cdc_start: str, timezone: str) -> str:
+    """Give the first moment of a capture as 20 digits: for a day its beginning in the time zone."""
+    is_day = len(cdc_start) == len("2020-11-14")
+    return parse_moment(f"{cdc_start}T00:00:00" if is_day else cdc_start, timezone).digits
 
 
 def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:

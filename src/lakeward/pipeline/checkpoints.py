@@ -39,28 +39,25 @@ def is_undone(op: int, undone: Iterable[tuple[int, int]]) -> bool:
     return any(first <= op <= last for first, last in undone)
 
 
-def load_at(mirror: TableMetadata, table: TableId, generation: int, progress: Progress) -> Snapshot | None:
-    """Give the snapshot that holds a generation's load as it stood at a progress, None where it has none.
-
-    Raises:
-        DataError: the load grew since, and what it was is no longer kept.
-    """
+def load_at(mirror: TableMetadata, generation: int, progress: Progress) -> Snapshot | None:
+    """Give the newest kept snapshot of a generation's load that stood at a progress, None where there is none."""
     loads = [one for one in mirror.snapshots().values() if one.summary.get(LOAD_STAMP)]
     own = [one for one in loads if one.summary.get(GENERATION_STAMP) == str(generation)]
     standing = [one for one in own if _op(one, LOAD_STAMP) <= progress.op and not _is_gone(one, progress)]
-    if standing:
-        # Written anew since, to erase rows, a load has the same op; the newest commit counts.
-        return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms))
-    if own and min(_op(one, LOAD_STAMP) for one in own) > progress.op and _began_with_load(own):
-        msg = f"{table}: the load of generation {generation} as of op {progress.op} is no longer kept"
-        raise DataError(msg, hint="ask for a later op; undo_window says how long snapshots are kept")
-    return None
+    # Written anew since, to erase rows, a load has the same op; the newest commit counts.
+    return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms), default=None)
 
 
-def _began_with_load(own: Iterable[Snapshot]) -> bool:
-    """Tell whether even the oldest kept snapshot of a load stands on an earlier part of it."""
-    oldest = min(own, key=lambda one: _op(one, LOAD_STAMP))
-    return int(oldest.summary.get("total-records", 0)) > int(oldest.summary.get("added-records", 0))
+def require_load(table: TableId, generation: int, load: Snapshot | None, op: int | None) -> None:
+    """Refuse a past state whose load is gone: ``op`` brought the newest part of it by then, None: it had none.
+
+    Raises:
+        DataError: the load grew or was undone since, and what it was is no longer kept.
+    """
+    if op is not None and (load is None or _op(load, LOAD_STAMP) != op):
+        msg = f"{table}: the load of generation {generation} as op {op} left it is no longer kept"
+        hint = f"choose another op; undo_window says how long past states are kept (lakeward status {table})"
+        raise DataError(msg, hint=hint)
 
 
 def best_checkpoint(
@@ -95,7 +92,8 @@ def _candidates(mirror: TableMetadata) -> Iterator[tuple[Snapshot, int | None]]:
 def _tagged(tags: Mapping[str, int], snapshots: Mapping[int, Snapshot]) -> Iterator[tuple[Snapshot, int | None]]:
     for snapshot_id in tags.values():
         snapshot = snapshots[snapshot_id]
-        if APPLIED_STAMP in snapshot.summary:
+        # A load says the op that brought its newest part, and holds no change of that op or of those before it.
+        if APPLIED_STAMP in snapshot.summary and LOAD_STAMP not in snapshot.summary:
             until = snapshot.summary.get(AS_OF_STAMP)
             yield snapshot, int(until) if until is not None else None
 

@@ -188,11 +188,12 @@ def _first_load(context: TableContext, parts: tuple[LandingFile, ...]) -> Work:
     """Begin with a load, which every change file follows unless the user gives a cut.
 
     The load's time is often a copy's and says nothing of the changes. With a cut, files named before it belong to a
-    generation that this load has replaced.
+    generation that this load has replaced, and that nobody saw.
     """
     if context.options.cut is None:
         return Work(OpKind.LOAD, Generation(1), parts, starts=True)
-    return Work(OpKind.LOAD, Generation(2, context.options.cut), parts, starts=True, earlier=(Generation(1),))
+    earlier = (Generation(1, unseen=True),)
+    return Work(OpKind.LOAD, Generation(2, context.options.cut), parts, starts=True, earlier=earlier)
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:

@@ -10,6 +10,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.lake.iceberg.define import LOGGED_STAMP
@@ -45,6 +47,19 @@ def progress_of(context: TableContext, bases: Bases) -> Progress:
     return current_progress(context, bases.changelog.id if bases.changelog else None)
 
 
+def applied_progress(context: TableContext, bases: Bases) -> Progress:
+    """Give the progress of what readers see.
+
+    An op that is logged and not yet applied, because it is being written or was interrupted, is not part of it: the
+    rows of a load are not there before it is applied.
+    """
+    if bases.changelog is None or bases.applied >= bases.logged:
+        return progress_of(context, bases)
+    if not bases.applied:
+        return Progress()
+    return op_record(context.changelog.read(bases.changelog.id), bases.applied).progress
+
+
 def rebuild(context: TableContext, snapshot_id: int) -> Progress:
     """Fill the cache from the changelog's control rows at a snapshot."""
     log = context.changelog.read(snapshot_id)
@@ -68,6 +83,14 @@ def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
         msg = f"the changelog has {times[wrong[0]]} control rows for op {wrong[0]}, expected one"
         raise BugError(msg)
     return {row[0]: OpRecord.from_json(row[1]) for row in rows}
+
+
+def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
+    """Give, by generation, the op that brought the newest part of its load when the table was so far."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
+    is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
+    loads = log.filter(own & is_load & is_standing(progress.undone))
+    return {row[0]: row[1] for row in loads.groupBy(S.GENERATION).agg(F.max(S.OP)).collect()}
 
 
 def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:

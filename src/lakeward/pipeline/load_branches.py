@@ -8,10 +8,13 @@ from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.define import EMPTY_TAG, LOAD_STAMP
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.references import set_references
-from lakeward.pipeline.checkpoints import load_at
+from lakeward.pipeline.checkpoints import load_at, require_load
 from lakeward.pipeline.effect import LOAD_BRANCH_PREFIX, load_branch
+from lakeward.pipeline.ledger import last_load_ops
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeward.lake.iceberg.metadata import TableMetadata
     from lakeward.model import Progress, TableId
     from lakeward.pipeline.context import TableContext
@@ -27,17 +30,20 @@ def undone_tag(op: int, branch: str = MAIN) -> str:
     return f"{UNDONE_TAG_PREFIX}{op}" if branch == MAIN else f"{UNDONE_TAG_PREFIX}{op}-{branch}"
 
 
-def loads_at(mirror: TableMetadata, table: TableId, progress: Progress) -> dict[str, int]:
+def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops: Mapping[int, int]) -> dict[str, int]:
     """Give the snapshots that load branches stood at when the table was so far.
 
+    ``last_ops`` is the op that brought the newest part of each generation's load by then.
+
     Raises:
-        DataError: a load grew since, and what it was is no longer kept.
+        DataError: a load grew or was undone since, and what it was is no longer kept.
     """
     empty = mirror.head(EMPTY_TAG)
     found: dict[str, int] = {}
     for generation in progress.generations:
         branch = load_branch(generation.number)
-        load, head = load_at(mirror, table, generation.number, progress), mirror.head(branch)
+        load, head = load_at(mirror, generation.number, progress), mirror.head(branch)
+        require_load(table, generation.number, load, last_ops.get(generation.number))
         if load is None and generation.emptied:
             load = empty
         if load is not None and head is not None and head.summary.get(LOAD_STAMP) == load.summary.get(LOAD_STAMP):
@@ -55,10 +61,11 @@ def set_back_loads(context: TableContext, record: OpRecord, bases: Bases) -> Non
     """
     mirror = context.mirror.metadata()
     head = mirror.head()
-    if head is None or bases.mirror is None or head.id != bases.mirror.id:
+    if head is None or bases.mirror is None or head.id != bases.mirror.id or bases.changelog is None:
         msg = f"{context.table}: the mirror moved under this undo"
         raise ConflictError(msg)
-    wanted = loads_at(mirror, context.table, record.progress)
+    last_ops = last_load_ops(context.changelog.read(bases.changelog.id), record.progress)
+    wanted = loads_at(mirror, context.table, record.progress, last_ops)
     present = {name: one for name, one in mirror.branches().items() if name.startswith(LOAD_BRANCH_PREFIX)}
     moved = {name: wanted.get(name) for name in {*present, *wanted} if wanted.get(name) != present.get(name)}
     left = {MAIN: head.id, **{name: one for name, one in present.items() if name in moved}}

@@ -57,10 +57,11 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What became of one file in an op."""
+    """What became of one file in an op; ``generation`` is the file's own where it is not the op's."""
 
     summary: FileSummary
     disposition: Disposition
+    generation: int | None = None
 
     @property
     def was_read(self) -> bool:
@@ -73,13 +74,15 @@ class FileRecord:
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""
-        return json.dumps({"disposition": self.disposition, "file": json.loads(self.summary.to_json())})
+        own = {} if self.generation is None else {"generation": self.generation}
+        return json.dumps({"disposition": self.disposition, "file": json.loads(self.summary.to_json()), **own})
 
     @classmethod
     def from_json(cls, text: str) -> FileRecord:
         """Read what :meth:`to_json` wrote."""
         data = json.loads(text)
-        return cls(FileSummary.from_json(json.dumps(data["file"])), Disposition(data["disposition"]))
+        summary = FileSummary.from_json(json.dumps(data["file"]))
+        return cls(summary, Disposition(data["disposition"]), data.get("generation"))
 
     def ledger_entry(self, op: int, generation: int) -> LedgerEntry:
         """Give the ledger's view of this record."""
@@ -90,7 +93,7 @@ class FileRecord:
             content_hash=found.content_hash,
             rows=found.rows,
             disposition=self.disposition,
-            generation=generation,
+            generation=generation if self.generation is None else self.generation,
             op=op,
             file_class=found.file_class,
             time=found.time,

@@ -19,6 +19,7 @@ from lakeward.pipeline.planner import ApplyPlan, Strategy
 from lakeward.pipeline.prepare import Prepared, read_work
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.undo.effect import undo_effect
+from lakeward.pipeline.undo.files import notes
 from lakeward.transforms.columns import column, conformed
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prep
         back_to=record.op - 1,
     )
     plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is taken back")
-    return Prepared(void, bases, context.mirror.columns(), (), (), (), None, 0, Effect(plan))
+    files = notes(log, record.progress, void)
+    return Prepared(void, bases, context.mirror.columns(), (), files, (), None, 0, Effect(plan))
 
 
 def _file_records(log: DataFrame, op: int) -> Iterator[FileRecord]:

@@ -50,6 +50,14 @@ def test_every_key_of_the_documented_example_is_read(tmp_path: Path) -> None:
     assert (audit.primary_key, audit.is_strict) == ((), False)
 
 
+def test_a_capture_begins_with_a_day_or_a_time(tmp_path: Path) -> None:
+    given = "tables: {a.b: {cdc_start: 2020-11-13 10:30:00}, a.c: {cdc_start: '2020-11-13T10:30+01:00'}, a.d: }"
+    tables = read(tmp_path, given).tables
+    assert [tables[name].cdc_start for name in ("a.b", "a.c", "a.d")] == [
+        "2020-11-13T10:30:00", "2020-11-13T10:30:00+01:00", None,
+    ]  # fmt: skip
+
+
 def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
     config = read(tmp_path, "landing: ./in")
     assert config.resolve(config.landing) == str(tmp_path / "in")
@@ -89,6 +97,9 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("- a", "must hold a mapping"),
         ("a: [", "not valid YAML"),
         ("tables: {a.b: 7}", "tables.a.b"),
+        ("tables: {a.b: {cdc_start: 20201113}}", "20201113 is no day; expected 2020-11-13"),
+        ("tables: {a.b: {cdc_start: '2020-13-45'}}", "2020-13-45 is no day"),
+        ("tables: {a.b: {cdc_start: soon}}", "soon is no day"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:

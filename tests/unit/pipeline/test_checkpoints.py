@@ -9,7 +9,7 @@ import pytest
 from lakeward.errors import DataError
 from lakeward.lake.iceberg.metadata import MAIN, Snapshot
 from lakeward.model import Progress, TableId
-from lakeward.pipeline.checkpoints import Checkpoint, best_checkpoint, is_undone, load_at
+from lakeward.pipeline.checkpoints import Checkpoint, best_checkpoint, is_undone, load_at, require_load
 from lakeward.pipeline.moments import op_moment, parse_moment
 
 TABLE = TableId("sales", "product")
@@ -98,34 +98,39 @@ def test_commits_without_stamps_of_progress_are_passed_over() -> None:
     assert best(Kept(applied(1), {"added-records": 3})) == Checkpoint(1, 1)
 
 
-def loads(*ops: int, first_has_earlier: bool = False) -> Kept:
-    grown = {"total-records": 10, "added-records": 4}
-    whole = {"total-records": 4, "added-records": 4}
-    summaries = [
-        {**(grown if at or first_has_earlier else whole), **applied(op, load_op=op)} for at, op in enumerate(ops)
-    ]
-    return Kept(*summaries)
+def test_a_tag_on_a_load_does_not_serve_as_it_lacks_the_changes() -> None:
+    tags = {"early": applied(3, commit=5 * DAY, load_op=3), "undone-4-load-1": applied(3, commit=5 * DAY, load_op=3)}
+    assert best(Kept(applied(2, commit=1 * DAY), tags=tags)) == Checkpoint(1, 2)
+
+
+def loads(*ops: int) -> Kept:
+    return Kept(*[applied(op, load_op=op) for op in ops])
 
 
 def test_the_load_is_taken_as_it_stood_at_the_op() -> None:
-    found = load_at(loads(1, 5), TABLE, 1, Progress(4))  # type: ignore[arg-type]
+    found = load_at(loads(1, 5), 1, Progress(4))  # type: ignore[arg-type]
     assert found is not None and found.id == 1
-    found = load_at(loads(1, 5), TABLE, 1, Progress(5))  # type: ignore[arg-type]
+    found = load_at(loads(1, 5), 1, Progress(5))  # type: ignore[arg-type]
     assert found is not None and found.id == 2
 
 
 def test_a_load_part_that_was_undone_is_not_taken() -> None:
-    found = load_at(loads(1, 5), TABLE, 1, Progress(9, undone=((5, 8),)))  # type: ignore[arg-type]
+    found = load_at(loads(1, 5), 1, Progress(9, undone=((5, 8),)))  # type: ignore[arg-type]
     assert found is not None and found.id == 1
 
 
 def test_before_the_first_load_part_there_is_no_load() -> None:
-    assert load_at(loads(5), TABLE, 1, Progress(3)) is None  # type: ignore[arg-type]
+    found = load_at(loads(5), 1, Progress(3))  # type: ignore[arg-type]
+    assert found is None
+    require_load(TABLE, 1, found, None)
 
 
-def test_a_load_that_is_no_longer_kept_as_it_was_is_refused() -> None:
-    with pytest.raises(DataError, match="as of op 3 is no longer kept"):
-        load_at(loads(5, first_has_earlier=True), TABLE, 1, Progress(3))  # type: ignore[arg-type]
+@pytest.mark.parametrize("kept", [(), (1,), (5,)], ids=["none", "an earlier part", "a later part"])
+def test_a_load_that_is_no_longer_kept_as_it_was_is_refused(kept: tuple[int, ...]) -> None:
+    found = load_at(loads(*kept), 1, Progress(4))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="generation 1 as op 3 left it is no longer kept"):
+        require_load(TABLE, 1, found, 3)
+    require_load(TABLE, 1, load_at(loads(1, 3, 5), 1, Progress(4)), 3)  # type: ignore[arg-type]
 
 
 def test_undone_ranges_include_both_ends() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lakeward.errors import DataError
 from lakeward.lake.iceberg.define import EMPTY_TAG
 from lakeward.lake.iceberg.metadata import Snapshot
 from lakeward.model import Disposition, FileClass, FileIdentity, Generation, Progress, TableId
@@ -13,6 +14,7 @@ from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.load_branches import loads_at, undone_tag
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.stamps import applied_stamps
+from lakeward.pipeline.undo.files import kept_note
 from lakeward.sources.base import FileSummary
 
 TABLE = TableId("sales", "product")
@@ -64,20 +66,24 @@ def test_load_branches_go_back_to_what_they_were(back_to: int) -> None:
     first, grown, reload = load(11, 1, 1), load(12, 3, 1), load(13, 4, 2)
     mirror = Kept(first, grown, reload, load_1=grown, load_2=reload)
     then = Progress(back_to, (Generation(1),)).after_undoing(6, back_to=back_to)
-    assert loads_at(mirror, TABLE, then) == {"load-1": first.id if back_to == 1 else grown.id}  # type: ignore[arg-type]
+    found = loads_at(mirror, TABLE, then, {1: back_to})  # type: ignore[arg-type]
+    assert found == {"load-1": first.id if back_to == 1 else grown.id}
 
 
 def test_a_generation_that_comes_again_does_not_get_the_load_of_the_undone_one() -> None:
     undone, again = load(13, 4, 2), load(14, 7, 2)
     progress = Progress(8, (Generation(1), Generation(2)), undone=((2, 5),))
-    assert loads_at(Kept(undone, again), TABLE, progress) == {"load-2": again.id}  # type: ignore[arg-type]
+    assert loads_at(Kept(undone, again), TABLE, progress, {2: 7}) == {"load-2": again.id}  # type: ignore[arg-type]
     emptied = Progress(8, (Generation(1), Generation(2, emptied=True)), undone=((2, 5),))
-    assert loads_at(Kept(undone), TABLE, emptied) == {"load-2": EMPTY.id}  # type: ignore[arg-type]
+    assert loads_at(Kept(undone), TABLE, emptied, {}) == {"load-2": EMPTY.id}  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="generation 2 as op 7 left it is no longer kept"):
+        loads_at(Kept(undone), TABLE, progress, {2: 7})  # type: ignore[arg-type]
 
 
 def test_a_load_that_was_written_anew_stays() -> None:
     old, cleaned = load(11, 1, 1), load(15, 1, 1)
-    found = loads_at(Kept(old, cleaned, load_1=cleaned), TABLE, Progress(5, (Generation(1),)))  # type: ignore[arg-type]
+    mirror, progress = Kept(old, cleaned, load_1=cleaned), Progress(5, (Generation(1),))
+    found = loads_at(mirror, TABLE, progress, {1: 1})  # type: ignore[arg-type]
     assert found == {"load-1": cleaned.id}
 
 
@@ -94,3 +100,40 @@ def test_a_fenced_file_counts_as_not_read() -> None:
     assert not fenced.was_read and FileRecord(summary, Disposition.CONSUMED).was_read
     assert FileRecord.from_json(fenced.to_json()) == fenced
     assert fenced.ledger_entry(7, 2).disposition is Disposition.FENCED
+
+
+def row(op: int, disposition: str, content: str, generation: int = 1) -> tuple[str, int, int, str]:
+    summary = FileSummary("LOAD.csv", FileClass.LOAD, "", FileIdentity(1, op), content, rows=5)
+    return ("LOAD.csv", op, generation, FileRecord(summary, Disposition(disposition)).to_json())
+
+
+READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
+
+
+@pytest.mark.parametrize(
+    ("rows", "before", "back_to", "kept"),
+    [
+        ([READ, COPIED], Progress(4), 2, "c"),
+        ([READ, row(2, "redelivered", "b"), COPIED], Progress(4), 2, "c"),
+        ([READ, COPIED], Progress(4), 0, None),
+        ([READ, row(2, "consumed", "b", 2), row(3, "redelivered", "c", 2)], Progress(4), 1, None),
+        ([READ, row(2, "redelivered", "b"), COPIED], Progress(4), 3, None),
+        # An undo said it again, and is undone itself.
+        ([READ, COPIED, row(5, "redelivered", "c")], Progress(5, undone=((2, 4),)), 4, "c"),
+        # The reload of op 2 stands again, of which the copy of the first load says nothing.
+        ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 2, None),
+        # It had been undone before the copy came.
+        ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 3, "c"),
+    ],
+    ids=["copied", "newest", "read anew", "of a reload", "still known", "redone", "reload again", "reload undone"],
+)
+def test_what_is_known_of_a_file_outlives_the_op_that_knew_it(
+    rows: list[tuple[str, int, int, str]], before: Progress, back_to: int, kept: str | None
+) -> None:
+    # The progress that the op gone back to left.
+    then = Progress(back_to, undone=((2, 2),) if before.undone == ((2, 2),) and back_to == 3 else ())
+    found = kept_note(rows, before, then.after_undoing(before.op + 1, back_to=back_to))
+    assert (found.summary.content_hash if found else None) == kept
+    if found is not None:
+        assert found.ledger_entry(9, 7).generation == 1, "the file's generation is not that of the undo"
+        assert FileRecord.from_json(found.to_json()) == found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,15 +13,16 @@ from lakeward.errors import ConfigurationError
 from lakeward.model import Disposition, FileClass
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.records import FileRecord
-from lakeward.pipeline.undo.effect import is_earlier
+from lakeward.pipeline.undo.effect import is_earlier, stands_no_more
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
+    from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.records import OpRecord
 
@@ -64,6 +66,37 @@ def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Colle
     return tuple(FileRecord(found[path].summary, Disposition.FENCED) for path in sorted(found))
 
 
+def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecord, ...]:
+    """Give what only ops that are taken back know of files whose consumption still stands: their newest content.
+
+    These are copies that came, and files that an erasure rewrote. They are in landing as before the undo: without a
+    note the next run would take a load part for a reload, and a change file for one that was changed.
+    """
+    own = log.filter((column(S.KIND) == S.KIND_FILE) & is_earlier(record))
+    noted = own.filter(stands_no_more(before, record) & _was_noted()).select(S.FILE).distinct()
+    rows = own.join(noted, on=S.FILE, how="left_semi").select(S.FILE, S.OP, S.GENERATION, S.DETAIL)
+    ordered = rows.orderBy(column(S.FILE).asc_nulls_first(), column(S.OP).asc_nulls_first()).toLocalIterator()
+    found = (kept_note(one, before, record.progress) for _, one in groupby(ordered, key=lambda row: row[0]))
+    return tuple(one for one in found if one is not None)
+
+
+def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress, after: Progress) -> FileRecord | None:
+    """Give the note of a file that stands ``before`` and not ``after``; None: there is none, or the file was read anew.
+
+    ``rows`` are path, op, generation and detail of all the file's records, by op.
+    """
+    note, decided_before, decided_after = None, None, None
+    for _, op, generation, detail in rows:
+        one = FileRecord.from_json(detail)
+        stood, stands = (not is_undone(op, progress.undone) for progress in (before, after))
+        if one.disposition is not Disposition.REDELIVERED:
+            decided_before, note = (op, None) if stood else (decided_before, note)
+            decided_after = op if stands else decided_after
+        elif stood:
+            note = None if stands else replace(one, generation=one.generation or generation)
+    return note if decided_before == decided_after else None
+
+
 def _records(log: DataFrame, record: OpRecord, paths: Collection[str]) -> dict[str, FileRecord]:
     """Give the newest record of each file that only ops which do not stand have read."""
     if not paths:
@@ -103,3 +136,7 @@ def _was_read() -> Column:
 
 def _was_fenced() -> Column:
     return F.get_json_object(column(S.DETAIL), "$.disposition") == Disposition.FENCED.value
+
+
+def _was_noted() -> Column:
+    return F.get_json_object(column(S.DETAIL), "$.disposition") == Disposition.REDELIVERED.value

@@ -11,14 +11,14 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, ConflictError, DataError
 from lakeward.model import OpKind, Progress
 from lakeward.pipeline.effect import capture
-from lakeward.pipeline.ledger import op_records, progress_of, require_state
+from lakeward.pipeline.ledger import last_load_ops, op_records, progress_of, require_state
 from lakeward.pipeline.load_branches import loads_at
 from lakeward.pipeline.records import OpRecord
 from lakeward.pipeline.recover import unfinished_op
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.settings import require_same_layout
 from lakeward.pipeline.undo.effect import is_op_row, pinned_log, stands_again, stands_no_more
-from lakeward.pipeline.undo.files import fences, files_of
+from lakeward.pipeline.undo.files import fences, files_of, notes
 from lakeward.pipeline.undo.target import Target, target_before, target_op
 from lakeward.transforms.columns import column
 
@@ -98,13 +98,14 @@ class UndoPlan:
 
 @dataclass(frozen=True)
 class Decision:
-    """An undo decided on: the record to log, None where nothing is to do, and the files to fence."""
+    """An undo decided on: the record to log, None where nothing is to do, the files to fence, what else to note."""
 
     bases: Bases
     before: Progress
     target: Target
     record: OpRecord | None = None
     fences: tuple[FileRecord, ...] = ()
+    notes: tuple[FileRecord, ...] = ()
 
 
 def decide(context: TableContext, goal: Goal) -> Decision:
@@ -129,8 +130,8 @@ def decide(context: TableContext, goal: Goal) -> Decision:
     if _is_done(log, records[before.op], target.op, {one.summary.path for one in fenced}):
         return Decision(bases, before, target)
     # What can refuse does so before anything is written.
-    loads_at(context.mirror.metadata(), context.table, record.progress)
-    return Decision(bases, before, target, record, fenced)
+    loads_at(context.mirror.metadata(), context.table, record.progress, last_load_ops(log, record.progress))
+    return Decision(bases, before, target, record, fenced, notes(log, before, record))
 
 
 def _target(context: TableContext, bases: Bases, before: Progress, goal: Goal) -> Target:

@@ -68,7 +68,7 @@ def undo(context: TableContext, goal: Goal) -> Undone:
     with Workspace() as workspace:
         effect = undo_effect(context, workspace, decision.record, decision.bases, decision.before)
         context.reached("undo.decided")
-        columns_now, files = decision.bases.columns, decision.fences
+        columns_now, files = decision.bases.columns, decision.fences + decision.notes
         prepared = Prepared(decision.record, decision.bases, columns_now, (), files, (), None, 0, effect)
         report = carry_out(context, prepared)
     return Undone(plan, replace(report, seconds=time.monotonic() - started))

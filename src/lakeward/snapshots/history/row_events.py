@@ -151,7 +151,8 @@ def _with_loads(story: Story, generations: Sequence[Generation], only: Restricti
     for generation in generations:
         head = story.mirror.head(load_branch(generation.number))
         for snapshot in story.mirror.lineage(head.id) if head else ():
-            if op := snapshot.summary.get(LOAD_STAMP):
+            op = snapshot.summary.get(LOAD_STAMP)
+            if op is not None and int(op) <= story.progress.op:
                 rows = only(story.context.mirror.read(snapshot.id)).withColumns(
                     {S.OP: F.lit(int(op)).cast("long"), S.GENERATION: F.lit(generation.number)}
                 )

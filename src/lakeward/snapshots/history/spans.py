@@ -29,17 +29,18 @@ class Span:
     end: int | None
 
 
-def spans_of(generations: Sequence[Generation], cdc_start: str | None) -> list[Span]:
+def spans_of(generations: Sequence[Generation], cdc_start: str | None, timezone: str) -> list[Span]:
     """Give the time of every generation that ever was the table, oldest first.
 
     At any moment the newest generation that had begun by then is the table, and nothing is before the capture began.
+    A day of ``cdc_start`` begins in ``timezone``. Of a generation whose load nobody saw nothing can be told.
     """
-    floor = first_digits(cdc_start) if cdc_start else ""
+    floor = first_digits(cdc_start, timezone) if cdc_start else ""
     found = []
     for number, generation in enumerate(generations):
         start = max(generation.began, floor)
         end = min((one.began for one in generations[number + 1 :]), default=None)
-        if end is None or start < end:
+        if not generation.unseen and (end is None or start < end):
             found.append(Span(generation, _micros(start) if start else None, _micros(end) if end else None))
     return found
 

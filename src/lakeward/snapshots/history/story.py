@@ -19,7 +19,7 @@ from lakeward.pipeline.as_of import logged_first, never_run
 from lakeward.pipeline.checkpoints import load_at
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.folding import FoldInput, closed_over_links, with_moves_finished
-from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.ledger import applied_progress
 from lakeward.snapshots.history.spans import spans_of
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.keys import having_keys
@@ -65,10 +65,11 @@ class Story:
 
     @cached_property
     def log(self) -> DataFrame:
-        """The changelog."""
+        """The changelog, without an op that is not yet applied."""
         if self.bases.changelog is None:
             raise never_run(self.context)
-        return self.context.changelog.read(self.bases.changelog.id)
+        log = self.context.changelog.read(self.bases.changelog.id)
+        return log.filter(column(S.OP) <= F.lit(self.progress.op))
 
     @property
     def changes(self) -> DataFrame:
@@ -82,11 +83,11 @@ class Story:
 
     def spans(self) -> list[Span]:
         """Give the time of every generation."""
-        return spans_of(self.progress.generations, self.context.settings.cdc_start)
+        return spans_of(self.progress.generations, self.context.settings.cdc_start, self.context.config.timezone)
 
     def load_rows(self, generation: Generation) -> DataFrame | None:
         """Read the load that a generation began with, as it is now; None where it has none."""
-        load = load_at(self.mirror, self.context.table, generation.number, self.progress)
+        load = load_at(self.mirror, generation.number, self.progress)
         return self.context.mirror.read(load.id).select(*columns(self.names)) if load else None
 
 
@@ -97,9 +98,9 @@ def read_story(context: TableContext) -> Story:
         ConfigurationError: nothing was run.
     """
     bases = capture(context)
-    if bases.changelog is None or bases.mirror is None or not bases.logged:
+    if bases.changelog is None or bases.mirror is None or not min(bases.logged, bases.applied):
         raise never_run(context)
-    return Story(context, bases, progress_of(context, bases), context.mirror.metadata())
+    return Story(context, bases, applied_progress(context, bases), context.mirror.metadata())
 
 
 def require_times(story: Story) -> None:

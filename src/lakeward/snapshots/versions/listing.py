@@ -15,7 +15,7 @@ from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.stores import open_store
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.effect import bases_of
-from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.ledger import applied_progress
 from lakeward.pipeline.moments import MomentKind
 from lakeward.snapshots.versions.creating import moment_of
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
@@ -103,7 +103,7 @@ def judge(context: TableContext) -> list[Judged]:
     if mirror is None or not found:
         return []
     bases = bases_of(context.changelog.look(), mirror)
-    progress = progress_of(context, bases)
+    progress = applied_progress(context, bases)
     late = _arrived_late(context, bases, progress, found)
     newest = {one.location.rpartition("/")[0]: one.id for one in found if one.kind is PublicationKind.CURRENT}
     return [_judged(context, mirror, bases, progress, one, late, newest) for one in found]
@@ -175,9 +175,10 @@ def _arrived_late(context: TableContext, bases: Bases, progress: Progress, found
     if not asked or bases.changelog is None:
         return set()
     log = context.changelog.read(bases.changelog.id)
-    later = (column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) > min(one.op for one in asked))
+    is_later = (column(S.OP) > min(one.op for one in asked)) & (column(S.OP) <= progress.op)
     checks = [F.max(_belongs_into(one)).alias(one.id) for one in asked]
-    answer = log.filter(later & is_standing(progress.undone)).agg(*checks).collect()[0]
+    later = log.filter((column(S.KIND) == S.KIND_CHANGE) & is_later & is_standing(progress.undone))
+    answer = later.agg(*checks).collect()[0]
     return {one.id for one in asked if answer[one.id]}
 
 

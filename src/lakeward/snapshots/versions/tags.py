@@ -14,6 +14,7 @@ from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.checkpoints import AS_OF_STAMP
 from lakeward.pipeline.moments import MomentKind
+from lakeward.pipeline.run import finish_interrupted
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.versions.creating import moment_text, record_instead
 from lakeward.snapshots.versions.publications import (
@@ -54,6 +55,8 @@ def create_tag(
     known = list_publications(metadata) if metadata else []
     if metadata is not None:
         _require_free(context, name, metadata.references(), known, replacing=replacing or former is not None)
+    # Under the lease nobody else will: the tag would miss what the changelog already has.
+    finish_interrupted(context)
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, moment)
         context.reached("publish.rows")
