@@ -1,8 +1,11 @@
 """Two tables compared by token ranges: only what differs is read again, and a change set makes the copy right."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from lakeward.cassandra.names import TableName
 from lakeward.cassandra.origins import origin_of
 from lakeward.config import Config
 from lakeward.diffing.changesets.finding import find_change_set
+from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.session import table_session
 from lakeward.lake.stores import LocalStore
@@ -148,7 +152,9 @@ def test_columns_that_only_one_has_are_told_and_left_out(compare, tables, cassan
     assert [one for one in found.schema_differences if "'own' is only in the copy" in one]
 
 
-def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(compare, tables, cassandra_server, spark, tmp_path):
+def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
+    compare, tables, cassandra_server, spark, tmp_path, monkeypatch
+):
     table, copy = (replace(one, name=TableName(one.name.keyspace, f"wide_{one.name.table}")) for one in tables)
     session = cassandra_server.session()
     types = ("int", "int", "bigint", "float", "list<int>"), ("int", "varint", "decimal", "double", "list<varint>")
@@ -161,7 +167,14 @@ def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(compare, tables, c
     found = compare(table=table, copy=copy)
     assert (found.is_same, found.differing, found.schema_differences) == (True, 0, ())
     session.execute(f"UPDATE {table.name.cql} SET c0 = 77, c3 = [5] WHERE id = 3 AND n = 1")
-    found = compare(table=table, copy=copy, to=str(tmp_path / "out"))
+    # A change set in the very minute in which all has been read is waited for to be of another one.
+    out = tmp_path / "out" / copy.name.keyspace / copy.name.table
+    minutes = [Path(change_set_folder(str(out), datetime.now(UTC) + timedelta(minutes=at))) for at in range(4)]
+    for one in minutes:
+        one.mkdir(parents=True)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [one.rmdir() for one in minutes])
+    monkeypatch.setattr("lakeward.cassandra.comparing.tables.time", clock)
+    found = compare(table=table, copy=copy, to=str(tmp_path / "out"), rechecks=0)
     assert found.counts == {"missing": 0, "different": 1, "surplus": 0}
     assert found.result is not None and found.result.change_set is not None
     request = ApplyRequest(found.result.change_set, copy.name)

@@ -49,7 +49,7 @@ def test_a_killed_export_goes_on_and_reads_nothing_twice(exports: Exports, monke
         busy = CliRunner().invoke(cli, command, prog_name="lakeward")
     done = {int(one.stem.split("-")[1]) for one in work.glob("group-*.json")}
 
-    assert busy.exit_code == 2
+    assert busy.exit_code == 3
     assert f"process {killed.pid} on" in busy.stderr
     assert 2 <= len(done) < _PARTS
     other = CliRunner().invoke(cli, [*command, "--where", "v > 3"], prog_name="lakeward")

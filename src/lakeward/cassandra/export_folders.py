@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakeward.lake.stores import Store
 
 SNAPSHOTS = "snapshot"
+_REMOVED = "_REMOVED"
 MINUTE_NAME = "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
 # By so much the clocks of machines that export and that sync may differ.
 CLOCKS_DIFFER = timedelta(days=1)
@@ -173,14 +174,19 @@ class ExportFolder:
 
     def remove_before(self, name: str) -> list[str]:
         """Remove exports older than one, and the change sets made before it; give the folders that are gone."""
-        old = [f"{self.folder}/{SNAPSHOTS}/{one}" for one in self._complete(SNAPSHOTS) if one < name]
-        old += [f"{self.folder}/{INCREMENTAL}/{one}" for one in self._complete(INCREMENTAL) if one < name]
+        old = [one for kind in (SNAPSHOTS, INCREMENTAL) for one in self._older(self._listing(kind), name)]
         for folder in old:
-            # Without its mark it is no export any more, however the rest ends.
+            # Without its mark it is no export any more, however the rest ends; the other one lets the rest be found.
+            self.store.write_text(f"{folder}/{_REMOVED}", "")
             self.store.delete(f"{folder}/{SUCCESS}")
             self.store.delete(folder)
             self._remove_empty_above(folder)
         return old
+
+    @staticmethod
+    def _older(listing: Listing, name: str) -> list[str]:
+        begun = {path.removesuffix(f"/{_REMOVED}") for path in listing.files if path.endswith(f"/{_REMOVED}")}
+        return [f"{listing.location}/{one}" for one in sorted({*listing.complete, *begun}) if "" < one < name]
 
     def _remove_empty_above(self, folder: str) -> None:
         parent = folder.rpartition("/")[0]

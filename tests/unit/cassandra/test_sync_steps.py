@@ -291,13 +291,24 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
     folder = world.folder
     assert [one.split("/")[3] for one in folder.names()] == ["hour=12", "hour=13"]
     assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=10").exists()
+    # A process that dies while it removes leaves the rest to the next one.
+    world.source[1] = "4"
+    with monkeypatch.context() as broken:
+        broken.setattr("lakeward.lake.stores.shutil.rmtree", lambda _: (_ for _ in ()).throw(CrashError))
+        with pytest.raises(CrashError):
+            world.sync(keep=2)
+    assert world.folder.names()[0].split("/")[3] == "hour=13"
+    world.time += timedelta(hours=1)
+    world.sync(keep=2)
+    world.time += timedelta(hours=1)
+    assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=12").exists()
     # Exports that are not applied yet never go.
     for _ in range(3):
         world.export()
         world.time += timedelta(hours=1)
     monkeypatch.setattr("lakeward.cassandra.syncing.next_step", lambda *_: None)
     world.sync(keep=1, source=False)
-    assert [one.split("/")[3] for one in folder.names()] == ["hour=13", "hour=14", "hour=15", "hour=16"]
+    assert [one.split("/")[3] for one in folder.names()] == ["hour=15", "hour=16", "hour=17", "hour=18"]
 
 
 def test_exports_of_another_job_are_applied_in_order(world):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.budget import BudgetServer, Limits
@@ -18,8 +19,10 @@ from lakeward.cassandra.export_folders import table_folder
 from lakeward.cassandra.ranges import partitioner_of, ring_ranges
 from lakeward.cassandra.reading.plan import ReadPlan, page_rows
 from lakeward.cassandra.schema import differences, read_table_schema
+from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 # What one task reads at a time; more of them leave less to read again where something differs.
 _RANGES_PER_TASK = 16
+_MINUTE = 60
 
 
 @dataclass(frozen=True)
@@ -267,8 +271,11 @@ class _Looks:
 
     def _compared(self, sides: tuple[Side, Side], options: DiffOptions) -> DiffResult:
         request = self._request
+        to = table_folder(request.to, request.copy.name) if request.to else None
+        if to is not None:
+            self._wait_for_free_minute(to)
         wanted = Wanted(
-            to=table_folder(request.to, request.copy.name) if request.to else None,
+            to=to,
             max_delete_share=request.max_delete_share,
             limit=request.limit,
             checksums=False,
@@ -276,3 +283,10 @@ class _Looks:
         )
         keys = self._plans[0].schema.primary_key
         return run_comparison(self._config, sides[0], sides[1], keys, options, wanted)
+
+    def _wait_for_free_minute(self, to: str) -> None:
+        """Wait for the next minute where this one has a change set: all has been read by now."""
+        now = datetime.now(UTC)
+        if open_store(self._spark, self._config, to).exists(change_set_folder(to, now)):
+            self._tell("this minute has a change set already; waiting for the next one")
+            time.sleep(_MINUTE - now.timestamp() % _MINUTE)
