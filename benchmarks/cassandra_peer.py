@@ -26,7 +26,7 @@ _FORMAT = "org.apache.spark.sql.cassandra"
 
 
 def main() -> int:
-    """Measure what the arguments say, after one round to warm up."""
+    """Measure what the arguments say, after some rounds to warm up."""
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("export", "import"))
     parser.add_argument("--host", required=True)
@@ -34,13 +34,14 @@ def main() -> int:
     parser.add_argument("--table", required=True, help="keyspace.table")
     parser.add_argument("--folder", required=True, type=Path)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--warm-ups", type=int, default=3)
     options = parser.parse_args()
     spark = _session(options.host, options.port)
     keyspace, table = options.table.split(".")
     named = {"keyspace": keyspace, "table": table}
     work = _export if options.what == "export" else _import
-    spent = [cost(lambda: work(spark, named, options.folder)) for _ in range(1 + options.times)]
-    json.dump({"cpu": statistics.median(spent[1:]), "all": spent}, sys.stdout)
+    spent = [cost(lambda: work(spark, named, options.folder)) for _ in range(options.warm_ups + options.times)]
+    json.dump({"cpu": statistics.median(spent[options.warm_ups :]), "all": spent}, sys.stdout)
     return 0
 
 
