@@ -152,10 +152,10 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
     stage.apply(stage.diff(past, current, to="again"), force=True)
     assert stage.cells(writetime=False) == plain
 
-    # What a table held that was emptied is not what the next change set begins with.
+    # A table that was emptied holds neither what a change set leads to nor what it begins with.
     stage.execute("TRUNCATE $T")
     with pytest.raises(RefusedInputError, match="is empty, though rows were written to it") as refused:
-        stage.apply(stage.diff(current, past, to="back"), timestamp="now")
+        stage.apply(changes)
     assert "lakeward cassandra import" in str(refused.value.hint)
 
 
