@@ -245,11 +245,13 @@ class HadoopStore:
 
     def files(self, folder: str) -> dict[str, int]:
         """Give every file below a folder by its path from there, with its size."""
-        root = self._path(folder)
         if not self.exists(folder):
             return {}
+        system = self._system(folder)
+        # As files are listed: with the host, also where the path names none.
+        root = system.makeQualified(self._path(folder))
         start = len(root.toString().rstrip("/")) + 1
-        found = self._system(folder).listFiles(root, True)
+        found = system.listFiles(root, True)
         sizes: dict[str, int] = {}
         while found.hasNext():
             one = found.next()
