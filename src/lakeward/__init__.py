@@ -22,6 +22,27 @@ if TYPE_CHECKING:
     from lakeward.config import (
         load_config as load_config,
     )
+    from lakeward.diffing.comparators import (
+        Bitwise as Bitwise,
+    )
+    from lakeward.diffing.comparators import (
+        Comparator as Comparator,
+    )
+    from lakeward.diffing.comparators import (
+        Duration as Duration,
+    )
+    from lakeward.diffing.comparators import (
+        Epsilon as Epsilon,
+    )
+    from lakeward.diffing.comparators import (
+        Equality as Equality,
+    )
+    from lakeward.diffing.comparators import (
+        MapEntries as MapEntries,
+    )
+    from lakeward.diffing.comparators import (
+        Whitespace as Whitespace,
+    )
     from lakeward.diffing.composing import (
         compose as compose,
     )
@@ -111,6 +132,13 @@ _HOME = {
     "Config": "lakeward.config",
     "TableSettings": "lakeward.config",
     "load_config": "lakeward.config",
+    "Bitwise": "lakeward.diffing.comparators",
+    "Comparator": "lakeward.diffing.comparators",
+    "Duration": "lakeward.diffing.comparators",
+    "Epsilon": "lakeward.diffing.comparators",
+    "Equality": "lakeward.diffing.comparators",
+    "MapEntries": "lakeward.diffing.comparators",
+    "Whitespace": "lakeward.diffing.comparators",
     "DiffMode": "lakeward.diffing.options",
     "DiffOptions": "lakeward.diffing.options",
     "DuplicateKeys": "lakeward.diffing.options",
@@ -142,8 +170,10 @@ _HOME = {
 
 __all__ = [
     "BadRowError",
+    "Bitwise",
     "BugError",
     "ChangedFileError",
+    "Comparator",
     "Config",
     "ConfigurationError",
     "ConflictError",
@@ -153,9 +183,13 @@ __all__ = [
     "DiffMode",
     "DiffOptions",
     "DuplicateKeys",
+    "Duration",
+    "Epsilon",
+    "Equality",
     "Lakeward",
     "LakewardError",
     "LeaseHeldError",
+    "MapEntries",
     "OpReport",
     "Outcome",
     "RefusedInputError",
@@ -167,6 +201,7 @@ __all__ = [
     "TableReport",
     "TableSettings",
     "VanishedError",
+    "Whitespace",
     "compose",
     "diff",
     "load_config",

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -42,12 +44,19 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         content[4:60] = bytes(56)
         last.write_bytes(content)
 
+    def log_as_delta(folder: Path) -> None:
+        (folder / "_delta_log").mkdir()
+        (folder / "_delta_log/0.json").touch()
+
     (tmp_path / "empty").mkdir()
     (tmp_path / "nothing.json").write_text('{"id": 1}\n')
     (tmp_path / "nameless").mkdir()
     (tmp_path / "nameless/data").write_text("x")
     other = spark.range(3).selectExpr("cast(cast(id as string) as binary) id", "1 as text")
     other.write.parquet(str(tmp_path / "other_types"))
+    (tmp_path / "nanos").mkdir()
+    nanos = pa.table({"id": [1], "text": pa.array([1], pa.timestamp("ns"))})
+    pq.write_table(nanos, tmp_path / "nanos/a.parquet")
     above = tmp_path / "above"
     for minute in ("01", "02"):
         shutil.copytree(good, above / f"day=01/minute={minute}")
@@ -63,6 +72,8 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         "nothing.json": "--schema",
         "nameless": "nothing tells the format",
         "other_types": "'id' is",
+        "nanos": "a type that Spark does not read",
+        spoiled("delta", log_as_delta): "is or holds a Delta table",
         "s3x://bucket/a": "no jar",
         "iceberg:a.b": "there is no lakeward.yaml",
     }

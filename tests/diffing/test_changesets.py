@@ -245,6 +245,20 @@ def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path
     assert not (tmp_path / "wrong").exists()
 
 
+def test_a_column_that_went_and_came_back_in_another_type(session, config, tmp_path):
+    states = [
+        session.createDataFrame([(1, 7), (2, 8)], "id int, x int"),
+        session.createDataFrame([(1,), (2,)], "id int"),
+        session.createDataFrame([(1, "a"), (2, None)], "id int, x string"),
+    ]
+    sets = [
+        found(session, config, written(*states[at : at + 2], tmp_path, moment=NOON + timedelta(minutes=at)))
+        for at in range(2)
+    ]
+    done = apply_change_sets(Side("past", states[0], identity=identity(states[0])), sets, None, None)
+    assert (done.verified, done.checksum) == (True, identity(states[2])["checksum"])
+
+
 def test_a_key_that_makes_no_set_makes_plain_files(session, config, tmp_path):
     schema = "id double, name string"
     past = session.createDataFrame([(1.5, "a"), (float("nan"), "b"), (2.5, "c")], schema)

@@ -151,6 +151,10 @@ def test_duplicate_keys_are_shown_with_their_counts(call, exports, spark):
     assert not (exports / "out").exists() or not files_below(exports / "out")
     reported = call("diff", "twice", "current", "--keys", "id", "--duplicate-keys", "report", "--output", "json")
     assert document(reported)["summary"]["duplicates"] == 3
+    # Key 2 is still there, and a change set could only say that it is deleted.
+    refused = call("diff", "twice", "past", "--keys", "id", "--duplicate-keys", "report", "--to", "out")
+    assert (refused.exit_code, "3 rows have a key that came before" in refused.stderr) == (2, True), refused.stderr
+    assert not (exports / "out").exists() or not files_below(exports / "out")
 
 
 def test_added_dropped_and_widened_columns_are_told(call, exports, spark):
@@ -174,6 +178,8 @@ def test_the_report_is_one_page(call, exports):
     page = (exports / "diff.html").read_text()
     assert page.startswith("<!doctype html>") and "2.75" in page
     assert call("diff", "past", "current", "--keys", "id", "--report", "no/where.html").exit_code == 2
+    folder = call("diff", "past", "current", "--keys", "id", "--report", "past", "--to", "other")
+    assert (folder.exit_code, "past is a folder" in folder.stderr) == (2, True), folder.stderr
 
 
 def test_without_a_key_nothing_is_guessed(call, exports):
@@ -181,6 +187,49 @@ def test_without_a_key_nothing_is_guessed(call, exports):
     assert (refused.exit_code, "--keys" in refused.stderr) == (2, True)
     found = document(call("diff", "past", "current", "--keys", "*", "--output", "json"))
     assert (found["summary"]["inserted"], found["summary"]["deleted"], found["summary"]["changed"]) == (2, 2, 0)
+
+
+def test_all_columns_are_the_key_also_where_one_is_new(call, exports, spark):
+    frame(spark, PAST).selectExpr("*", "if(id = 1, 7, null) stock").coalesce(1).write.parquet(str(exports / "more"))
+    found = document(call("diff", "past", "more", "--keys", "*", "--output", "json"))
+    assert found["keys"][-1] == "stock"
+    assert [found["summary"][name] for name in ("inserted", "deleted", "unchanged")] == [1, 1, 3]
+    refused = call("diff", "past", "more", "--keys", "*", "--to", "out")
+    assert (refused.exit_code, "only one side has the key column stock" in refused.stderr) == (2, True)
+    frame(spark, [*PAST, PAST[0]]).write.parquet(str(exports / "twice"))
+    refused = call("diff", "twice", "more", "--keys", "*")
+    assert (refused.exit_code, "note=None (2 times)" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_keys_may_be_called_as_the_diffs_own_columns(call, exports, spark):
+    past, current = (spark.createDataFrame([(1, 1, value)], "diff int, left_x int, x int") for value in (5, 6))
+    past.write.parquet(str(exports / "a"))
+    current.write.parquet(str(exports / "b"))
+    arguments = ("--keys", "diff,left_x", "--to", "out", "--output", "json")
+    folder = document(call("diff", "a", "b", *arguments))["change_set"]
+    [row] = spark.read.parquet(folder).collect()
+    assert row.asDict() == {"_lw_diff": "C", "diff": 1, "left_x": 1, "_lw_left_x": 5, "right_x": 6}
+    assert call("patch", "a", folder, "--to", "restored").exit_code == 0
+    assert call("diff", "restored", "b", "--exit-code").exit_code == 0
+
+
+def test_ignored_columns_of_two_types_and_of_types_without_a_hash(call, exports, spark):
+    spark.sql("select 1 id, 'a' name, named_struct('a', 1) p, parse_json('[1]') v").write.parquet(str(exports / "a"))
+    spark.sql("select 1 id, 'b' name, 'text' p, parse_json('[2]') v").write.parquet(str(exports / "b"))
+    spark.sql("select 1 id, 'c' name, named_struct('a', 2) p, parse_json('[3]') v").write.parquet(str(exports / "c"))
+    arguments = ("--keys", "id", "--ignore", "p,v", "--to", "out", "--output", "json")
+    example = document(call("diff", "a", "b", *arguments[:4], "--output", "json"))["examples"][0]
+    assert (example["past"]["p"], example["current"]["p"], example["current"]["v"]) == ('{"a":1}', "text", "[2]")
+    written = document(call("diff", "a", "b", *arguments))
+    assert written["past"]["checksum"] != written["current"]["checksum"]
+    refused = call("patch", "a", written["change_set"], "--to", "restored", "--force")
+    assert (refused.exit_code, "which ignores it: rows that did not change" in refused.stderr) == (2, True)
+    one_type = document(call("diff", "a", "c", *[one if one != "out" else "other" for one in arguments]))
+    applied = call("patch", "a", one_type["change_set"], "--to", "restored")
+    assert applied.exit_code == 0, applied.stderr
+    assert spark.read.parquet(str(exports / "restored")).selectExpr("name", "p.a", "to_json(v)").collect() == [
+        ("c", 2, "[3]")
+    ]
 
 
 def test_a_change_set_is_applied_and_its_result_is_a_side_again(call, exports):

@@ -27,12 +27,15 @@ from pyspark.sql.types import (
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Bitwise
+from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.duplicates import duplicate_key_in, refused_duplicate
 from lakeward.diffing.frames import diff
+from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys
 from lakeward.diffing.shaping import classified
 from lakeward.diffing.summary import read_summary, summary_columns
+from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frame_of, frozen_rows
 
 if TYPE_CHECKING:
@@ -154,6 +157,32 @@ def test_without_keys_rows_are_counted_where_duplicates_are_reported(spark: Spar
     current = table(spark, [(1, "a"), (1, "b")], *types)
     expected = [("N", 1, "a"), ("D", 1, "a"), ("D", 1, "a"), ("I", 1, "b")]
     assert frozen_rows(diff(past, current, (), REPORT).collect()) == frozen_rows(expected)
+
+
+def test_without_keys_a_column_that_one_side_lacks_is_null_there(spark: SparkSession) -> None:
+    past = spark.createDataFrame([(1, "a"), (2, None), (3, None)], "id int, gone string")
+    current = spark.createDataFrame(
+        [(1, None, None), (2, None, None), (3, 5, {"k": 1})], "id int, new int, m map<string,int>"
+    )
+    found = diff(past, current, (), DiffOptions(evolve=True, include_unchanged=True))
+    assert found.columns == ["diff", "id", "gone", "new", "m"]
+    assert frozen_rows(found.collect()) == frozen_rows(
+        [
+            ("D", 1, "a", None, None), ("I", 1, None, None, None), ("N", 2, None, None, None),
+            ("D", 3, None, None, None), ("I", 3, None, 5, {"k": 1}),
+        ]
+    )  # fmt: skip
+
+
+def test_any_number_of_keys_may_be_null(spark: SparkSession) -> None:
+    width, places = 64, (0, 31, 32, 61, 62, None)
+    quick = uncompiled(spark)
+    schema = ", ".join(f"k{at} bigint" for at in range(width))
+    rows = [tuple(None if at == place else 0 for at in range(width)) for place in places]
+    past, current = quick.createDataFrame(rows[1:], schema), quick.createDataFrame(rows[:-1], schema)
+    assert frozen_rows(diff(past, current).collect()) == frozen_rows([("D", *rows[-1]), ("I", *rows[0])])
+    with Comparison(Side("past", past), Side("current", current), (), DiffOptions()) as comparison:
+        assert (comparison.summary().inserted, comparison.summary().unchanged) == (1, 4)
 
 
 def test_a_comparator_finer_than_equality_sees_its_rows(spark: SparkSession) -> None:

@@ -92,9 +92,11 @@ def test_changes_deletes_compaction_and_new_columns(make, version):
     _, summary, _ = table.differences("deleted", "compacted", "iceberg")
     assert summary.is_same
     table.require_same("updated", "compacted")
-    table.sql("ALTER TABLE {t} ADD COLUMN more STRING")
+    # DuckDB calls the position of a row so, which then cannot be asked for.
+    more = "more" if version == 2 else "file_row_number"
+    table.sql(f"ALTER TABLE {{t}} ADD COLUMN {more} STRING")
     table.sql("ALTER TABLE {t} ALTER COLUMN number TYPE BIGINT")
-    table.sql("UPDATE {t} SET more = 'x' WHERE id = 20")
+    table.sql(f"UPDATE {{t}} SET {more} = 'x' WHERE id = 20")
     table.mark("evolved")
     table.require_same("compacted", "evolved")
     table.sql("ALTER TABLE {t} RENAME COLUMN text TO words")

@@ -64,3 +64,39 @@ def test_folders_of_files(spark: Any, tmp_path: Path) -> None:
         side = desk.open(str(hive))
         with pytest.raises(ConfigurationError, match="different keys"):
             keys_of(replace(side, primary_key=("id",)), replace(side, primary_key=("dept",)), ())
+        both = replace(side, primary_key=("id", "dept")), replace(side, primary_key=("dept", "id"))
+        assert keys_of(*both, ()) == ("id", "dept")
+
+
+def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tmp_path: Path) -> None:
+    rows = [(1, "007"), (2, "7"), (3, "1,A")]
+    spark.createDataFrame(rows, "id int, dept string").write.partitionBy("dept").parquet(str(tmp_path / "texts"))
+    numbers = spark.createDataFrame([(1, 7, "x"), (2, 8, "y")], "id int, dept int, text string")
+    numbers.write.partitionBy("dept").parquet(str(tmp_path / "numbers"))
+    numbers.write.parquet(str(tmp_path / "flat"))
+    (tmp_path / "csv/dept=007").mkdir(parents=True)
+    (tmp_path / "csv/dept=007/a.csv").write_text("id,text\n1,x\n")
+    with SideDesk(spark=spark) as desk:
+        assert sorted(map(tuple, desk.open(str(tmp_path / "texts")).frame.collect())) == rows
+        csv = [desk.open(str(tmp_path / "csv"), schema=f"id int, text string{more}") for more in ("", ", dept int")]
+        assert [one.frame.collect() for one in csv] == [[(1, "x", "007")], [(1, "x", 7)]]
+        past, flat = desk.open(str(tmp_path / "numbers")), desk.open(str(tmp_path / "flat"))
+        with (
+            pytest.raises(RefusedInputError, match="'dept' is string") as refused,
+            Comparison(past, flat, ["id"], DiffOptions()),
+        ):
+            pass
+        assert "--past-schema" in str(refused.value.hint)
+        # Parquet tells its own columns: a schema neither takes one away nor changes it.
+        past = desk.open(str(tmp_path / "numbers"), schema="id string, dept int")
+        assert past.frame.schema.simpleString() == "struct<id:int,text:string,dept:int>"
+        with Comparison(past, flat, ["id"], DiffOptions()) as found:
+            assert found.summary().is_same
+        texts = desk.open(str(tmp_path / "texts"), schema="dept int")
+        with (
+            pytest.raises(RefusedInputError, match="does not fit"),
+            Comparison(texts, flat, ["id"], DiffOptions()) as found,
+        ):
+            found.summary()
+        with pytest.raises(RefusedInputError, match="does not fit"):
+            desk.open(str(tmp_path / "csv"), schema="id int, text string, dept date")

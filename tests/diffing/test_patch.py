@@ -140,6 +140,29 @@ def test_a_diff_that_speaks_of_other_columns_is_refused(spark):
         patch(table(spark, (1, "a")), found.withColumn("key", found.id), ["key"])
 
 
+@pytest.mark.parametrize("mode", [DiffMode.COLUMN_BY_COLUMN, DiffMode.STRUCTS])
+def test_keys_are_told_by_the_columns_of_the_diff(spark, mode):
+    options = DiffOptions(diff_mode=mode)
+    past, current = table(spark, (1, "a"), (2, "b")), table(spark, (1, "c"), (3, "d"))
+    found = stored(diff(past, current, ["id"], options))
+    assert rows(patch(past, found, options=options)) == rows(current)
+    assert rows(patch(current, reverse(found, options=options), options=options)) == rows(past)
+    assert rows(compose(found, reverse(found, options=options), options=options)) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "options"),
+    [
+        ("diff string, id int, left_id int, left_x int, right_x int", DiffOptions()),
+        ("diff string, left_id int, right_id int", DiffOptions()),
+        ("diff string, id int, x int", DiffOptions(diff_mode=DiffMode.RIGHT_SIDE)),
+    ],
+)
+def test_keys_that_nothing_tells_must_be_named(spark, schema, options):
+    with pytest.raises(RefusedInputError, match=r"nothing tells which columns of the diff are keys; it has .*id"):
+        reverse(spark.createDataFrame([], schema), options=options)
+
+
 def test_diffs_without_what_is_needed_are_refused(spark):
     past, current = table(spark, (1, "a")), table(spark, (1, None))
     for options, told in (

@@ -55,7 +55,11 @@ _INPUTS = ("parquet", "orc", "json", "csv")
     "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
     help="Refuse where more of the past's rows would be deleted.  [default with --to, from 1,000 rows on: 0.5]",
 )  # fmt: skip
-@click.option("--schema", metavar="DDL|FILE", help="Columns of JSON and CSV files: 'id bigint, name string'.")
+@click.option(
+    "--schema",
+    metavar="DDL|FILE",
+    help="Columns of JSON and CSV files, and types of what folders tell: 'id bigint, dept int'.",
+)
 @click.option("--past-schema", metavar="DDL|FILE", help="Those of the past alone.")
 @click.option("--current-schema", metavar="DDL|FILE", help="Those of the current side alone.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cli.diff_options import ALL_COLUMNS
 from lakeward.diffing.comparison import keys_of
+from lakeward.diffing.free_names import with_free_names
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import ConfigurationError
@@ -36,9 +37,13 @@ class DiffRequest:
         cls, past: str, current: str, keys: tuple[str, ...], options: DiffOptions, choices: Mapping[str, Any]
     ) -> DiffRequest:
         """Hold the request, and refuse what cannot be done before anything is started."""
-        if choices["report"] and not Path(choices["report"]).absolute().parent.is_dir():
+        report = Path(choices["report"]).absolute() if choices["report"] else None
+        if report is not None and not report.parent.is_dir():
             msg = f"there is no folder for the report {choices['report']}"
             raise ConfigurationError(msg)
+        if report is not None and report.is_dir():
+            msg = f"{choices['report']} is a folder, and the report is a file"
+            raise ConfigurationError(msg, hint=f"--report {choices['report'].rstrip('/')}/diff.html")
         return cls(past, current, keys, options, choices)
 
     @property
@@ -74,4 +79,6 @@ def run_diff(desk: SideDesk, request: DiffRequest) -> DiffResult:
     """Compare, write what shall be written, and give what shall be shown."""
     past, current = request.open(desk, "past"), request.open(desk, "current")
     keys = () if request.keys == (ALL_COLUMNS,) else keys_of(past, current, request.keys)
-    return run_comparison(desk.config, past, current, keys, request.options, request.wanted())
+    columns = list(dict.fromkeys((*past.frame.columns, *current.frame.columns)))
+    options = with_free_names(request.options, keys, columns)
+    return run_comparison(desk.config, past, current, keys, options, request.wanted())

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from lakeward.diffing.comparators import PLAIN, Comparator
 from lakeward.diffing.comparing import check_types_named, comparator_for
 from lakeward.diffing.preconditions import check_columns, check_options, check_output, folding
-from lakeward.diffing.widening import common_type, is_same, uncomparable_part
+from lakeward.diffing.widening import common_type, is_same
 from lakeward.errors import RefusedInputError
+from lakeward.transforms.normalising import uncomparable_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +52,11 @@ class AlignedColumn:
         """Whether both sides are shown in ``type``; only an ignored column may keep two types that do not fit."""
         sides = [one for one in (self.left_type, self.right_type) if one is not None]
         return not self.is_ignored or all(is_same(one, self.type) for one in sides)
+
+    def shown_type(self, *, is_left: bool) -> DataType:
+        """Give the type in which a side's values are shown: ``type``, or the side's own where there are two."""
+        own = self.left_type if is_left else self.right_type
+        return self.type if self.has_one_type or own is None else own
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,8 @@ def _type_of(
     )
     raise RefusedInputError(
         msg,
-        hint="bring one side to the other's type, or leave the column out of the comparison with --ignore",
+        hint="bring one side to the other's type, or leave the column out of the comparison with --ignore; the values "
+        f"of folders ({name}=…) are texts unless --past-schema or --current-schema says their type",
     )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparison_faults import lakeward_error_in
-from lakeward.diffing.duplicates import duplicate_key_in, refused_duplicate
+from lakeward.diffing.duplicates import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate
 from lakeward.diffing.frames import is_case_sensitive
 from lakeward.diffing.inputs.faults import refusal
 from lakeward.diffing.pairs import Pairs
@@ -217,14 +217,14 @@ class Comparison:
             if listed := self._repeated(side):
                 which = "past" if side is self.past else "current"
                 msg = f"keys come more than once on the {which} side ({side.label}): {listed}"
-                hint = "name all columns of the key with --keys, or pair such rows by values: --duplicate-keys report"
-                return RefusedInputError(msg, hint=hint)
+                return RefusedInputError(msg, hint=ONE_ROW_A_KEY)
         msg = f"{self.past.label} or {self.current.label} has other rows than when it was opened: it is being written"
         return RefusedInputError(msg, hint="compare snapshots that are complete")
 
     def _repeated(self, side: Side) -> str:
         """List the first keys of a side that come more than once."""
-        names = [str(one.in_left if side is self.past else one.in_right) for one in self.alignment.keys]
+        own = [one.in_left if side is self.past else one.in_right for one in self.alignment.keys]
+        names = [name for name in own if name is not None]
         keys, times = columns(names), "_lw_times"
         repeated = side.frame.groupBy(*keys).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
         order = [column(times).desc(), *[one.asc_nulls_first() for one in keys]]
@@ -244,9 +244,9 @@ def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
     """
     if keys:
         return tuple(keys)
-    known = {side.primary_key for side in (past, current) if side.primary_key}
-    if len(known) == 1:
-        return known.pop()
+    known = [side.primary_key for side in (past, current) if side.primary_key]
+    if len({frozenset(one) for one in known}) == 1:
+        return known[0]
     if known:
         told = "; ".join(f"{side.label}: {', '.join(side.primary_key)}" for side in (past, current))
         msg = f"the two sides have different keys: {told}"

@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 _TOLERANT = (Epsilon, Duration, Whitespace)
 
 
-def compose(first: DataFrame, second: DataFrame, keys: Sequence[str], options: DiffOptions | None = None) -> DataFrame:
+def compose(
+    first: DataFrame, second: DataFrame, keys: Sequence[str] | None = None, options: DiffOptions | None = None
+) -> DataFrame:
     """Give the diff from the first one's past to the second one's current side.
 
     A row that was inserted and then changed is an inserted one, one that was inserted and then deleted is none, and so
     on; a row that is back to what it was is unchanged. Where the second diff does not follow the first one (a row is
-    inserted twice, deleted twice, or has other values in between), the job fails naming the key.
+    inserted twice, deleted twice, or has other values in between), the job fails naming the key. Without keys, those
+    columns are keys that belong to neither side.
 
     Raises:
         RefusedInputError: a diff has one side only, is sparse, ignores columns or tolerates differences: then it does
@@ -70,6 +73,16 @@ def why_not_composable(diff: ReadDiff) -> str | None:
     if not is_exact(options):
         return "one ignores columns or tolerates differences, so that it does not show all that changed"
     return None
+
+
+def have_common_ends(first: ReadDiff, second: ReadDiff) -> bool:
+    """Tell whether one type holds each column of the first diff's past and the second one's current side.
+
+    It does not where a column was dropped in between and came back in another type.
+    """
+    ends = {first.fold(one.name): one.type for one in first.left or ()}
+    later = [(ends.get(first.fold(one.name)), one.type) for one in second.right or ()]
+    return all(one is None or common_type(one, other, fields_differ=True) is not None for one, other in later)
 
 
 def is_exact(options: DiffOptions) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward.errors import RefusedInputError
+from lakeward.transforms.failing import failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 DUPLICATE_KEY_MARK = "lakeward: duplicate key: "
+ONE_ROW_A_KEY = (
+    "name all columns of the key with --keys, or pair such rows by values without --to: --duplicate-keys report"
+)
 
 
 def duplicate_failure(side: str, keys: Sequence[tuple[str, Column]]) -> Column:
@@ -23,7 +27,7 @@ def duplicate_failure(side: str, keys: Sequence[tuple[str, Column]]) -> Column:
         F.struct(F.lit(side).alias("side"), F.struct(*[value.alias(name) for name, value in keys]).alias("key")),
         {"ignoreNullFields": "false"},
     )
-    return F.raise_error(F.concat(F.lit(DUPLICATE_KEY_MARK), key)).cast("boolean")
+    return failure(F.lit(DUPLICATE_KEY_MARK), key)
 
 
 def duplicate_key_in(error: BaseException) -> str | None:
@@ -42,10 +46,7 @@ def duplicate_key_in(error: BaseException) -> str | None:
 
 def refused_duplicate(found: str) -> RefusedInputError:
     """Give the error to raise for what :func:`duplicate_key_in` found."""
-    return RefusedInputError(
-        f"A key comes more than once on the {found}",
-        hint="name all columns of the key with --keys, or pair such rows by their values with --duplicate-keys report",
-    )
+    return RefusedInputError(f"A key comes more than once on the {found}", hint=ONE_ROW_A_KEY)
 
 
 def _texts(error: BaseException) -> Iterator[str]:

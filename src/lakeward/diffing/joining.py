@@ -1,9 +1,10 @@
 """Both sides brought together by key in one full outer join, with keys that come twice found on the way.
 
 Null is a key like any other: rows with a null key match each other. A float key is the same whether 0.0 or -0.0, and
-whichever NaN it is. Each key is joined as a column that is never null, with another value in the place of a null; one
-number beside them says which of a row's keys are nulls. Exchange and sort are shared by the join and the count of each
-key's rows. A sort by one number is the fastest that Spark has: beside a single key the nulls are no part of it.
+whichever NaN it is. A key that only one side has is null on the other. Each key is joined as a column that is never
+null, with another value in the place of a null; numbers beside them say which of a row's keys are nulls. Exchange and
+sort are shared by the join and the count of each key's rows. A sort by one number is the fastest that Spark has: beside
+a single key the nulls are no part of it.
 
 The values travel in structs, which every operator passes on as they are: counting rows costs little then, and two
 structs are compared faster than their fields one by one. What is in a struct is taken out where a row is shown.
@@ -30,10 +31,10 @@ from lakeward.diffing.comparing import surely_equal
 from lakeward.diffing.duplicates import DUPLICATE_KEY_MARK, duplicate_failure, duplicate_key_in
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT, SURPLUS, Pairs, left_name, right_name
-from lakeward.diffing.widening import as_type, uncomparable_part
+from lakeward.diffing.widening import as_type
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.compare import all_of
-from lakeward.transforms.normalising import holds_map, normalised
+from lakeward.transforms.normalising import holds_map, normalised, uncomparable_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DUPLICATE_KEY_MARK", "duplicate_key_in", "joined", "joined_and_counted"]
 
-# The number that tells a row's null keys is one, and a bit for each of them from here upwards. So the sum over the rows
-# of a single key tells how many there are with a value and how many with a null; Spark holds less than 2^31 at once.
+# The number that tells whether a single key is null is one, and this bit if it is. So the sum over a key's rows tells
+# how many there are with a value and how many with a null; Spark holds less than 2^31 at once.
 _NULL_SHIFT = 32
+# How many of several keys have their bits, from the second one upwards, in one such number.
+_KEYS_OF_A_NUMBER = 62
 
 
 def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: DiffOptions, *, whole: bool) -> Pairs:
@@ -90,9 +93,7 @@ def joined_and_counted(past: DataFrame, current: DataFrame, alignment: Alignment
 def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment) -> DataFrame:
     """Fail where a key comes twice among rows that differ."""
     times = f"{S.PREFIX}times"
-    names = [(one, other) for one, other in zip(left.key_names, right.key_names, strict=True)]
-    if left.nulls is not None and right.nulls is not None:
-        names.append((left.nulls, right.nulls))
+    names = zip([*left.key_names, *left.nulls], [*right.key_names, *right.nulls], strict=True)
     same = Window.partitionBy(*[F.coalesce(column(one), column(other)) for one, other in names])
     failures = [
         duplicate_failure(side, [(one.name, rows.value(one)) for one in alignment.keys])
@@ -105,9 +106,10 @@ def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment)
 def _is_pair(left: _Side, right: _Side) -> Column:
     """Tell whether two rows have the same key."""
     same = [column(one) == column(other) for one, other in zip(left.join_keys, right.join_keys, strict=True)]
-    if left.nulls is not None and right.nulls is not None and left.nulls not in left.join_keys:
-        # Not as an equality of two columns, which would become a key of the exchange and the sort.
-        same.append(column(left.nulls).bitwiseXOR(column(right.nulls)) == 0)
+    for one, other in zip(left.nulls, right.nulls, strict=True):
+        if one not in left.join_keys:
+            # Not as an equality of two columns, which would become a key of the exchange and the sort.
+            same.append(column(one).bitwiseXOR(column(other)) == 0)
     return all_of(same[1:]) & same[0]
 
 
@@ -144,19 +146,23 @@ class _Side:
         self._name: Callable[[int], str] = left_name if is_left else right_name
         letter = "l" if is_left else "r"
         self.number, self.plain, self._rest = (f"{S.PREFIX}{what}_{letter}" for what in ("number", "plain", "rest"))
-        # Which keys may be null, and their bits in the number that says which are.
+        # Which keys may be null, with the number that says which are and their bits in it.
         nullable = [one for one in alignment.keys if not _is_wrapped(one.type) and self._may_be_null(one)]
-        self._bits = {one: 2 ** (_NULL_SHIFT + at) for at, one in enumerate(nullable)}
-        self.nulls = f"{S.PREFIX}nulls_{letter}" if nullable else None
+        is_single = len(alignment.keys) == 1
+        first = _NULL_SHIFT if is_single else 1
+        self._bits = {
+            one: (f"{S.PREFIX}nulls{at // _KEYS_OF_A_NUMBER}_{letter}", 1 << (first + at % _KEYS_OF_A_NUMBER))
+            for at, one in enumerate(nullable)
+        }
+        self.nulls = list(dict.fromkeys(name for name, _ in self._bits.values()))
         self.key_names = [f"{self._name(at)}_key" for at in range(len(alignment.keys))]
-        joins_nulls = numbered or len(alignment.keys) > 1
-        self._group_names = [*self.key_names, *([self.nulls] if joins_nulls and self.nulls is not None else [])]
+        self._group_names = [*self.key_names, *(self.nulls if numbered or not is_single else [])]
         self.join_keys = [*self._group_names, *([self.number] if numbered else [])]
 
     def _may_be_null(self, one: AlignedColumn) -> bool:
         """Ask both schemas, as both sides must be joined by the same columns."""
-        assert one.in_left is not None
-        assert one.in_right is not None
+        if one.in_left is None or one.in_right is None:
+            return True
         return self._alignment.left[one.in_left].nullable or self._alignment.right[one.in_right].nullable
 
     def is_present(self) -> Column:
@@ -169,7 +175,7 @@ class _Side:
         if _is_in_key(one):
             return self._key(position, one)
         if self._source(one) is None:
-            return F.lit(None).cast(self._type(one))
+            return self._nothing(one)
         return column(self._struct_of(one)).getField(_field(position))
 
     def values(self) -> list[Column]:
@@ -190,11 +196,11 @@ class _Side:
         if self._numbered:
             return keyed.withColumn(self.number, F.row_number().over(group.orderBy(*self._order())))
         total = column(self.number)
-        if self.nulls is not None and self.nulls not in self._group_names:
+        if self.nulls and self.nulls[0] not in self._group_names:
             # A null and the value in its place are two keys, each of which may come once.
-            rows = keyed.withColumn(self.number, F.sum(column(self.nulls)).over(group))
+            rows = keyed.withColumn(self.number, F.sum(column(self.nulls[0])).over(group))
             with_null = F.shiftright(total, _NULL_SHIFT)
-            times = F.when(column(self.nulls) == 1, total % 2**_NULL_SHIFT - with_null).otherwise(with_null)
+            times = F.when(column(self.nulls[0]) == 1, total % 2**_NULL_SHIFT - with_null).otherwise(with_null)
         else:
             rows, times = keyed.withColumn(self.number, F.count(F.lit(1)).over(group)), total
         shown = [(one.name, self.value(one)) for one in self._alignment.keys]
@@ -215,35 +221,33 @@ class _Side:
         return self.plain if _is_comparable_in_struct(one) else self._rest
 
     def _joined_key(self, one: AlignedColumn) -> Column:
-        value, stand_in = self._source(one), _stand_in(one.type)
-        assert value is not None
+        value, stand_in = self._key_source(one), _stand_in(one.type)
         if stand_in is None:
             # In an array of one a null is equal to a null.
             return F.array(normalised(value, one.type))
         return F.coalesce(value, stand_in) if one in self._bits else value
 
     def _null_flags(self) -> list[Column]:
-        if self.nulls is None:
-            return []
-        found = F.lit(1).cast("bigint")
-        for one, bit in self._bits.items():
-            value = self._source(one)
-            assert value is not None
-            found = found.bitwiseOR(F.when(value.isNull(), F.lit(bit)).otherwise(F.lit(0).cast("bigint")))
-        return [found.alias(self.nulls)]
+        found = {name: F.lit(1).cast("bigint") for name in self.nulls}
+        for one, (name, bit) in self._bits.items():
+            own = F.when(self._key_source(one).isNull(), F.lit(bit)).otherwise(F.lit(0)).cast("bigint")
+            found[name] = found[name].bitwiseOR(own)
+        return [value.alias(name) for name, value in found.items()]
 
     def _key(self, position: int, one: AlignedColumn) -> Column:
         """Give back the key from the column by which it is joined."""
         found = column(self.key_names[position])
         if _is_wrapped(one.type):
             return found.getItem(0)
-        if self.nulls is None or one not in self._bits:
+        if one not in self._bits:
             return found
-        return F.when(column(self.nulls).bitwiseAND(self._bits[one]) == 0, found)
+        name, bit = self._bits[one]
+        return F.when(column(name).bitwiseAND(F.lit(bit).cast("bigint")) == 0, found)
 
     def _order(self) -> list[Column]:
         """Give an order of rows by their values that is the same on both sides: compared columns come first."""
-        others = [one for one in self._alignment.values if one.is_ignored and uncomparable_part(one.type) is None]
+        ignored = [one for one in self._alignment.values if one.is_ignored]
+        others = [one for one in ignored if uncomparable_part(self._type(one)) is None]
         ordered = [one for one in (*self._alignment.compared, *others) if self._source(one) is not None]
         return [normalised(self.value(one), self._type(one)).asc_nulls_first() for one in ordered] or [F.lit(1)]
 
@@ -256,9 +260,16 @@ class _Side:
         assert own is not None
         return as_type(column(name), own, self._type(one))
 
+    def _key_source(self, one: AlignedColumn) -> Column:
+        """Give a key as the side's frame has it; null where it has none."""
+        found = self._source(one)
+        return found if found is not None else self._nothing(one)
+
+    def _nothing(self, one: AlignedColumn) -> Column:
+        return F.lit(None).cast(self._type(one))
+
     def _type(self, one: AlignedColumn) -> DataType:
-        own = one.left_type if self._is_left else one.right_type
-        return one.type if one.has_one_type or own is None else own
+        return one.shown_type(is_left=self._is_left)
 
 
 def _is_in_key(one: AlignedColumn) -> bool:

@@ -32,7 +32,7 @@ _MISFIT = "; the diff was made of another table, or was applied before"
 def patch(
     past: DataFrame,
     diff: DataFrame,
-    keys: Sequence[str],
+    keys: Sequence[str] | None = None,
     options: DiffOptions | None = None,
     *,
     strict: bool = True,
@@ -40,7 +40,7 @@ def patch(
     """Apply a diff to the past and give the current side.
 
     Columns that the diff brings come in, those that it has on the left only leave, and types are those of its right
-    side. Keys must identify one row each, in the past and in the diff.
+    side. Keys must identify one row each, in the past and in the diff; None: the columns that belong to neither side.
 
     With ``strict``, a row that is to be inserted must not be there, one that is to be changed or deleted must be, with
     the values that the diff has on its left: otherwise the diff belongs to another table or was applied before, and the
@@ -49,7 +49,7 @@ def patch(
 
     Raises:
         RefusedInputError: the diff does not hold all current values (left-side mode; sparse without a list of changes),
-            or it speaks of other columns than the past has.
+            or it speaks of other columns than the past has, or nothing tells the keys.
     """
     return patched(past, read_diff(diff, keys, options), strict=strict)
 
@@ -81,11 +81,18 @@ def _require_fitting(past: DataFrame, diff: ReadDiff, *, strict: bool) -> None:
         raise RefusedInputError(msg)
     for one in (*(diff.left or ()), *(diff.right or ())):
         if common_type(present.get(diff.fold(one.name), one.type), one.type, fields_differ=True) is None:
-            types = f"{present[diff.fold(one.name)].simpleString()} in the past, {one.type.simpleString()} in the diff"
-            msg = f"the diff was made of another table than this past: column {one.name} is {types}"
-            raise RefusedInputError(msg, hint="apply it to the table that it was made of")
+            raise _two_types(one, present[diff.fold(one.name)], diff)
     if strict and diff.left is not None:
         _require_same_columns(past, diff, diff.left)
+
+
+def _two_types(one: SideValue, past: DataType, diff: ReadDiff) -> RefusedInputError:
+    types = f"column {one.name} is {past.simpleString()} in the past, {one.type.simpleString()} in the diff"
+    if diff.fold(one.name) in {diff.fold(name) for name in diff.options.ignore_columns}:
+        msg = f"{types}, which ignores it: rows that did not change have no value of the new type"
+        return RefusedInputError(msg, hint="make the diff of sides that both have the column in one type, or lack it")
+    msg = f"the diff was made of another table than this past: {types}"
+    return RefusedInputError(msg, hint="apply it to the table that it was made of")
 
 
 def _require_same_columns(past: DataFrame, diff: ReadDiff, left: Sequence[SideValue]) -> None:

@@ -75,30 +75,26 @@ def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None
     for purpose, name in own:
         if name is not None and fold(name) in {fold(key) for key in keys}:
             msg = f"The {purpose} column is called {name!r}, and so is a key column"
-            raise ConfigurationError(
-                msg,
-                hint=f"name the {purpose} column otherwise",
-            )
+            raise ConfigurationError(msg, hint=_other_name(purpose))
     made = [one.name for one in value_columns(alignment, options)]
     if options.diff_mode is DiffMode.STRUCTS:
         made = [options.left_column_prefix, options.right_column_prefix]
     for purpose, name in own:
         if name is not None and fold(name) in {fold(one) for one in made}:
             msg = f"The {purpose} column is called {name!r}, and so is a value column in mode {options.diff_mode}"
-            raise ConfigurationError(
-                msg,
-                hint=f"name the {purpose} column or the prefixes otherwise, or use mode {DiffMode.STRUCTS}",
-            )
+            raise ConfigurationError(msg, hint=_other_name(purpose))
     repeated = _repeated([*keys, *made], fold)
     if repeated:
         msg = (
             f"With the prefixes {options.left_column_prefix!r} and {options.right_column_prefix!r} more than one "
             f"column is called {_listed(repeated)}"
         )
-        raise ConfigurationError(
-            msg,
-            hint=f"choose other prefixes, or use mode {DiffMode.STRUCTS}",
-        )
+        raise ConfigurationError(msg, hint="choose other prefixes: left_column_prefix, right_column_prefix")
+
+
+def _other_name(purpose: str) -> str:
+    option = " (--change-column)" if purpose == "change" else ""
+    return f"name the {purpose} column otherwise: {purpose}_column{option}"
 
 
 def _check_ignored(left: StructType, right: StructType, options: DiffOptions, fold: Fold) -> None:

@@ -102,7 +102,7 @@ class ReadDiff:
 
 def read_diff(
     frame: DataFrame,
-    keys: Sequence[str],
+    keys: Sequence[str] | None,
     options: DiffOptions | None = None,
     *,
     past: StructType | None = None,
@@ -110,7 +110,8 @@ def read_diff(
 ) -> ReadDiff:
     """Take a diff apart; ``past`` and ``current`` are the schemas of both sides, where a manifest tells them.
 
-    Without keys, all columns but the action and the list of changes are keys, as where no keys are given to a diff.
+    An empty list of keys means that all columns but the action and the list of changes are keys, as where none are
+    given to a diff. None means that the diff's columns tell: those are keys that belong to neither side.
 
     Raises:
         RefusedInputError: a column that must be there is not, or is not told by its prefix.
@@ -118,8 +119,9 @@ def read_diff(
     options = options or DiffOptions()
     own = [options.diff_column, *([options.change_column] if options.change_column else [])]
     reading = _Reading(frame, options, folding(case_sensitive=is_case_sensitive(frame.sparkSession)))
-    fields = tuple(reading.field(name) for name in keys or reading.without(own))
     _ = [reading.field(name) for name in own]
+    told = reading.told_keys(reading.without(own)) if keys is None else keys
+    fields = tuple(reading.field(name) for name in told or reading.without(own))
     names = [one.name for one in fields]
     if past is not None and current is not None:
         left, right = reading.known(names, past, current)
@@ -151,6 +153,23 @@ class _Reading:
         """Give the columns other than these."""
         left_out = {self.fold(name) for name in names}
         return [name for name in self.frame.columns if self.fold(name) not in left_out]
+
+    def told_keys(self, names: Sequence[str]) -> list[str]:
+        """Give the columns that belong to neither side.
+
+        A column of one side whose like the other side lacks may as well be a key of such a name: then nothing tells.
+        """
+        sides = self.fold(self.options.left_column_prefix), self.fold(self.options.right_column_prefix)
+        if self.options.diff_mode is DiffMode.STRUCTS:
+            return [name for name in names if self.fold(name) not in sides]
+        left, right = ({name for name in names if self.fold(name).startswith(f"{one}_")} for one in sides)
+        ends = [{self.fold(name)[len(side) :] for name in own} for side, own in zip(sides, (left, right), strict=True)]
+        keys = [name for name in names if name not in left | right]
+        is_one_sided = self.options.diff_mode in (DiffMode.LEFT_SIDE, DiffMode.RIGHT_SIDE)
+        if is_one_sided or not keys or ends[0] != ends[1]:
+            msg = f"nothing tells which columns of the diff are keys; it has {', '.join(names)}"
+            raise RefusedInputError(msg, hint='name them: keys=["id"]')
+        return keys
 
     def known(
         self, keys: Sequence[str], past: StructType, current: StructType

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from lakeward.diffing.joining import duplicate_key_in
 from lakeward.errors import RefusedInputError
+from lakeward.transforms.failing import failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +29,7 @@ def refuse_unless(condition: Column, *message: Column | str) -> Column:
 def refusal(*message: Column | str) -> Column:
     """Give a condition that makes the job fail with the message when it is asked."""
     parts = [F.lit(one) if isinstance(one, str) else one for one in message]
-    # An empty text that Spark cannot foresee. Otherwise it derives conditions on every other name of every column from
-    # this one, which are exponentially many, and takes minutes to plan.
-    unforeseen = F.substring(F.monotonically_increasing_id().cast("string"), 1, 0)
-    return F.raise_error(F.concat(F.lit(_MARK), *parts, F.lit(_END), unforeseen)).cast("boolean")
+    return failure(F.lit(_MARK), *parts, F.lit(_END))
 
 
 def refused_row_in(error: BaseException) -> str | None:

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from lakeward.diffing.reading_diffs import ReadDiff
 
 
-def reverse(diff: DataFrame, keys: Sequence[str], options: DiffOptions | None = None) -> DataFrame:
+def reverse(diff: DataFrame, keys: Sequence[str] | None = None, options: DiffOptions | None = None) -> DataFrame:
     """Give the diff from current to past: inserted rows are deleted ones, and each side takes the other's place.
 
-    It has the mode, the names and the list of changes of the diff, also where that is sparse.
+    It has the mode, the names and the list of changes of the diff, also where that is sparse. Without keys, those
+    columns are keys that belong to neither side.
 
     Raises:
-        RefusedInputError: the diff has one side only, so that the other one's values are not known.
+        RefusedInputError: the diff has one side only, so that the other one's values are not known; or nothing tells
+            the keys.
     """
     return reversed_diff(read_diff(diff, keys, options))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakeward.config import Config
+    from lakeward.diffing.alignment import Alignment
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.options import DiffOptions
@@ -89,7 +90,8 @@ def run_comparison(
     """Compare, write what shall be written, and give what shall be shown.
 
     Raises:
-        RefusedInputError: the sides cannot be compared, too much would be deleted, or the minute has a change set.
+        RefusedInputError: the sides cannot be compared, too much would be deleted, the minute has a change set, or the
+            keys do not tell which row one is about.
     """
     to = wanted.to
     checksums = bool(to) and wanted.checksums
@@ -118,6 +120,7 @@ def run_comparison(
 
 
 def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) -> str:
+    _require_common_keys(comparison.alignment)
     store, moment = open_store(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
     require_free_minute(store, to, moment)
     manifest = describe(
@@ -133,6 +136,7 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
     def check() -> ChangeSetManifest:
         _require_few_deletes(comparison, wanted)
         summary = _summary(comparison, wanted)
+        _require_keys(summary)
         past, current = comparison.identities()
         counts = {name: getattr(summary, name) for name in ("inserted", "changed", "deleted", "unchanged")}
         return replace(manifest, past=past, current=current, counts=counts)
@@ -140,6 +144,23 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
     frame = comparison.kept_frame() if wanted.report else comparison.frame
     with comparison.told():
         return write_change_set(frame, store, to, manifest, moment=moment, check=check)
+
+
+def _require_common_keys(alignment: Alignment) -> None:
+    """Refuse keys that a side lacks, as where all columns are keys and one is new: nothing could be applied by them."""
+    if lacking := [one.name for one in alignment.keys if one.in_left is None or one.in_right is None]:
+        msg = f"only one side has the key column {', '.join(lacking)}, so that a change set could not be applied"
+        raise RefusedInputError(msg, hint="name the columns that identify a row: --keys COLUMN,…; or leave out --to")
+
+
+def _require_keys(summary: Summary) -> None:
+    """Refuse keys that do not tell which row is meant: a change set would delete a key that still has a row."""
+    if summary.duplicates:
+        msg = (
+            f"{summary.duplicates:,} rows have a key that came before on their side, and a change set tells rows by "
+            "their key alone; nothing was written"
+        )
+        raise RefusedInputError(msg, hint="name all columns of the key: --keys COLUMN,…; or leave out --to")
 
 
 def _summary(comparison: Comparison, wanted: Wanted) -> Summary:

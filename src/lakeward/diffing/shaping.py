@@ -11,9 +11,9 @@ from lakeward.diffing.comparing import equal_values, plainly_equal
 from lakeward.diffing.layout import side_columns, value_columns
 from lakeward.diffing.options import DiffMode
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT, SURPLUS
-from lakeward.diffing.widening import uncomparable_part
 from lakeward.transforms.columns import column
 from lakeward.transforms.compare import all_of
+from lakeward.transforms.normalising import uncomparable_part
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

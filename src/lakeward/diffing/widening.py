@@ -30,26 +30,11 @@ _WHOLE_ORDER = tuple(_WHOLE)
 # A float holds every whole number of 24 bits, a double of 53.
 _IN_FLOAT, _IN_DOUBLE = (ByteType, ShortType), (ByteType, ShortType, IntegerType, FloatType)
 _MAX_PRECISION = 38
-# Spark can compare no two values of these.
-_NOT_COMPARABLE = frozenset({"variant", "interval", "geometry", "geography"})
 
 
 def is_same(left: DataType, right: DataType) -> bool:
     """Tell whether two types are the same but for where nulls may be."""
     return _with_nulls(left) == _with_nulls(right)
-
-
-def uncomparable_part(data_type: DataType) -> str | None:
-    """Give the name of a type within a type of whose values no two can be compared; None: there is none."""
-    if isinstance(data_type, StructType):
-        found = (uncomparable_part(one.dataType) for one in data_type.fields)
-        return next((one for one in found if one is not None), None)
-    if isinstance(data_type, ArrayType):
-        return uncomparable_part(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return uncomparable_part(data_type.keyType) or uncomparable_part(data_type.valueType)
-    name = data_type.simpleString().partition("(")[0]
-    return name if name in _NOT_COMPARABLE else None
 
 
 def common_type(left: DataType, right: DataType, *, fields_differ: bool = False) -> DataType | None:

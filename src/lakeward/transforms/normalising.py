@@ -1,4 +1,7 @@
-"""Maps made comparable: Spark can neither compare, hash, sort nor join them, wherever they sit in a value."""
+"""Maps made comparable: Spark can neither compare, hash, sort nor join them, wherever they sit in a value.
+
+Some types cannot be made so: :func:`uncomparable_part` tells them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,21 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 KEY, VALUE = "key", "value"
+# Spark can compare no two values of these.
+_NOT_COMPARABLE = frozenset({"variant", "interval", "geometry", "geography"})
+
+
+def uncomparable_part(data_type: DataType) -> str | None:
+    """Give the name of a type within a type of whose values no two can be compared; None: there is none."""
+    if isinstance(data_type, StructType):
+        found = (uncomparable_part(one.dataType) for one in data_type.fields)
+        return next((one for one in found if one is not None), None)
+    if isinstance(data_type, ArrayType):
+        return uncomparable_part(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return uncomparable_part(data_type.keyType) or uncomparable_part(data_type.valueType)
+    name = data_type.simpleString().partition("(")[0]
+    return name if name in _NOT_COMPARABLE else None
 
 
 def holds_map(data_type: DataType) -> bool:

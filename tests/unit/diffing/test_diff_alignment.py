@@ -26,10 +26,12 @@ from pyspark.sql.types import (
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.free_names import with_free_names
 from lakeward.diffing.layout import value_columns
 from lakeward.diffing.options import DiffMode, DiffOptions
-from lakeward.diffing.widening import common_type, is_same, uncomparable_part
+from lakeward.diffing.widening import common_type, is_same
 from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.transforms.normalising import uncomparable_part
 
 INT, LONG, TEXT, DOUBLE = IntegerType(), LongType(), StringType(), DoubleType()
 
@@ -142,6 +144,42 @@ def test_capitals_count_in_a_session_in_which_they_do() -> None:
         align(both, both, ["id"], DiffOptions(), evolve=False)
     found = align(both, both, ["id"], DiffOptions(), evolve=False, case_sensitive=True)
     assert [one.name for one in found.columns] == ["id", "a", "A"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "keys", "values", "expected"),
+    [
+        (DiffMode.COLUMN_BY_COLUMN, ["id"], ["diff", "left", "a"], ("diff", "left", "right")),
+        (DiffMode.COLUMN_BY_COLUMN, ["Diff"], ["a"], ("_lw_diff", "left", "right")),
+        (DiffMode.SIDE_BY_SIDE, ["left", "left_x"], ["x"], ("diff", "_lw_left", "right")),
+        (DiffMode.STRUCTS, ["left", "right_x", "diff"], ["x"], ("_lw_diff", "_lw_left", "right")),
+        (DiffMode.RIGHT_SIDE, ["left_x"], ["x", "diff"], ("_lw_diff", "left", "right")),
+        (DiffMode.STRUCTS, [], ["left", "diff"], ("_lw_diff", "_lw_left", "right")),
+    ],
+)
+def test_the_diffs_own_columns_get_names_that_are_free(
+    mode: DiffMode, keys: list[str], values: list[str], expected: tuple[str, ...]
+) -> None:
+    sides = schema(**dict.fromkeys([*keys, *values], INT))
+    found = with_free_names(DiffOptions(diff_mode=mode), keys, sides.names)
+    assert (found.diff_column, found.left_column_prefix, found.right_column_prefix) == expected
+    align(sides, sides, keys, found, evolve=False)
+
+
+def test_values_that_are_ignored_have_names_too_where_all_others_are_keys() -> None:
+    sides, options = schema(x=INT, left_x=INT), DiffOptions(ignore_columns=("x",))
+    found = with_free_names(options, (), sides.names)
+    assert [one.name for one in value_columns(align(sides, sides, (), found, evolve=False), found)] == [
+        "_lw_left_x", "right_x"
+    ]  # fmt: skip
+
+
+def test_an_ignored_column_of_two_types_is_shown_in_each_sides_own() -> None:
+    sides = schema(id=INT, a=INT, v=schema(a=INT)), schema(id=INT, a=LONG, v=TEXT)
+    _, a, v = align(*sides, ["id"], DiffOptions(ignore_columns=("v",)), evolve=True).columns
+    assert [one.shown_type(is_left=is_left) for one in (a, v) for is_left in (True, False)] == [
+        LONG, LONG, schema(a=INT), TEXT
+    ]  # fmt: skip
 
 
 SIDE = schema(id=INT, a=INT)

@@ -46,12 +46,42 @@ def test_unfinished_ones_are_refused_unless_told_otherwise(found, reason):
     require_one(found, incomplete_ok=True)
 
 
+def test_who_cannot_take_unfinished_ones_is_not_told_of_it():
+    for found in (listing("_manifest.json", "a.parquet"), listing("a.parquet", location="/data/minute=05")):
+        with pytest.raises(RefusedInputError) as refused:
+            require_one(found, incomplete_ok=None)
+        assert "incomplete-ok" not in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("incomplete_ok", [False, True])
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (listing("a.parquet", "_delta_log/00000.json"), "/data/x is or holds a Delta table"),
+        (listing("_SUCCESS", "dept=1/a.parquet", ".hoodie/hoodie.properties"), "a Hudi table"),
+        (listing("t/a.parquet", "t/_delta_log/00000.json"), "a Delta table"),
+    ],
+)
+def test_folders_in_which_not_all_files_count_are_refused(found, reason, incomplete_ok):
+    with pytest.raises(RefusedInputError, match=reason):
+        require_one(found, incomplete_ok=incomplete_ok)
+
+
 @pytest.mark.parametrize("incomplete_ok", [False, True])
 def test_a_folder_above_several_is_refused_with_the_complete_ones(incomplete_ok):
     found = listing("minute=01/_SUCCESS", "minute=02/_manifest.json", "minute=03/_SUCCESS", "minute=04/a.parquet")
     with pytest.raises(RefusedInputError, match=r"2 complete snapshots: minute=01, minute=03\n") as refused:
         require_one(found, incomplete_ok=incomplete_ok)
     assert "/data/x/minute=03" in str(refused.value.hint)
+    assert "/data/x/latest" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("location", ["/data/incremental", "/data"])
+def test_change_sets_are_named_by_their_whole_path(location):
+    below = "minute=01/_SUCCESS" if location.endswith("incremental") else "incremental/minute=01/_SUCCESS"
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(below, location=location), incomplete_ok=False)
+    assert str(refused.value.hint) == "/data/incremental/minute=01"
 
 
 def test_only_unfinished_ones_below():
@@ -75,6 +105,14 @@ def test_words_pick_a_snapshot():
         choose(found, "2026-11-15")
     with pytest.raises(RefusedInputError, match="no complete snapshot of 2026-11-17"):
         choose(found, "2026-11-17")
+
+
+def test_a_result_beside_the_snapshots_is_none_of_them():
+    found = listing("restored/_SUCCESS", *snapshots((14, 5), (15, 7)))
+    assert choose(found, "latest") == f"snapshot/{MINUTE.format(day=15, minute=7)}"
+    with pytest.raises(RefusedInputError, match=r"several things: \., a") as refused:
+        choose(listing("version=2020-11-14/_SUCCESS", "a/version=2020-11-14/_SUCCESS"), "latest")
+    assert str(refused.value.hint).endswith("/data/x/a")
 
 
 def test_words_count_from_any_folder_of_the_path():

@@ -13,7 +13,7 @@ from pyspark.sql.types import AtomicType
 
 from lakeward import schemas as S
 from lakeward.diffing.changesets.order import require_order
-from lakeward.diffing.composing import composed, is_exact, why_not_composable
+from lakeward.diffing.composing import composed, have_common_ends, is_exact, why_not_composable
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.patching import patched
@@ -138,7 +138,8 @@ def _result(past: DataFrame, sets: Sequence[ChangeSet], *, strict: bool) -> Data
     """Give the rows after all change sets; where possible these become one first, so that the past is read once."""
     diffs = [one.read() for one in sets]
     schemas = [one.manifest.current_schema if one.manifest is not None else None for one in sets]
-    if strict and not any(why_not_composable(one) for one in diffs):
+    are_one = not any(why_not_composable(one) for one in diffs)
+    if strict and are_one and all(have_common_ends(diffs[0], one) for one in diffs[1:]):
         return patched(past, reduce(_joined, diffs), strict=True, result=schemas[-1])
 
     def apply(rows: DataFrame, one: tuple[ReadDiff, StructType | None]) -> DataFrame:

@@ -58,7 +58,7 @@ def find_change_set(
     *,
     keys: Sequence[str] = (),
     options: DiffOptions | None = None,
-    incomplete_ok: bool = False,
+    incomplete_ok: bool | None = None,
 ) -> ChangeSet:
     """Find the change set in a folder and hold its files against its manifest.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FILE = re.compile(r"((?:file:|[a-z][a-z0-9+.-]*://)[^\s\"']+?\.[A-Za-z0-9.]+?)(?=[\s\"',;:.]*(?:\s|$))")
+_OTHER_TYPE = "write the column in another type, such as times in microseconds"
 # Sign in Spark's message, what is wrong, and what helps.
 _SIGNS: tuple[tuple[str, str, str | None], ...] = (
     ("FAILED_READ_FILE.FILE_NOT_EXIST", "is gone since it was listed", "run again once nobody writes there"),
@@ -32,6 +33,10 @@ _SIGNS: tuple[tuple[str, str, str | None], ...] = (
     ("UNABLE_TO_INFER_SCHEMA", "holds no file that tells its columns", "write the snapshot again"),
     ("CONFLICTING_DIRECTORY_STRUCTURES", "has folders that are no partitions of one table", None),
     ("Conflicting directory structures", "has folders that are no partitions of one table", None),
+    ("PARQUET_TYPE_", "has a column of a type that Spark does not read", _OTHER_TYPE),
+    ("Illegal Parquet type", "has a column of a type that Spark does not read", _OTHER_TYPE),
+    ("for partition column", "has a folder whose value does not fit its column", "check --schema against the folders"),
+    ("CAST_INVALID_INPUT", "has a folder whose value does not fit its column", "check --schema against the folders"),
     ("PATH_NOT_FOUND", "does not exist", None),
     ("AccessControlException", "may not be read", "check the permissions"),
     ("AccessDenied", "may not be read", "check the permissions"),

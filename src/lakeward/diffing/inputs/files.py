@@ -1,4 +1,7 @@
-"""Plain files as rows: Parquet and ORC by what they say of themselves, JSON and CSV by a schema that is given."""
+"""Plain files as rows: Parquet and ORC by what they say of themselves, JSON and CSV by a schema that is given.
+
+What folders tell (``dept=007``) is text, whatever it looks like, unless the schema has another type for it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.errors import ParseException
 from pyspark.sql import functions as F
@@ -13,6 +17,7 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading
 from lakeward.snapshots.versions.layouts import EMPTY_TEXT
 from lakeward.snapshots.versions.shapes import FORMATS
@@ -46,6 +51,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
         "emptyValue": EMPTY_TEXT,
     },
 }
+_UNTYPED_FOLDERS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class PlainFiles:
     format: str
 
     def read(self, spark: SparkSession, schema: str | None) -> DataFrame:
-        """Read the rows.
+        """Read the rows; of Parquet and ORC the schema tells the types of what folders tell, and nothing else.
 
         Raises:
             ConfigurationError: the format needs a schema that is not given, or it is no schema.
@@ -66,16 +72,26 @@ class PlainFiles:
         """
         reader = spark.read.format(self.format)
         struct = parse_schema(spark, schema) if schema else None
-        if struct is not None:
+        if self.format not in SELF_DESCRIBING:
+            if struct is None:
+                msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
+                raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
             reader = reader.schema(_all_nullable(struct))
-        elif self.format not in SELF_DESCRIBING:
-            msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
-            raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
         for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
             reader = reader.option(name, value)
-        with input_errors(self.location):
+        with input_errors(self.location), session_settings(spark, _UNTYPED_FOLDERS):
             rows = reader.load(for_reading(self.store.for_spark(self.location)))
-        return rows if self.format != "csv" or struct is None else _from_csv(rows, struct)
+        if struct is None:
+            return rows
+        return _from_csv(rows, struct) if self.format == "csv" else self._typed(rows, struct)
+
+    def _typed(self, rows: DataFrame, struct: T.StructType) -> DataFrame:
+        """Give the columns that folders tell the types of a schema; other columns have their own."""
+        folders = {unquote(one.partition("=")[0]) for path in self.sizes for one in path.split("/")[:-1] if "=" in one}
+        types = {one.name: one.dataType for one in struct.fields if one.name in folders}
+        return rows.select(
+            *[column(name).cast(types[name]).alias(name) if name in types else column(name) for name in rows.columns]
+        )
 
 
 def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: str | None) -> PlainFiles:  # noqa: A002

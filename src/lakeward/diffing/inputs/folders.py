@@ -1,6 +1,8 @@
 """Which complete snapshot a folder holds.
 
-The rule, for a folder without its hidden files (names that begin with ``_`` or ``.``, except ``_name=value``):
+A folder with the log of a table format (Delta, Hudi) at or below it is refused: files that the log has removed lie
+beside those that count. The rule for others, without their hidden files (names that begin with ``_`` or ``.``, except
+``_name=value``):
 
 1. Marks (``_SUCCESS`` or ``_manifest.json``) in folders below it: it holds snapshots and is none. Reading it would mix
    them, so it is refused with the list of those that are complete.
@@ -11,7 +13,8 @@ The rule, for a folder without its hidden files (names that begin with ``_`` or 
    has left its ``_temporary`` there, it is an unfinished or partial snapshot and refused. Otherwise it is a folder of
    plain files, whose folders below (``dept=…``) are partitions.
 
-``incomplete_ok`` takes the folder as it is where 2 and 4 would refuse; 1 stays.
+``incomplete_ok`` takes the folder as it is where 2 and 4 would refuse; 1 stays. None refuses as False does, but no hint
+names the option: the command has none.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 _SNAPSHOT_NAME = re.compile(r"(version|year|month|day|hour|minute)=.+")
 _UNFINISHED = "_temporary"
+# Folders in which table formats keep which of the files beside them count.
+_TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _SHOWN = 20
 # Folder of change sets beside that of snapshots, in the layout that the published recipe made known.
 INCREMENTAL = "incremental"
@@ -64,22 +69,31 @@ class Listing:
         return name in self.files
 
 
-def require_one(listing: Listing, *, incomplete_ok: bool) -> None:
+def require_one(listing: Listing, *, incomplete_ok: bool | None) -> None:
     """Refuse a folder that is no snapshot, or not a whole one (see the rule above).
 
     Raises:
-        RefusedInputError: it holds several, or one that was not finished.
+        RefusedInputError: it holds several, or one that was not finished, or a table of another format.
     """
+    folders = {part for path in listing.files for part in path.split("/")[:-1]}
+    if (log := next((one for one in _TABLE_LOGS if one in folders), None)) is not None:
+        msg = f"{listing.location} is or holds a {_TABLE_LOGS[log]} table ({log}): not all files there are its rows"
+        raise RefusedInputError(msg, hint="write the table's rows as Parquet files, and compare those")
     if any(listing.marked):
         raise _holds_several(listing)
     if incomplete_ok or listing.has(SUCCESS):
         return
     if listing.has(MANIFEST):
         msg = f"{listing.location} has a {MANIFEST} but no {SUCCESS}: it was not finished"
-        raise RefusedInputError(msg, hint="write it again, or take it as it is: --incomplete-ok")
+        raise RefusedInputError(msg, hint=f"write it again{or_as_it_is(incomplete_ok)}")
     if trouble := _unfinished(listing):
         msg = f"{listing.location} has neither {SUCCESS} nor {MANIFEST}, and {trouble}: it is unfinished or only a part"
-        raise RefusedInputError(msg, hint="name a finished snapshot, or take all of this as one: --incomplete-ok")
+        raise RefusedInputError(msg, hint=f"name a finished snapshot{or_as_it_is(incomplete_ok)}")
+
+
+def or_as_it_is(incomplete_ok: bool | None) -> str:
+    """Give the end of a hint for who may choose to take what was not finished."""
+    return "" if incomplete_ok is None else ", or take it as it is: --incomplete-ok"
 
 
 def choose(listing: Listing, word: str) -> str:
@@ -88,7 +102,9 @@ def choose(listing: Listing, word: str) -> str:
     Raises:
         RefusedInputError: there is none, or not exactly one.
     """
-    below = [one for one in listing.complete if one and INCREMENTAL not in one.split("/")]
+    complete = [one for one in listing.complete if one and INCREMENTAL not in one.split("/")]
+    # A result of a patch beside them has no time in its name.
+    below = [one for one in complete if any(map(_SNAPSHOT_NAME.fullmatch, one.split("/")))] or complete
     if not below:
         msg = f"{listing.location} holds no complete snapshot, so there is no {word!r} one"
         raise RefusedInputError(msg, hint="a snapshot is complete once it has a _SUCCESS")
@@ -111,8 +127,8 @@ def choose(listing: Listing, word: str) -> str:
 def _of_one_table(listing: Listing, paths: list[str]) -> list[str]:
     """Refuse to choose among snapshots of several tables."""
     if len(prefixes := {_prefix(one) for one in paths}) > 1:
-        msg = f"{listing.location} holds snapshots of several things: {_shown(sorted(prefixes))}"
-        raise RefusedInputError(msg, hint=f"name the folder of one of them: {listing.location}/{min(prefixes)}")
+        msg = f"{listing.location} holds snapshots of several things: {_shown(one or '.' for one in sorted(prefixes))}"
+        raise RefusedInputError(msg, hint=f"name the folder of one of them: {listing.location}/{max(prefixes)}")
     return paths
 
 
@@ -158,7 +174,10 @@ def _holds_several(listing: Listing) -> RefusedInputError:
         return RefusedInputError(msg)
     number = "one complete snapshot" if len(complete) == 1 else f"{len(complete)} complete snapshots"
     msg = f"{listing.location} is not a snapshot but holds {number}: {_shown(complete)}"
-    return RefusedInputError(msg, hint=f"{listing.location}/{complete[-1]}   (or {listing.location}/latest)")
+    # Change sets are not picked by a word.
+    has_words = any(INCREMENTAL not in f"{listing.location}/{one}".split("/") for one in complete)
+    word = f"   (or {listing.location}/latest)" if has_words else ""
+    return RefusedInputError(msg, hint=f"{listing.location}/{complete[-1]}{word}")
 
 
 def _shown(paths: Iterable[str]) -> str:

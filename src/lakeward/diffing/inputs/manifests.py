@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
 from lakeward.diffing.inputs.files import parse_type
+from lakeward.diffing.inputs.folders import or_as_it_is
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows
 from lakeward.errors import DataError, RefusedInputError
@@ -31,7 +32,7 @@ _OF_VERSION = "lineage"
 
 
 def manifest_side(
-    spark: SparkSession, store: Store, listing: Listing, label: str, *, incomplete_ok: bool
+    spark: SparkSession, store: Store, listing: Listing, label: str, *, incomplete_ok: bool | None
 ) -> Side | None:
     """Open a snapshot by its manifest; None where it is not whole and shall be taken as the plain files it has.
 
@@ -47,7 +48,7 @@ def manifest_side(
         return None
     if wrong:
         msg = f"{listing.location}: {wrong}"
-        raise RefusedInputError(msg, hint="write the snapshot again, or take what is there: --incomplete-ok")
+        raise RefusedInputError(msg, hint=f"write the snapshot again{or_as_it_is(incomplete_ok)}")
     if _OF_VERSION in document:
         frame, format_ = _version(spark, store, listing.location), str(document["format"])
     else:

@@ -33,7 +33,7 @@ def open_side(
     *,
     schema: str | None = None,
     format: str | None = None,  # noqa: A002 - the word that the command uses
-    incomplete_ok: bool = False,
+    incomplete_ok: bool | None = None,
     root: str | None = None,
     contexts: Callable[[str], TableContext] | None = None,
     workspace: Workspace | None = None,
@@ -47,7 +47,7 @@ def open_side(
             ``mirror:schema.table@MOMENT``.
         schema: columns of JSON and CSV files.
         format: the files' format, where their names do not tell it.
-        incomplete_ok: take a snapshot that was not finished.
+        incomplete_ok: take a snapshot that was not finished; None: no, and no hint speaks of it.
         root: folder of snapshots that a mere ``latest`` or date speaks of.
         contexts: gives a mirror's context by its name.
         workspace: keeps what a mirror as of a moment is computed from.
@@ -78,7 +78,7 @@ def _files_side(
     schema: str | None,
     format: str | None,  # noqa: A002
     *,
-    incomplete_ok: bool,
+    incomplete_ok: bool | None,
 ) -> Side:
     location = address.location
     with input_errors(location):

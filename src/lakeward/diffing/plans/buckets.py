@@ -111,27 +111,24 @@ def _differs(pair: _Pair) -> bool:
 def pair_struct(alignment: Alignment) -> T.StructType:
     """Give the schema of :class:`Pairs`."""
     flags = [T.StructField(name, T.BooleanType(), nullable=False) for name in (HAS_LEFT, HAS_RIGHT)]
-    left = [T.StructField(left_name(at), _shown_type(one, one.left_type)) for at, one in enumerate(alignment.columns)]
-    right = [
-        T.StructField(right_name(at), _shown_type(one, one.right_type)) for at, one in enumerate(alignment.columns)
+    sides = [
+        [T.StructField(name(at), one.shown_type(is_left=is_left)) for at, one in enumerate(alignment.columns)]
+        for name, is_left in ((left_name, True), (right_name, False))
     ]
-    return T.StructType([*flags, *left, *right])
+    return T.StructType([*flags, *sides[0], *sides[1]])
 
 
-def _shown_type(one: AlignedColumn, own: T.DataType | None) -> T.DataType:
-    return one.type if one.has_one_type or own is None else own
-
-
-def _cast(one: AlignedColumn, own: T.DataType | None) -> str | None:
-    return None if own is None or is_same(own, _shown_type(one, own)) else native_type(one.type)
+def _cast(one: AlignedColumn, *, is_left: bool) -> str | None:
+    own = one.left_type if is_left else one.right_type
+    return None if own is None or is_same(own, one.shown_type(is_left=is_left)) else native_type(one.type)
 
 
 def _column(one: AlignedColumn) -> KernelColumn:
     return KernelColumn(
         left=one.in_left,
         right=one.in_right,
-        left_cast=_cast(one, one.left_type),
-        right_cast=_cast(one, one.right_type),
+        left_cast=_cast(one, is_left=True),
+        right_cast=_cast(one, is_left=False),
         is_key=one.is_key,
         is_compared=not one.is_ignored,
     )

@@ -34,6 +34,8 @@ _ID = b"PARQUET:field_id"
 _NAME_MAPPING = "schema.name-mapping.default"
 _ENCRYPTED = "encryption.key-id"
 _LISTED = 1000
+# What DuckDB calls the position of a row.
+_NUMBER = "file_row_number"
 FILE, POSITION = "file_path", "pos"
 
 
@@ -92,7 +94,9 @@ def position_read(
 def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str | None:
     nested = any(isinstance(one.dataType, T.StructType | T.ArrayType | T.MapType) for one in struct.fields)
     strange = next((one.name for one in struct.fields if not is_native(one.dataType)), None)
+    is_taken = any(one.name.lower() == _NUMBER for one in struct.fields)
     problems = {
+        f"a column is called {_NUMBER}, as DuckDB calls the position of a row": is_taken,
         "DuckDB is not installed (pip install 'lakeward[diff]')": find_spec("duckdb") is None,
         "the table's files are read by names and not by ids": metadata.property(_NAME_MAPPING) is not None,
         "the table's files are encrypted": metadata.property(_ENCRYPTED) is not None,
@@ -138,13 +142,13 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
     except ImportError as error:
         msg = "this Spark executor has no DuckDB, which reads single rows of the lake's files"
         raise ConfigurationError(msg, hint="pip install 'lakeward[diff]' there too, or use --plan join") from error
-    chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or "file_row_number"
+    chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or _NUMBER
     # DuckDB reads less where it sees the numbers before it begins.
     few = 0 < len(positions) <= _LISTED
     numbers = ", ".join(map(str, positions.to_pylist())) if few else "SELECT pos FROM positions"
     query = (
-        f"SELECT {chosen} FROM read_parquet($file, file_row_number=true, hive_partitioning=false) "
-        f"WHERE file_row_number {'NOT IN' if others else 'IN'} ({numbers})"
+        f"SELECT {chosen} FROM read_parquet($file, {_NUMBER}=true, hive_partitioning=false) "
+        f"WHERE {_NUMBER} {'NOT IN' if others else 'IN'} ({numbers})"
     )
     with duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False}) as connection:
         connection.register("positions", pa.table({POSITION: positions.cast(pa.int64())}))

@@ -99,8 +99,9 @@ def _sortable(pairs: Pairs, one: AlignedColumn) -> Column:
 
 def _texts(pairs: Pairs, side: str, shown: Sequence[AlignedColumn]) -> list[Column]:
     """Give one side's values as texts, named by position: a name may hold anything."""
-    values = [pairs.left(one) if side == "left" else pairs.right(one) for one in shown]
-    return [_text(value, one.type).alias(f"c{at}") for at, (value, one) in enumerate(zip(values, shown, strict=True))]
+    is_left = side == "left"
+    values = [(pairs.left(one) if is_left else pairs.right(one), one.shown_type(is_left=is_left)) for one in shown]
+    return [_text(*value).alias(f"c{at}") for at, value in enumerate(values)]
 
 
 def _text(value: Column, data_type: T.DataType) -> Column:

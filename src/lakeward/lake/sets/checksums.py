@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.transforms.hashing import row_hash_lanes
+from lakeward.transforms.normalising import uncomparable_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +61,12 @@ def total(parts: Iterable[Checksum]) -> Checksum:
 
 
 def checksum_columns(schema: StructType, names: Sequence[str] | None = None) -> list[Column]:
-    """Give the aggregates that :func:`read_checksum` reads; columns count in the order of their names."""
-    wanted = sorted(schema.names if names is None else names)
+    """Give the aggregates that :func:`read_checksum` reads; columns count in the order of their names.
+
+    Columns of which no two values can be compared, such as variants, are left out: they have no hash either.
+    """
+    all_names = schema.names if names is None else names
+    wanted = sorted(name for name in all_names if uncomparable_part(schema[name].dataType) is None)
     sums = []
     for lane in row_hash_lanes([schema[name] for name in wanted]):
         sums.append(F.sum(F.shiftright(lane, _HALF_BITS)))
