@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.snapshots.history.changes import in_feed_order
-from tests.spark.scene import TABLE
+from tests.spark.scene import SCHEMA, TABLE
 
 if TYPE_CHECKING:
     from tests.spark.scene import Scene
@@ -88,3 +88,17 @@ def test_a_job_that_follows_op_by_op_has_the_mirrors_rows(scene: Scene) -> None:
     ):
         with pytest.raises(ConfigurationError, match=message):
             history.changes(TABLE, since=since, until=until)
+
+
+def test_rows_of_a_load_come_once_where_no_key_tells_them(scene: Scene) -> None:
+    scene.configure({TABLE: {"schema": SCHEMA, "undo_window": 0}})
+    scene.land("LOAD00000001.csv", "1,load,x,1.00")
+    scene.run()
+    scene.land("LOAD00000002.csv", "2,late part,x,1.00")
+    scene.run()
+    history = scene.lakeward.history
+    assert [row["id"] for row in history.changes(TABLE, since="op:1").collect()] == [2]
+    scene.lakeward.maintain(only="expire")
+    with pytest.raises(DataError, match="the load as op 1 left it is no longer kept: its rows would come twice"):
+        history.changes(TABLE, since="op:1")
+    assert sorted(row["id"] for row in history.changes(TABLE).collect()) == [1, 2]

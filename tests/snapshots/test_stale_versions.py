@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.snapshots.versions import LOADED, line, made, names, set_up, states
+from tests.snapshots.versions import LOADED, line, made, names, refused, set_up, states
+from tests.spark.crash import crash_at
 from tests.spark.scene import TABLE
 
 if TYPE_CHECKING:
@@ -42,6 +43,23 @@ def test_a_reload_makes_versions_stale_only_from_the_moment_on_at_which_it_began
     assert set(states(scene).values()) == {"current"}
     assert names(scene, before) == {1: "one on 13th", 2: None}
     assert names(scene, after) == {1: "reloaded"}
+
+
+def test_a_load_that_is_logged_and_not_yet_applied_is_in_no_version(scene: Scene) -> None:
+    set_up(scene)
+    before = {1: "one on 13th", 2: None, 4: "four"}
+    scene.land("LOAD00000001.csv", line("I", LOADED, 1, "reloaded"))
+    crash_at(scene, "log.drop", lambda: scene.run(cut=RELOADED))
+    location = made(scene, "2020-11-17")
+    assert (names(scene, location), states(scene)) == (before, {"2020-11-17": "current"})
+    assert "op 3 is logged and not yet applied" in str(refused(scene, "op:3").message)
+    history = scene.lakeward.history
+    current = history.scd2(TABLE).filter("is_current").collect()
+    assert ({row["id"]: row["name"] for row in current}, history.position(TABLE)) == (before, 2)
+    # A tag is made under the lease: what was interrupted is finished first.
+    made(scene, "2020-11-17", tag="finished")
+    assert scene.names() == {1: "reloaded"}
+    assert {one.kind: one.state for one in scene.lakeward.snapshots.list()} == {"files": "stale", "tag": "current"}
 
 
 def test_a_version_by_change_sequence_holds_what_was_committed_up_to_it(scene: Scene) -> None:

@@ -119,10 +119,13 @@ def _beginnings(story: Story, low: int, high: int) -> DataFrame:
 
 def _load_rows(story: Story, low: int, high: int) -> Iterator[DataFrame]:
     """Give the rows that each load op in the range brought: what its load has and had not before it."""
-    for generation, wanted in _load_ops(story, low, high).items():
+    for generation, ops in _load_ops(story, high).items():
         head = story.mirror.head(load_branch(generation))
         lineage = story.mirror.lineage(head.id) if head else ()
         loads = {int(one.summary[LOAD_STAMP]): one.id for one in lineage if LOAD_STAMP in one.summary}
+        wanted = [op for op in ops if op > low]
+        if wanted and not story.keys:
+            _require_told_apart(story, max((op for op in ops if op <= low), default=None), loads)
         for op in sorted({_kept_op(story, one, loads, high) for one in wanted}):
             rows = story.context.mirror.read(loads[op]).select(*columns(story.names))
             if earlier := [one for one in loads if one < op]:
@@ -131,15 +134,22 @@ def _load_rows(story: Story, low: int, high: int) -> Iterator[DataFrame]:
             yield _as_feed(story, rows, op, generation)
 
 
-def _load_ops(story: Story, low: int, high: int) -> dict[int, list[int]]:
-    """Give the load ops in the range by generation."""
+def _load_ops(story: Story, high: int) -> dict[int, list[int]]:
+    """Give the load ops up to one by generation."""
     kind = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(story.progress.undone)
-    rows = story.log.filter(control & kind & _is_in(low, high)).select(S.GENERATION, S.OP)
+    rows = story.log.filter(control & kind & (column(S.OP) <= high)).select(S.GENERATION, S.OP)
     found: dict[int, list[int]] = {}
     for generation, op in rows.toLocalIterator():
         found.setdefault(generation, []).append(op)
     return found
+
+
+def _require_told_apart(story: Story, before: int | None, loads: dict[int, int]) -> None:
+    """Refuse to give rows again that came before the range; with a key they change nothing, as every change follows."""
+    if before is not None and before not in loads:
+        msg = f"{story.context.table}: the load as op {before} left it is no longer kept: its rows would come twice"
+        raise DataError(msg, hint=f"read the mirror, and go on from op:{story.progress.op}")
 
 
 def _kept_op(story: Story, op: int, loads: dict[int, int], high: int) -> int:
