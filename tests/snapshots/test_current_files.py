@@ -70,6 +70,19 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
     assert not set(files(root / "version=op-4").values()) & set(second.values())
 
 
+def test_the_copy_of_a_table_that_nothing_stands_of_is_empty(scene: Scene) -> None:
+    scene.configure({TABLE: {**SETTINGS, "publish": {"to": "./copy"}}})
+    scene.land("20201113-100000000.csv", line("I", "2020-11-13 10:00:00", 1, "wrong"))
+    scene.run()
+    root = scene.folder / "copy" / TABLE
+    assert seen_by_readers(root) == {1: "wrong"}
+    scene.lakeward.undo(TABLE, to_op=0, skip_files=["sales/product/20201113-100000000.csv"])
+    assert scene.run().outcome is Outcome.IDLE
+    assert (seen_by_readers(root), scene.rows()) == ({}, [])
+    [verified] = scene.lakeward.verify().tables
+    assert (verified.verdict, verified.rows_expected, verified.op) == ("clean", 0, 2)
+
+
 def test_a_copy_that_fails_is_the_tables_failure_and_the_mirror_stays_done(scene: Scene) -> None:
     scene.configure({TABLE: {**SETTINGS, "publish": {"to": "./copy", "format": "csv"}}})
     scene.land("LOAD00000001.csv", line("I", "2020-11-13 10:00:00", 1, "one"))

@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.report import OpReport, Outcome
 from lakeward.sources.storage import LocalStorage
+from tests.snapshots.versions import refused
 from tests.spark.scene import TABLE, Scene
 
 FOLDER = TABLE.replace(".", "/")
@@ -296,3 +297,4 @@ def test_reload_before_the_first_run_is_told_by_the_user(scene: Scene) -> None:
     scene.land("20240102-000000000.csv", "I,4,late and before the reload,x,1.00")
     scene.run()
     assert scene.names() == {1: "reloaded", 3: "after the reload"}
+    assert "lies before its first load, which began at 20240201" in str(refused(scene, "2024-01-15").message)
