@@ -13,7 +13,7 @@ from lakeward.cassandra.clusters import LiveTable, limits_for
 from lakeward.cassandra.comparing.looking import differing, look
 from lakeward.cassandra.comparing.suspects import Suspects
 from lakeward.cassandra.comparing.widths import shared, widened
-from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.connecting import connected, with_nodes
 from lakeward.cassandra.diffs import diff_options, remedy_for_types
 from lakeward.cassandra.export_folders import table_folder
 from lakeward.cassandra.ranges import partitioner_of, ring_ranges
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.comparing.staging import Stage
+    from lakeward.cassandra.connecting import ClusterAddress
     from lakeward.cassandra.ranges import TokenRange
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
@@ -141,8 +142,8 @@ def compare_tables(
     pair = _Pair.of(request, request.ranges or _RANGES_PER_TASK * stage.tasks)
     with _budgets(spark, request, tell) as budgets:
         plans = [
-            ReadPlan(one.address, schema, budget=budget.address, page_rows=page_rows(one.address, request.limits))
-            for one, schema, budget in zip((request.table, request.copy), pair.schemas, budgets, strict=True)
+            ReadPlan(address, schema, budget=budget.address, page_rows=page_rows(address, request.limits))
+            for address, schema, budget in zip(pair.addresses, pair.schemas, budgets, strict=True)
         ]
         tell(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
         comparison = _Looks(spark, config, request, stage, plans, pair, tell)
@@ -180,6 +181,7 @@ class _Pair:
     ``shown`` are the tables with the types in which they are compared.
     """
 
+    addresses: tuple[ClusterAddress, ClusterAddress]
     schemas: tuple[TableSchema, TableSchema]
     shown: tuple[TableSchema, TableSchema]
     lacking: tuple[str, ...]
@@ -195,6 +197,7 @@ class _Pair:
             by_range = partitioner_of(first) == partitioner_of(second)
             ranges = ring_ranges(first, request.table.name, splits=splits)
             others = ranges if by_range else ring_ranges(second, request.copy.name, splits=splits)
+            addresses = with_nodes(request.table.address, first), with_nodes(request.copy.address, second)
         if table.primary_key != copy.primary_key:
             msg = (
                 f"{request.table} has the key {', '.join(table.primary_key)}, "
@@ -206,7 +209,7 @@ class _Pair:
         lacking = tuple(name for name in table.names if name not in copy.names)
         table, copy = shared(table, copy), shared(copy, table)
         shown = widened(table, copy), widened(copy, table)
-        return cls((table, copy), shown, lacking, told, (ranges, others), by_range)
+        return cls(addresses, (table, copy), shown, lacking, told, (ranges, others), by_range)
 
 
 class _Looks:
