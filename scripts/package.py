@@ -80,7 +80,7 @@ def write_dependencies(uv: str, wheel: Path, scratch: Path, archive: Path) -> No
     subprocess.run(
         [
             uv, "pip", "install", "--quiet", "--target", str(folder), "--python", sys.executable,
-            "--override", str(left_out), f"{wheel}[aws,postgres]",
+            "--override", str(left_out), f"{wheel}[aws,diff,keyspaces,postgres]",
         ],
         check=True,
     )  # fmt: skip
