@@ -153,6 +153,11 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
         except Crash:
             scene.on_step = None
             scene.forget_state() if len(crossed) % 2 else scene.close()
+            if crossed[-1] == "erase.changelog":
+                # Logged and not yet applied: a version of now would have what is about to be erased.
+                to = str(scene.folder / "published")
+                [report] = scene.lakeward.snapshots.create([TABLE], as_of="2024-01-03", to=to)
+                assert "an erasure is logged and not yet applied" in str(report.message)
     scene.on_step = None
     assert sorted(crossed) == sorted(CRASHED)
     assert is_open is None

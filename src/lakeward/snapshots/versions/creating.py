@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.errors import ConflictError
 from lakeward.lake.folders import own_version
 from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from lakeward.pipeline.as_of import AsOf
     from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
     from lakeward.snapshots.versions.shapes import Shape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,10 +85,15 @@ def create_files(context: TableContext, moment: Moment, order: FilesOrder) -> Pu
 def publish_as_of(
     context: TableContext, moment: Moment, place: Place, order: FilesOrder, *, before: Callable[[], None]
 ) -> Publication:
-    """Write the rows as of a moment to a place, again if an erasure was logged meanwhile."""
+    """Write the rows as of a moment to a place, again if an erasure was logged meanwhile.
+
+    Raises:
+        ConflictError: an erasure is being applied.
+    """
     while True:
         with Workspace() as workspace:
             found = rows_as_of(context, workspace, moment)
+            require_erasures_applied(context, found.at.bases)
             context.reached("publish.rows")
             published = _publish(context, found, place, order, before)
         if not is_erased_since(context, found.at.bases.logged):
@@ -205,6 +212,17 @@ def moment_text(moment: Moment) -> str:
 def moment_of(publication: Publication) -> Moment:
     """Give the moment that a publication was made for."""
     return replace(parse_moment(publication.moment), label=publication.version)
+
+
+def require_erasures_applied(context: TableContext, bases: Bases) -> None:
+    """Refuse to write what an erasure that is logged and not yet applied is about to remove.
+
+    Raises:
+        ConflictError: there is one.
+    """
+    if bases.applied < bases.logged and is_erased_since(context, bases.applied):
+        msg = f"{context.table}: an erasure is logged and not yet applied; what it erases would be published"
+        raise ConflictError(msg, hint=f"lakeward run {context.table} finishes it; then the same command")
 
 
 def is_erased_since(context: TableContext, op: int) -> bool:

@@ -17,7 +17,14 @@ from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import AsOf, standpoint
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.moments import op_moment
-from lakeward.snapshots.versions.creating import describe, is_erased_since, publication_of, record_instead, written
+from lakeward.snapshots.versions.creating import (
+    describe,
+    is_erased_since,
+    publication_of,
+    record_instead,
+    require_erasures_applied,
+    written,
+)
 from lakeward.snapshots.versions.dropping import remove_versions
 from lakeward.snapshots.versions.files import Place, data_files, place_of, publishing, put_in_place, table_root, tidy
 from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates, write_rows
@@ -91,6 +98,7 @@ def _publish(
 ) -> Publication:
     while True:
         found, former = _current_rows(context), None if anew else _former(context, place, shape)
+        require_erasures_applied(context, found.at.bases)
         context.reached("publish.rows")
         made = _written(context, found, place, shape, former, before)
         _flip(context, place, made)
