@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SNAPSHOTS = "snapshot"
 _REMOVED = "_REMOVED"
 MINUTE_NAME = "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
+_MINUTE_SECONDS = 60
 # By so much the clocks of machines that export and that sync may differ.
 CLOCKS_DIFFER = timedelta(days=1)
 
@@ -30,6 +31,11 @@ CLOCKS_DIFFER = timedelta(days=1)
 def table_folder(to: str, name: TableName) -> str:
     """Give the folder of a table's exports and change sets below a folder of exports."""
     return f"{absolute(to)}/{name.keyspace}/{name.table}"
+
+
+def seconds_to_next_minute(now: datetime) -> float:
+    """Say how long it is until what is named by its minute gets another name."""
+    return _MINUTE_SECONDS - now.timestamp() % _MINUTE_SECONDS
 
 
 def name_in(identity: Mapping[str, Any]) -> str:

@@ -33,6 +33,12 @@ def has_rows(session: Any, table: TableName) -> bool:
     return is_there(session, table) and bool(rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1"))
 
 
+def has_keyspace(session: Any, table: TableName) -> bool:
+    """Tell whether there is the keyspace that a table is in, or would be."""
+    query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+    return bool(rows_of(session, query, (table.keyspace,)))
+
+
 def make_table(session: Any, table: TableName, statements: Sequence[str], *, what: str, otherwise: str = "") -> None:
     """Make a table, and wait until it can be used.
 
@@ -64,8 +70,7 @@ def _remedy(session: Any, table: TableName, error: Exception) -> str:
     keyspace = quoted(table.keyspace)
     if is_refusal(error):
         return f"as an administrator: GRANT CREATE ON KEYSPACE {keyspace} TO …"
-    query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
-    if rows_of(session, query, (table.keyspace,)):
+    if has_keyspace(session, table):
         return ""
     places = sorted({one.datacenter for one in session.cluster.metadata.all_hosts() if one.datacenter})
     copies = "".join(f", '{one}': 3" for one in places)

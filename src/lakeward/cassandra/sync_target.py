@@ -8,8 +8,7 @@ from lakeward.cassandra import guards
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.names import quoted
 from lakeward.cassandra.preflight import require_writable
-from lakeward.cassandra.presence import is_there
-from lakeward.cassandra.retrying import rows_of
+from lakeward.cassandra.presence import has_keyspace, is_there
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.errors import ConfigurationError, RefusedInputError
 
@@ -41,8 +40,7 @@ def _require_place(session: Any, request: SyncRequest) -> None:
     try:
         read_table_schema(session, request.into)
     except ConfigurationError as error:
-        query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
-        if not rows_of(session, query, (request.into.keyspace,)):
+        if not has_keyspace(session, request.into):
             make = f"make it first: CREATE KEYSPACE {quoted(request.into.keyspace)} WITH replication = …"
             raise ConfigurationError(error.message, hint=_or_meant(make, error.hint)) from error
         if not request.create_table:

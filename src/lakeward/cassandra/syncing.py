@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakeward.cassandra.export_folders import CLOCKS_DIFFER, MINUTE_NAME, name_in
+from lakeward.cassandra.export_folders import CLOCKS_DIFFER, MINUTE_NAME, name_in, seconds_to_next_minute
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import BugError, RefusedInputError, RetriableError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lakeward.cassandra.export_folders import ExportFolder, KnownExport
     from lakeward.cassandra.sync_steps import Target
     from lakeward.errors import LakewardError
-
-_MINUTE = 60
 
 
 class Work(Protocol):
@@ -174,7 +172,7 @@ class SyncRound:
         """Wait until the next minute where this one has such a folder already."""
         if taken is None or taken != self._minute():
             return
-        seconds = _MINUTE - self.now().timestamp() % _MINUTE
+        seconds = seconds_to_next_minute(self.now())
         self.tell(f"this minute has {what} already; waiting {seconds:.0f} s for the next one")
         self.wait(seconds)
 

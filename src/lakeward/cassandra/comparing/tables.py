@@ -15,7 +15,7 @@ from lakeward.cassandra.comparing.suspects import Suspects
 from lakeward.cassandra.comparing.widths import shared, widened
 from lakeward.cassandra.connecting import connected, with_nodes
 from lakeward.cassandra.diffs import diff_options, remedy_for_types
-from lakeward.cassandra.export_folders import table_folder
+from lakeward.cassandra.export_folders import seconds_to_next_minute, table_folder
 from lakeward.cassandra.ranges import partitioner_of, ring_ranges
 from lakeward.cassandra.reading.plan import ReadPlan, page_rows
 from lakeward.cassandra.schema import differences, read_table_schema
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 # What one task reads at a time; more of them leave less to read again where something differs.
 _RANGES_PER_TASK = 16
-_MINUTE = 60
 
 
 @dataclass(frozen=True)
@@ -292,4 +291,4 @@ class _Looks:
         now = datetime.now(UTC)
         if open_store(self._spark, self._config, to).exists(change_set_folder(to, now)):
             self._tell("this minute has a change set already; waiting for the next one")
-            time.sleep(_MINUTE - now.timestamp() % _MINUTE)
+            time.sleep(seconds_to_next_minute(now))
