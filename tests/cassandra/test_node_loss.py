@@ -16,6 +16,7 @@ from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.names import TableName
+from lakeward.cassandra.presence import make_table
 from lakeward.cassandra.retrying import is_passing
 from lakeward.config import Config
 from lakeward.lake.iceberg.session import table_session
@@ -65,7 +66,7 @@ def fill(session: Session) -> None:
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}", timeout=60
     )
     columns = "k int, c int, s text STATIC, v text, PRIMARY KEY (k, c)"
-    session.execute(f"CREATE TABLE {SOURCE.cql} ({columns})", timeout=60)
+    make_table(session, SOURCE, [f"CREATE TABLE {SOURCE.cql} ({columns})"], what="the source")
     insert = session.prepare(f"INSERT INTO {SOURCE.cql} (k, c, s, v) VALUES (?, ?, ?, ?)")
     for partition in range(PARTITIONS):
         batch = BatchStatement(BatchType.UNLOGGED)

@@ -63,6 +63,7 @@ def make_table(session: Any, table: TableName, statements: Sequence[str], *, wha
         remedies = [one for one in (_remedy(session, table, error), otherwise) if one]
         msg = f"cannot make {what}: {told(error)}"
         raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
+    _await_agreement(session, table)
     _await(session, table)
 
 
@@ -75,6 +76,27 @@ def _remedy(session: Any, table: TableName, error: Exception) -> str:
     places = sorted({one.datacenter for one in session.cluster.metadata.all_hosts() if one.datacenter})
     copies = "".join(f", '{one}': 3" for one in places)
     return f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy'{copies}}}"
+
+
+def _await_agreement(session: Any, table: TableName) -> None:
+    """Wait until all nodes that are up know of a table: the next statement may be sent to any of them."""
+    from cassandra import DriverException
+
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        # Never 0, by which the driver means not to wait at all.
+        patience = max(end - time.monotonic(), _PAUSE_SECONDS)
+        try:
+            session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
+        except DriverException as error:
+            # The node that was asked may have been lost meanwhile: then another is, soon.
+            if time.monotonic() > end:
+                msg = f"{table} was made, but after {_PATIENCE_SECONDS} s not all nodes know of it: {told(error)}"
+                hint = "nodetool describecluster   (shows which), then the same command again"
+                raise RetriableError(msg, hint=hint) from error
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _await(session: Any, table: TableName) -> None:
