@@ -1,6 +1,7 @@
 """The budget with tasks as they are: processes that come, go and die.
 
 The window is ten seconds, after the rate has risen to its whole; on a busy machine that is long enough to tell 5 %.
+Processes that the machine starves do less, but never more: more is wrong at once, and less if it stays so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from lakeward.cassandra.budget import BudgetServer, Limits, budget_client
 
 RATE = 2000
 WINDOW_SECONDS = 10.0
+PATIENT_WINDOWS = 12
+PATIENCE = 300.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -27,7 +30,7 @@ def _work(address, batch, seconds, done):
             done.value += batch
 
 
-def start(address, done, *, batch=7, seconds=60.0):
+def start(address, done, *, batch=7, seconds=2 * PATIENCE):
     process = SPAWN.Process(target=_work, args=(address, batch, seconds, done), daemon=True)
     process.start()
     return process
@@ -48,13 +51,17 @@ def counted(done, meanwhile=lambda: None):
     return (done.value - before) / (time.monotonic() - begun)
 
 
-def is_kept(rate):
-    """Tell whether a rate is the wanted one; processes that the machine starves may do less, but never more."""
-    return 0.9 * RATE < rate < 1.05 * RATE
+def require_rate(done, meanwhile=lambda: None):
+    """Look at windows until one has the wanted rate, which none may exceed."""
+    rates = [counted(done, meanwhile)]
+    while rates[-1] <= 0.9 * RATE and len(rates) < PATIENT_WINDOWS:
+        rates.append(counted(done))
+    assert max(rates) < 1.05 * RATE, rates
+    assert rates[-1] > 0.9 * RATE, rates
 
 
 def await_work(done):
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE
     while done.value == 0 and time.monotonic() < limit:
         time.sleep(0.05)
 
@@ -67,14 +74,16 @@ def test_the_rate_is_kept_while_tasks_come_go_and_die():
             started.append(start(server.address, done))
             await_work(done)
             time.sleep(1.5)
-            assert is_kept(counted(done))
+            require_rate(done)
             # Seven in all: three that stay, two that end by themselves, and two that are killed within the window.
             staying = [start(server.address, done, batch=batch) for batch in (1, 50)]
             ending = [start(server.address, done, seconds=5) for _ in range(2)]
             dying = [start(server.address, done, batch=300) for _ in range(2)]
             started += [*staying, *ending, *dying]
             time.sleep(3)
-            assert is_kept(counted(done, meanwhile=lambda: end(dying)))
+            require_rate(done, meanwhile=lambda: end(dying))
+            for process in ending:
+                process.join(PATIENCE)
             assert [process.exitcode for process in ending] == [0, 0]
         finally:
             end(started)

@@ -75,7 +75,7 @@ def test_its_server_runs_again_with_its_data_and_the_commands_it_names_work(play
         assert document["rows"] == {"table": 10_469, "copy": 10_469}
     finally:
         serving.send_signal(signal.SIGINT)
-        serving.communicate(timeout=60)
+        serving.communicate(timeout=300)
     assert serving.returncode == 130
     with pytest.raises(OSError, match="refused"):
         _knock(server)

@@ -54,7 +54,7 @@ class Source:
 
     def run(self, *kill: str) -> dict[str, Any]:
         command = [sys.executable, "-m", "tests.cluster.process", str(self.folder), *kill]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         report: dict[str, Any] = json.loads(done.stdout)
         assert {one["outcome"] for one in report["tables"]} == {"done"}, report

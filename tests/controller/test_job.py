@@ -47,7 +47,7 @@ def submit(*arguments: str, jars: str = "") -> subprocess.CompletedProcess[str]:
         "scripts/lakeward_job.py", *arguments,
     ]  # fmt: skip
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_spark_submit_runs_the_tables_it_is_told(tmp_path: Path, lake_config: Callable[..., Any]) -> None:

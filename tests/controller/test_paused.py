@@ -28,10 +28,11 @@ PRODUCT = TableId.parse(TABLE)
 
 @pytest.mark.parametrize("step", ["log.append", "apply.append"])
 def test_process_paused_past_its_lease_does_not_publish(scene: Scene, step: str) -> None:
-    scene.configure(lease_seconds=2)
     source = Source(scene)
     source.load("LOAD00000001.csv", *(f"{key},row {key},x,1.00" for key in range(1, 11)))
     scene.run()
+    # Long enough for a starved machine to renew it, and no longer than a test may wait for its end.
+    scene.configure(lease_seconds=8)
     source.change("20240101-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0", "I,20,new,y,3.00")
     config = {**scene._settings, "state": "sqlite:///state.db", "spark": SPARK_SETTINGS}
     (scene.folder / "lakeward.yaml").write_text(json.dumps(config))
@@ -42,11 +43,11 @@ def test_process_paused_past_its_lease_does_not_publish(scene: Scene, step: str)
             assert paused.stdout.readline() == f"{step}\n"
             _send(paused.pid, signal.SIGSTOP)
             # It lives on this host: only the end of its lease frees the table.
-            owner = scene.lakeward.run(wait=60).tables[0]
+            owner = scene.lakeward.run(wait=120).tables[0]
             assert owner.outcome is Outcome.DONE
             published = _heads(scene)
             _send(paused.pid, signal.SIGCONT)
-            report, _ = paused.communicate("go on\n", timeout=240)
+            report, _ = paused.communicate("go on\n", timeout=600)
         finally:
             _send(paused.pid, signal.SIGCONT)
             paused.kill()

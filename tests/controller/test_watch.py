@@ -43,7 +43,8 @@ def test_files_become_rows_as_they_land_and_only_their_tables_run(scene: Scene) 
     scene.configure({TABLE: BODY, OTHER: BODY})
     for table in (TABLE, OTHER):
         scene.land("LOAD00000001.csv", "1,one,a,1.00", folder=table.replace(".", "/"))
-    with watching(scene.lakeward) as runs:
+    # Files of a burst that a starved machine writes are further apart than usual.
+    with watching(scene.lakeward, settle=3) as runs:
         start = runs.next()
         assert [one.outcome for one in start.tables] == [Outcome.DONE, Outcome.DONE], "what landed before is run"
         scene.land("20240101-000000001.csv", "I,2,two,b,2.00")
@@ -56,13 +57,13 @@ def test_files_become_rows_as_they_land_and_only_their_tables_run(scene: Scene) 
         [burst] = runs.next().tables
         assert (burst.table, sum(op.files for op in burst.ops)) == (TABLE, 20), "a burst is one run"
         scene.land("20240101-000000001.csv", "1,x", folder="sales/unheard")
-        assert runs.none_for(1.0)
+        assert runs.none_for(4.0)
         assert [str(one.table) for one in scene.lakeward.tables() if not one.active] == ["sales.unheard"]
     assert len(scene.names()) == 22
 
 
 def test_a_failing_table_does_not_end_watching_and_a_load_that_settles_is_run_by_itself(scene: Scene) -> None:
-    scene.configure({TABLE: BODY, OTHER: {**BODY, "load_settle": 2.5}})
+    scene.configure({TABLE: BODY, OTHER: {**BODY, "load_settle": 12}})
     scene.land("LOAD00000001.csv", "1,one,a,1.00")
     with watching(scene.lakeward) as runs:
         runs.until(TABLE, Outcome.DONE)
@@ -176,7 +177,7 @@ def test_a_message_is_deleted_after_the_commit_and_kept_when_its_table_fails(sce
 
 
 def _wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -198,7 +199,7 @@ def test_sigterm_ends_the_command_in_the_middle_of_an_op_with_130(tmp_path: Path
         (folder / "20240101-000000001.csv").write_text("I,2,two,b,2.00\n")
         _wait_for(lambda: _leases(tmp_path) == 1)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, told
     assert "Traceback" not in told and "interrupted" in told
     assert _leases(tmp_path) == 0

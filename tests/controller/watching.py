@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.report import RunReport
 
 # Only reached when the code under test hangs.
-PATIENCE = 180.0
+PATIENCE = 600.0
 
 
 class Runs:

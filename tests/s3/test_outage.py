@@ -90,7 +90,7 @@ def test_server_killed_at_any_step_is_a_passing_fault_and_the_next_run_is_exact(
 
 def test_server_killed_and_restarted_during_a_run_does_not_end_it(s3_scene: S3Scene, mortal: S3Server) -> None:
     scene = s3_scene
-    scene.table(rewrite_share=10).configure(retry={"attempts": 20, "first_delay": 0.2, "max_delay": 0.5})
+    scene.table(rewrite_share=10).configure(retry={"attempts": 500, "first_delay": 0.2, "max_delay": 0.5})
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
     for number, step in enumerate(("load.append", "choose.files", "apply.delete"), 1):

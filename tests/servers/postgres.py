@@ -60,11 +60,11 @@ class PostgresServer:
         if not kill:
             # Interrupt is PostgreSQL's fast shutdown; terminate waits until all clients have gone.
             self._process.send_signal(2)
-            self._process.wait(20)
+            self._process.wait(120)
         # They outlive a killed server for a moment, and no other starts beside them.
         children = psutil.Process(self._process.pid).children(recursive=True) if kill else []
         stop(self._process, kill=kill)
-        psutil.wait_procs(children, timeout=20)
+        psutil.wait_procs(children, timeout=120)
 
     def uri(self, database: str, *, user: str = USER, password: str | None = QUOTED_PASSWORD) -> str:
         """The address of a database as ``state:`` takes it."""
@@ -73,7 +73,7 @@ class PostgresServer:
 
     def run(self, statement: str, database: str = "postgres") -> list[Any]:
         """Run one statement as the owner of everything."""
-        connection = psycopg.connect(self.uri(database), connect_timeout=2, autocommit=True)
+        connection = psycopg.connect(self.uri(database), connect_timeout=30, autocommit=True)
         try:
             cursor = connection.execute(statement)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 240.0
 # Below the ports that the system gives to clients, also with what some servers add for a second port.
 _PORTS, _OFFSET = range(12_000, 22_000), 10_000
 

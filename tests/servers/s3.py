@@ -62,7 +62,9 @@ class S3Server:
 
     def client(self, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY) -> Any:
         """Give a boto3 client; close it after use."""
-        quick = Config(connect_timeout=2, read_timeout=20, retries={"max_attempts": 1}, s3={"addressing_style": "path"})
+        quick = Config(
+            connect_timeout=30, read_timeout=120, retries={"max_attempts": 1}, s3={"addressing_style": "path"}
+        )
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

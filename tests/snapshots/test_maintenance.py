@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,21 +173,25 @@ def test_slices_leave_large_files_alone_and_readers_and_runs_come_in_between(
 
     with Writer(scene) as other:
         waiting: list[Any] = []
-        asked, acquire = threading.Event(), other.lakeward.state.acquire_lease
+        asked, taken, acquire = threading.Event(), threading.Event(), other.lakeward.state.acquire_lease
 
         def ask(*lease: Any, **options: Any) -> Any:
             asked.set()
-            return acquire(*lease, **options)
+            found = acquire(*lease, **options)
+            taken.set()
+            return found
 
         def hear(_table: str, step: str) -> None:
             if step == "maintain.publish" and not waiting:
-                waiting.append(other._pool.submit(lambda: other.lakeward.run(wait=60).tables[0]))
-                assert asked.wait(60)
+                waiting.append(other._pool.submit(lambda: other.lakeward.run(wait=600).tables[0]))
+                assert asked.wait(600)
             order.append((step, "apply.done" in other.steps))
 
         monkeypatch.setattr(other.lakeward.state, "acquire_lease", ask)
-        # On a starved machine a writer asks again later than its clock tells.
-        monkeypatch.setattr("lakeward.controller.maintaining._PAUSE_SECONDS", 3.0)
+        # On a starved machine a writer asks again later than its clock tells: the pause lasts until it has.
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: taken.wait(600))
+        monkeypatch.setattr("lakeward.controller.maintaining.time", clock)
+        monkeypatch.setattr("lakeward.controller.maintaining._PATIENCE_SECONDS", 600.0)
         reader = threading.Thread(target=watch)
         reader.start()
         scene.on_step = hear
@@ -194,7 +199,7 @@ def test_slices_leave_large_files_alone_and_readers_and_runs_come_in_between(
         scene.on_step = None
         done.set()
         reader.join()
-        assert waiting[0].result(120).outcome is Outcome.DONE
+        assert waiting[0].result(600).outcome is Outcome.DONE
     first_publish = [step for step, _ in order].index("maintain.publish")
     following = [is_applied for step, is_applied in order[first_publish + 1 :] if step == "maintain.plan"]
     assert following and following[0], "the run that waited did not get the table between two slices"

@@ -218,7 +218,7 @@ def test_standard_output_of_a_run_is_json_alone_whatever_fails(project, started)
     (project / "landing/people/odd").mkdir()
     (project / "landing/people/odd/LOAD00000001.csv").write_text("x\n")
     process = started("run", "--output", "json", "--debug")
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=600)
     document = json.loads(out)
     assert process.returncode == document["exit_code"] == 3
     assert {one["table"]: one["outcome"] for one in document["tables"]} == {
@@ -236,7 +236,7 @@ def test_sigterm_ends_a_run_cleanly_and_the_next_run_completes_it(project, start
         if "folding changes" in line:
             break
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert json.loads(out)["error"]["kind"] == "interrupted"
     assert "Traceback" not in err
@@ -251,6 +251,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(project, started):
     assert process.stdout is not None
     assert process.stdout.readline() == "id\n"
     process.stdout.close()
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=600) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,9 +86,9 @@ def test_second_run_that_waits_takes_over_when_the_first_ends(scene: Scene) -> N
         first.start(stop_at="apply.delete")
         change(source, 2)
         with Writer(scene) as second:
-            waits = second._pool.submit(lambda: second.lakeward.run(wait=60).tables[0])
+            waits = second._pool.submit(lambda: second.lakeward.run(wait=600).tables[0])
             assert first.finish().outcome is Outcome.DONE
-            assert waits.result(120).outcome in (Outcome.DONE, Outcome.IDLE)
+            assert waits.result(600).outcome in (Outcome.DONE, Outcome.IDLE)
     assert scene.rows() == source.rows()
     check_books(scene)
 
@@ -326,6 +327,8 @@ def test_readers_never_see_half_a_batch(scene: Scene, spark: SparkSession) -> No
             scene.land(f"2024010{number}-000000000.csv", *moved, f"I,{number + 200},1000", folder="bank/account")
             scene.run()
             assert session.sql(as_of).first() == before
+        while len(seen) < 2 and not failures:
+            time.sleep(0.05)
     finally:
         stop.set()
         reader.join()
@@ -350,8 +353,8 @@ def test_two_processes_on_one_table(scene: Scene) -> None:
             assert first.stdout is not None
             assert first.stdout.readline() == "load.append\n"
             command = [sys.executable, "-m", "lakeward.cli.main", "--config", str(scene.folder / "lakeward.yaml")]
-            second = subprocess.run([*command, "run"], capture_output=True, text=True, check=False, timeout=240)
-            report, _ = first.communicate("go on\n", timeout=240)
+            second = subprocess.run([*command, "run"], capture_output=True, text=True, check=False, timeout=600)
+            report, _ = first.communicate("go on\n", timeout=600)
         finally:
             first.kill()
     assert second.returncode == 0, second.stderr

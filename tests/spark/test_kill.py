@@ -63,7 +63,7 @@ class Killing:
         table = str(self.table(kind).id)
         command = [sys.executable, "-m", "tests.spark.process", str(self.folder), "kill", table, step]
         done = subprocess.run(
-            command, start_new_session=True, capture_output=True, text=True, timeout=240, check=False
+            command, start_new_session=True, capture_output=True, text=True, timeout=600, check=False
         )  # fmt: skip
         assert done.returncode == -signal.SIGKILL, f"{step} was not reached: {done.stdout}{done.stderr}"
         assert self.leases() >= 1, "the dead process must have left its lease"

@@ -35,7 +35,7 @@ def comparable(text: str) -> list[str]:
 
 def run(command: list[str], folder: Path) -> str:
     env = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

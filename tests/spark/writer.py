@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.spark.scene import Scene
 
 # Only reached when the code under test hangs.
-_TIMEOUT = 120
+_TIMEOUT = 600
 
 
 class Writer:

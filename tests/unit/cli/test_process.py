@@ -21,7 +21,7 @@ from lakeward.cli import lake, main
 def wait(self, *arguments):
     print("waiting", file=sys.stderr, flush=True)
     try:
-        time.sleep(60)
+        time.sleep(600)
     except KeyboardInterrupt:
         {reaction}
 lake.CommandLake.status = wait
@@ -56,7 +56,7 @@ def _interrupted(number: int, reaction: str) -> subprocess.CompletedProcess[str]
         assert process.stderr is not None
         assert process.stderr.readline() == "waiting\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     return subprocess.CompletedProcess([], process.returncode, out, err)
 
 

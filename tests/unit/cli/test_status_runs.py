@@ -110,7 +110,7 @@ main.main()
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 0
+        assert process.wait(300) == 0
         assert process.stderr.read() == b""
 
 

@@ -105,7 +105,7 @@ def test_the_endpoint_answers_until_it_is_closed():
     metrics.run_finished(RUN)
     metrics.serve(port, "127.0.0.1")
     try:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             found = samples(answer.read().decode())
         assert found["lakeward_rows_applied_total", "sales.product"] == 1497
         other = Metrics()
@@ -115,4 +115,4 @@ def test_the_endpoint_answers_until_it_is_closed():
     finally:
         metrics.close()
     with pytest.raises(OSError, match="refused"):
-        urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)

@@ -44,7 +44,7 @@ def known(name: str, *, active: bool = True, **settings: Any) -> KnownTable:
 
 
 # Only reached when the code under test hangs.
-TIMEOUT = 20.0
+TIMEOUT = 300.0
 
 
 class FakeLake:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 CHILD = multiprocessing.get_context("forkserver")
 CHILD.set_forkserver_preload([__name__])
 FORK = multiprocessing.get_context("fork")
-PATIENCE = 60
+PATIENCE = 300
+# Long enough for a starved machine to renew a lease in time, and short enough to wait for its end.
+TERM = 3.0
 ROUNDS = 20
 WRITES = 8
 
@@ -77,12 +79,12 @@ class ProcessContract(WithStore):
         with holder(address) as (process, connection):
             assert process.pid is not None
             os.kill(process.pid, signal.SIGSTOP)
-            time.sleep(1.2)
+            wait_until_free(store)
             taken = store.acquire_lease(PRODUCT, current_owner("next"), seconds=30)
             connection.send("publish")
             os.kill(process.pid, signal.SIGCONT)
             assert "the lease on sales.product was lost" in receive(connection)
-            process.join(10)
+            process.join(PATIENCE)
             assert store.lease_of(PRODUCT) == taken
 
     def test_a_forked_process_does_not_share_connections(self, store: StateStore) -> None:
@@ -141,8 +143,8 @@ def race_for_leases(address: str, name: str, barrier: Any, outcomes: Any) -> Non
 def acquire(store: StateStore, table: TableId, owner: LeaseOwner) -> str:
     """Try once, and tell how it ended."""
     try:
-        lease = store.acquire_lease(table, owner, seconds=60)
-        store.renew_lease(lease, seconds=60)
+        lease = store.acquire_lease(table, owner, seconds=600)
+        store.renew_lease(lease, seconds=600)
     except LakewardError as error:
         return type(error).__name__
     return "won and renewed"
@@ -187,7 +189,7 @@ def write_once(store: StateStore, table: TableId, number: int) -> None:
 def hold_until_told(address: str, connection: Any) -> None:
     """Hold the lease; when told, say whether it may publish."""
     owner = current_owner("held")
-    with closing(open_state(address, Path())) as store, HeldLease(store, PRODUCT, owner, seconds=1) as held:
+    with closing(open_state(address, Path())) as store, HeldLease(store, PRODUCT, owner, seconds=TERM) as held:
         held.require()
         connection.send("holding")
         connection.recv()
@@ -197,6 +199,14 @@ def hold_until_told(address: str, connection: Any) -> None:
             connection.send(lost.message)
         else:
             connection.send("published")
+
+
+def wait_until_free(store: StateStore) -> None:
+    """Wait for the end of the lease of somebody who renews it no more."""
+    limit = time.monotonic() + PATIENCE
+    while store.lease_of(PRODUCT) is not None:
+        assert time.monotonic() < limit, "the lease does not end"
+        time.sleep(0.05)
 
 
 def run_together(target: Any, address: str, names: str, count: int) -> list[Any]:
