@@ -21,6 +21,11 @@ pytest_plugins = (
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
 _KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG", "LAKEWARD_TEST_CASSANDRA"}
 _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
+# No JVM of a test lives long enough to get back what the better compiler costs, nor what threads that collect garbage
+# do: those that Spark starts here and in processes of tests, its launcher, and masters and workers. Code has the room
+# that it has with both compilers.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+_SPARKS_JVMS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 
 
 # How long an example takes says something of the machine and nothing of the code.
@@ -32,6 +37,7 @@ def pytest_configure() -> None:
     for name in [*os.environ]:
         if name in _FOREIGN_SPARK or (name.startswith(("LAKEWARD_", "AWS_")) and name not in _KEPT):
             del os.environ[name]
+    os.environ.update(dict.fromkeys(_SPARKS_JVMS, QUICK_JVM))
     # Tests bring their keys; without them nobody shall wait for a cloud machine's.
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 

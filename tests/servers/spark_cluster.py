@@ -47,10 +47,12 @@ class Cluster:
             "spark.driver.memory": "1g",
             "spark.executor.memory": "600m",
             "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
             "spark.sql.shuffle.partitions": "2",
             "spark.pyspark.python": sys.executable,
-            # A killed worker shall be missed soon, and the tasks it had go to the other one.
-            "spark.network.timeout": "20s",
+            # A killed worker shall be missed soon, and the tasks it had go to the other one; one that is only starved
+            # shall not.
+            "spark.network.timeout": "60s",
             "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
         }
