@@ -179,6 +179,11 @@ def test_an_unknown_name_is_a_mismatch(tmp_path: Path) -> None:
     assert result.summary.columns == (("id", ""), ("name", ""), ("extra", ""))
 
 
+def test_the_before_image_of_a_new_column_is_no_column(tmp_path: Path) -> None:
+    result = read(tmp_path, "Op,id,name,extra,BI_id,BI_extra\nI,1,a,x,,\n", make_spec(PAIR, **HEADER))
+    assert result.summary.columns == (("id", ""), ("name", ""), ("extra", ""))
+
+
 def test_a_missing_name_means_unchanged_or_null_or_mismatch(tmp_path: Path) -> None:
     text = "Op,id\nU,1\nD,2\n"
     result = read(tmp_path, text, make_spec(PAIR, **HEADER))

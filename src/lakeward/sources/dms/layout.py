@@ -46,7 +46,8 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
     timestamp = _metadata_name(settings.timestamp_column, positions, protected)
     sequence = _metadata_name(settings.sequence_column, positions, protected)
     taken = {operation, *({timestamp, sequence} - protected)}
-    before = _before_images(positions, known - taken, protected, settings)
+    # A column that comes with this file for the first time brings its before image along.
+    before = _before_images(positions, (known | positions.keys()) - taken, protected, settings)
     rest = [name for name in positions if name not in taken and name not in before]
     return Layout(
         width=len(renamed),
