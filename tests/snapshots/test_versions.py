@@ -125,6 +125,12 @@ def test_rows_come_back_exactly_in_every_format_and_each_from_one_date_alone(sce
         found = scene.lakeward.snapshots.read(place).collect()
         assert sorted((tuple(row) for row in found), key=repr) == wanted, kind
         assert {one.name for one in Path(place).iterdir() if one.is_dir()} == DATES[dates]
+    # ORC has no place for the last second before 1970 and reads it as the first one after.
+    scene.land("20201115-000000000.csv", line("I", LOADED, 5, "five", seen="1969-12-31 23:59:59.999999"))
+    scene.run()
+    other = create(scene, "op:2", format="orc")
+    assert (other.outcome, "every value of seen as it was" in str(other.message)) == ("failed", True), other.message
+    assert list((scene.folder / "out" / TABLE).iterdir()) == [], "files of the refused version are left"
 
 
 def test_a_row_that_moved_between_dates_is_in_its_new_folder_alone(loaded: Scene, tmp_path: Path) -> None:

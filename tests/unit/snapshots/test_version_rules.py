@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from lakeward.snapshots.versions.creating import moment_of, moment_text
 from lakeward.snapshots.versions.current import combined
 from lakeward.snapshots.versions.dropping import beyond
 from lakeward.snapshots.versions.publications import Publication, PublicationKind
-from lakeward.snapshots.versions.registering import default_name, is_same_place, require_name
+from lakeward.snapshots.versions.registering import default_name, is_same_place, renew_registration, require_name
 from lakeward.snapshots.versions.shapes import Shape
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
@@ -105,6 +106,13 @@ def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():
     for other in (f"{version}T103000Z", "file:///other/sales.product/version=2020-11-14", f"s3a://bucket{version[5:]}"):
         assert not is_same_place(version, other)
     assert not is_same_place("s3a://one/out/v", "s3a://other/out/v")
+
+
+def test_a_registered_table_that_is_gone_is_no_failed_statement(tmp_path):
+    catalog = SimpleNamespace(tableExists=lambda _: False)
+    spark = SimpleNamespace(catalog=catalog, sql=lambda text: pytest.fail(f"Spark would log an error: {text}"))
+    gone = replace(publication("1", 1, PublicationKind.FILES), registered="default.product_snapshot")
+    renew_registration(SimpleNamespace(spark=spark, config=parse_config({}, base=tmp_path)), gone)
 
 
 def test_failures_beside_done_tables_give_three():

@@ -134,7 +134,7 @@ def written(
     files = {path: size for path, size in data_files(target.store, target.folder).items() if path not in former}
     manifest = replace(head, rows=int(content.split(":")[0]), content_hash=content, files=files, set=layout)
     if layout is None:
-        require_rows(context, target, sorted(files), manifest.rows)
+        require_rows(context, target, sorted(files), rows, content)
     return manifest
 
 

@@ -199,7 +199,7 @@ def _write_dates(
     linked = _link(target, former, parts.keys() - changed)
     whole = combined(parts.values())
     rows, files = int(whole.split(":")[0]), {**fresh, **linked}
-    require_rows(context, target, sorted(files), rows)
+    require_rows(context, target, sorted(files), found.rows, whole)
     return replace(head, rows=rows, content_hash=whole, files=files, parts=parts)
 
 

@@ -160,9 +160,13 @@ def put_in_place(
 
     A crash at any point leaves the former version or the new one; :func:`tidy` does the rest.
     """
-    if place.store.can_rename:
-        return _by_renaming(context, place, write, record)
-    return _by_manifest(context, place, write, record)
+    way = _by_renaming if place.store.can_rename else _by_manifest
+    try:
+        return way(context, place, write, record)
+    except DataError:
+        # It is refused and may never be tried again: files of a whole table would lie there for ever.
+        tidy(place)
+        raise
 
 
 def _by_renaming(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
-
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind
@@ -102,10 +100,10 @@ class _SessionTables:
 
     def _described(self, full: str) -> dict[str, str] | None:
         """Give what Spark tells of a table, by name: its columns, then facts; None where there is none."""
-        try:
-            rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
-        except AnalysisException:
+        # Asked first, since Spark logs a statement that fails as an error, with pages of Java's stack.
+        if not self._spark.catalog.tableExists(full):
             return None
+        rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
         return {row[0]: row[1] for row in rows}
 
 
