@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
@@ -18,12 +20,13 @@ from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.preflight import require_readable, require_table, require_writable
+from lakeward.cassandra.types import spark_type
 from lakeward.cassandra.writing.changes import action, changed_names, expiries, found_columns, require_applicable
 from lakeward.cassandra.writing.dead_letters import place_for
 from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
 from lakeward.cassandra.writing.job import Load, estimate_load, write_load
-from lakeward.cassandra.writing.matching import matched, require_no_counters
-from lakeward.cassandra.writing.plan import WritePlan
+from lakeward.cassandra.writing.matching import Matched, matched, require_no_counters
+from lakeward.cassandra.writing.plan import WriteColumn, WritePlan
 from lakeward.cassandra.writing.results import Status, Written
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.inputs.addresses import absolute
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
+    from lakeward.diffing.reading_diffs import ReadDiff
 
 # What helps where there is no table.
 FILL = "fill it first: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --create-table"
@@ -118,6 +122,17 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
     return find_change_set(spark, config, folder, keys=() if has_manifest else target.primary_key)
 
 
+def _dropped(diff: ReadDiff, target: TableSchema) -> list[Matched]:
+    """Give the target's columns that only the past has: their values are gone, also if the column comes back."""
+    current = {one.name for one in diff.right or ()}
+    gone = {one.name for one in diff.left or ()} - current
+    return [
+        Matched(WriteColumn(one.name, one.kind, one.type, one.type), F.lit(None).cast(spark_type(one.type)))
+        for one in target.columns
+        if one.name in gone and not one.kind.is_key
+    ]
+
+
 def _parents(found: ChangeSet) -> dict[str, Origin | None]:
     manifest = found.manifest
     if manifest is None:
@@ -192,7 +207,7 @@ def _load(
 ) -> Load:
     diff = found.read()
     require_applicable(found.label, diff)
-    pairs = matched(found.label, found_columns(diff), found.keys, origin, target)
+    pairs = matched(found.label, found_columns(diff), found.keys, origin, target) + _dropped(diff, target)
     limits = limits_of(address)
     guards.require_accepted_timestamp(job.timestamp, limits, found.label)
     times = expiries(diff, [one.column.name for one in pairs if not one.column.is_key])

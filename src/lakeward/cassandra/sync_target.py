@@ -21,9 +21,10 @@ def require_target(session: Any, request: SyncRequest) -> None:
 
     Raises:
         ConfigurationError: there is no such table and none is to be made, it may not be written, or the time is none.
-        RefusedInputError: it takes no times, or none as old as those of cells.
+        RefusedInputError: it is the table itself; it takes no times, or none as old as those of cells.
     """
     guards.chosen_timestamp(request.timestamp, None, str(request.into))
+    _require_another_table(request)
     limits, is_recorded = limits_of(request.target), request.timestamp == guards.SNAPSHOT_TIME
     if is_recorded and limits.oldest_timestamp is not None and (request.writetime or request.ttl):
         msg = f"{request.into} does not take the times at which cells were written"
@@ -33,6 +34,17 @@ def require_target(session: Any, request: SyncRequest) -> None:
         guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=request.ttl)
     else:
         _require_place(session, request)
+
+
+def _require_another_table(request: SyncRequest) -> None:
+    """Refuse to copy a table into itself: its cells would get other times, and those that expire would stay."""
+    if request.source is None or request.into != request.table:
+        return
+    source, target = request.source.settings, request.target.settings
+    is_same_place = set(source.hosts) & set(target.hosts) and source.port == target.port
+    if is_same_place or (source.keyspaces is not None and source.keyspaces == target.keyspaces):
+        msg = f"{request.into} would be copied into itself: --from and --into are one table"
+        raise RefusedInputError(msg, hint="--into another cluster, keyspace or table")
 
 
 def _require_place(session: Any, request: SyncRequest) -> None:

@@ -30,13 +30,13 @@ class Statements:
 
     def prepared(self, shape: Shape) -> Any:
         self.asked.append(shape.cql(TABLE))
-        return SimpleNamespace(column_metadata=self._types, protocol_version=4)
+        return SimpleNamespace(column_metadata=self._types, protocol_version=4, query_id=b"id")
 
 
 def reader_of(plan: WritePlan) -> tuple[BatchReader, Statements]:
-    statements, unset = Statements(plan), object()
+    statements = Statements(plan)
     asked: Any = statements
-    return BatchReader(plan, RowPlanner(plan, unset), asked, unset), statements
+    return BatchReader(plan, RowPlanner(plan, object()), asked), statements
 
 
 @pytest.mark.parametrize("is_timed", [True, False])
@@ -49,12 +49,14 @@ def test_what_cells_have_left_to_live_is_told_when_their_row_is_sent(monkeypatch
     now = [1_000.0]
     monkeypatch.setattr("lakeward.cassandra.writing.batches.time.time", lambda: now[0])
     reader, _ = reader_of(plan_of({"p": "text", "a": "int"}, has_expiries=True))
-    batch = pa.record_batch({"k0": ["x", "y", "z"], "v0": pa.array([1, 2, 3], pa.int32()), "e0": [1_100] * 3})
+    batch = pa.record_batch({"k0": ["w", "x", "y", "z"], "v0": pa.array([1, 2, 3, 4], pa.int32()), "e0": [1_100] * 4})
     lives = []
-    for row in reader.rows(batch, lambda *_: None):
-        lives.append(struct.unpack(">i", row.operations[0].values[-1])[0])
+    # A row is looked at when the one before it is sent: it might belong to it.
+    for request in reader.requests(batch, lambda *_: None):
+        [(_, operation)] = request.entries  # type: ignore[attr-defined]
+        lives.append(struct.unpack(">i", operation.values[-1])[0])
         now[0] += 60
-    assert (lives, reader.expired) == ([100, 40], 1)
+    assert (lives, reader.expired) == ([100, 100, 40], 1)
 
 
 def test_a_key_that_is_none_of_its_type_is_rejected_and_described_as_it_is() -> None:
@@ -62,7 +64,7 @@ def test_a_key_that_is_none_of_its_type_is_rejected_and_described_as_it_is() -> 
     reader, _ = reader_of(plan)
     batch = pa.record_batch({"k0": ["1.5", "much"], "v0": pa.array([1, 2], pa.int32())})
     rejected: list[Any] = []
-    assert len(list(reader.rows(batch, lambda row, reason: rejected.append((described(plan, row), reason))))) == 1
+    assert len(list(reader.requests(batch, lambda row, reason: rejected.append((described(plan, row), reason))))) == 1
     ((found, reason),) = rejected
     assert (found["key"], found["values"]) == ({"p": "'much'"}, {"a": "2"})
     assert "is no double" in reason

@@ -19,8 +19,9 @@ from lakeward.cassandra.spreading import SpreadSession
 from lakeward.cassandra.writing import sending
 from lakeward.cassandra.writing.dead_letters import DeadLetterPlace, DeadLetters, place_for
 from lakeward.cassandra.writing.frames import MOST_UNITS, unit_count
+from lakeward.cassandra.writing.requests import BoundRequest, bound_requests
 from lakeward.cassandra.writing.rows import Operation, Row, packed_time
-from lakeward.cassandra.writing.sending import Ceiling, Request, Sender, requests
+from lakeward.cassandra.writing.sending import Ceiling, Sender
 from lakeward.cassandra.writing.statements import Shape, Statements, Verb
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings
@@ -40,20 +41,20 @@ def row_of(partition: str, name: str, size: int = 10, operations: int = 1, base:
     return Row(None, 0, "I", (partition.encode(),), made, size)
 
 
-def told(found: list[Request]) -> list[list[str]]:
+def told(found: list[BoundRequest]) -> list[list[str]]:
     return [[operation.values[1].decode() for _, operation in one.entries] for one in found]
 
 
 def test_consecutive_rows_of_a_partition_go_together_within_the_limits() -> None:
     rows = [row_of("p", "1"), row_of("p", "2"), row_of("p", "3"), row_of("p", "4"), row_of("q", "5"), row_of("p", "6")]
-    assert told(list(requests(rows, LIMITS))) == [["1", "2", "3"], ["4"], ["5"], ["6"]]
+    assert told(list(bound_requests(rows, LIMITS))) == [["1", "2", "3"], ["4"], ["5"], ["6"]]
     # Four cells count 16 bytes each beside their values.
     wide = [row_of("p", "1", size=100), row_of("p", "2", size=100), row_of("p", "3", size=900), row_of("p", "4")]
-    assert told(list(requests(wide, LIMITS))) == [["1"], ["2"], ["3"], ["4"]]
+    assert told(list(bound_requests(wide, LIMITS))) == [["1"], ["2"], ["3"], ["4"]]
 
 
 def test_a_row_of_more_statements_than_a_batch_takes_is_cut_and_counted_once() -> None:
-    found = list(requests([row_of("p", "1"), row_of("p", "2", size=3_000, operations=5)], LIMITS))
+    found = list(bound_requests([row_of("p", "1"), row_of("p", "2", size=3_000, operations=5)], LIMITS))
     assert told(found) == [["1"], ["2", "2", "2"], ["2", "2"]]
     assert [one.rows for one in found] == [1, 1, 0]
     assert sum(one.units for one in found) == pytest.approx(1 + 4)
@@ -129,7 +130,7 @@ class Scene:
         self.rejected[row.operations[0].values[1].decode()] = reason
 
     def send(self, *rows: Row) -> None:
-        for request in requests(rows, LIMITS):
+        for request in bound_requests(rows, LIMITS):
             self.sender.send(request)
         self.sender.drain()
 

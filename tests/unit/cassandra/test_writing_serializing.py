@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.cassandra.types import arrow_type, parse_cql_type, to_cql
 from lakeward.cassandra.writing.plan import WriteColumn
-from lakeward.cassandra.writing.serializing import Unfit, serializer
+from lakeward.cassandra.writing.serializing import Unfit, listed, serializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,8 @@ DRIVER = {
 
 def made(source: str, target: str | None = None, kind: ColumnKind = ColumnKind.REGULAR) -> Callable[[pa.Array], Any]:
     types = [parse_cql_type(text, {}) for text in (source, target or source)]
-    return serializer(WriteColumn("v", kind, *types), DRIVER[target or source], PROTOCOL)
+    make = serializer(WriteColumn("v", kind, *types), DRIVER[target or source], PROTOCOL)
+    return lambda array: listed(make(array))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,16 @@ def made(source: str, target: str | None = None, kind: ColumnKind = ColumnKind.R
         ("boolean", [True, False, None]),
         ("text", ["", "ü\0€😀", None]),
         ("blob", [b"", b"\0\xff", None]),
-        ("uuid", [str(uuid.UUID(int=0)), "5132b130-ae79-11e4-ab27-0800200c9a66", None]),
+        (
+            "uuid",
+            [
+                str(uuid.UUID(int=0)),
+                "5132b130-ae79-11e4-ab27-0800200c9a66",
+                None,
+                "f" * 8 + "-0000" * 3 + "-" + "9" * 12,
+            ],
+        ),
+        ("uuid", ["5132B130-AE79-11E4-AB27-0800200C9A66", "{5132b130ae7911e4ab270800200c9a66}", None]),
         ("decimal", ["0", "-0.00", "-128", "127.5", "128", "1E+50", "-1.5E-7", "0.000", "9" * 1_500, None]),
         ("varint", ["-129", str(10**40), None]),
     ],

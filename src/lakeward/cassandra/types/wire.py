@@ -20,6 +20,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra.types.encoded_batches import taking_encoded
+
 if TYPE_CHECKING:
     from cassandra.cluster import Session
     from cassandra.query import PreparedStatement
@@ -31,7 +33,7 @@ _TOKEN = re.compile(r"\s*([^\s(),:]+|[(),:])")
 
 def make_exact(session: Session) -> Session:
     """Let a session read and write every value as Cassandra has it, also through statements that it prepares."""
-    session.client_protocol_handler = exact_handler()
+    session.client_protocol_handler = taking_encoded(exact_handler())
     session.prepare = partial(_prepare, session)
     return session
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.types import cql_literal
 from lakeward.cassandra.types.keytext import is_key_text, key_value
+from lakeward.cassandra.writing.encoded_rows import EncodedRows
 from lakeward.cassandra.writing.plan import ACTION, CHANGES, DELETED, EXPIRY, INSERTED, KEY, VALUE, WRITTEN
-from lakeward.cassandra.writing.rows import Operation, Row, packed_time
-from lakeward.cassandra.writing.serializing import FAULTS, Unfit, serializer
+from lakeward.cassandra.writing.requests import bound_requests
+from lakeward.cassandra.writing.rows import Row, packed_time
+from lakeward.cassandra.writing.serializing import FAULTS, Unfit, listed, serializer
 from lakeward.cassandra.writing.statements import Shape, Verb
 
 if TYPE_CHECKING:
@@ -19,41 +21,44 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.cassandra.writing.plan import WriteColumn, WritePlan
+    from lakeward.cassandra.writing.requests import Request
     from lakeward.cassandra.writing.rows import RowPlanner
+    from lakeward.cassandra.writing.serializing import Serialized
     from lakeward.cassandra.writing.statements import Statements
 
 
 class BatchReader:
     """Reads batches of one plan: the serializers of its columns are made once."""
 
-    def __init__(self, plan: WritePlan, planner: RowPlanner, statements: Statements, unset: Any) -> None:
-        self.plan, self.planner, self.unset = plan, planner, unset
+    def __init__(self, plan: WritePlan, planner: RowPlanner, statements: Statements) -> None:
+        self.plan, self.planner = plan, planner
+        self._statements, self._names = statements, _frame_names(plan)
         self._serializers = _serializers(plan, statements)
         self.expired = 0
 
-    def serialized(self, batch: pa.RecordBatch) -> list[list[Any]]:
-        """Give the bytes of all columns, keys first."""
-        names = _frame_names(self.plan)
-        return [make(batch.column(name)) for make, name in zip(self._serializers, names, strict=True)]
+    def requests(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[Request]:
+        """Give what is sent of a batch; a row that cannot be written is rejected, one that has expired is left out."""
+        columns = [make(batch.column(name)) for make, name in zip(self._serializers, self._names, strict=True)]
+        encoded = self._encoded(batch, columns)
+        if encoded is not None:
+            return encoded.requests(self.plan.limits)
+        rows = self._planned(batch, [listed(column) for column in columns], reject)
+        return bound_requests(rows, self.plan.limits)
 
-    def rows(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[Row]:
-        """Give the rows that can be written; one that cannot is rejected, one that has expired is not given."""
-        columns = self.serialized(batch)
-        insert = self.planner.insert
-        width = len(self.plan.keys)
-        is_clean = not any(type(one) is Unfit for column in columns for one in column)
-        if insert is not None and is_clean and not any(None in column for column in columns[:width]):
-            return self._inserts(batch, columns, insert)
-        return self._planned(batch, columns, reject)
-
-    def _inserts(self, batch: pa.RecordBatch, columns: Sequence[list[Any]], insert: Shape) -> Iterator[Row]:
-        """Go the short way, where each row takes the same one statement."""
-        unset, width = self.unset, len(self.plan.partition_key)
-        stamps = [repeat(packed_time(self.plan.timestamp))] if self.plan.is_timed else []
-        for index, values in enumerate(zip(*columns, *stamps, strict=False)):
-            size = sum([len(one) for one in values if one is not None])
-            bound = [unset if one is None else one for one in values]
-            yield Row(batch, index, INSERTED, values[:width], [Operation(insert, bound)], size)
+    def _encoded(self, batch: pa.RecordBatch, columns: Sequence[Serialized]) -> EncodedRows | None:
+        """Go the short way, where each row takes the same one statement; None where that is not so."""
+        insert, keys = self.planner.insert, len(self.plan.keys)
+        fitting = [one for one in columns if not isinstance(one, list)]
+        if insert is None or len(fitting) < len(columns) or any(one.null_count for one in fitting[:keys]):
+            return None
+        return EncodedRows(
+            batch,
+            fitting,
+            keyspace=self.plan.target.keyspace,
+            partition_columns=len(self.plan.partition_key),
+            prepared=self._statements.prepared(insert),
+            stamp=packed_time(self.plan.timestamp) if self.plan.is_timed else None,
+        )
 
     def _planned(
         self, batch: pa.RecordBatch, columns: Sequence[list[Any]], reject: Callable[[Row, str], None]
@@ -104,7 +109,7 @@ def _literal(column: WriteColumn, value: Any) -> str:
         return repr(value)
 
 
-def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.Array], list[Any]]]:
+def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.Array], Serialized]]:
     """Make a serializer for each column, by the types that the server tells of statements with all of them."""
     keys, values = tuple(one.name for one in plan.keys), [one.name for one in plan.values]
     size = plan.columns_at_once or len(values) or 1

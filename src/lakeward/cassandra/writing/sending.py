@@ -1,4 +1,4 @@
-"""Statements on their way: rows of a partition together, many requests at one time, each again while it may help."""
+"""Requests on their way: many at one time, each again while it may help."""
 
 from __future__ import annotations
 
@@ -8,64 +8,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.retrying import call_again, is_overload, is_passing, is_rejection, told
-from lakeward.cassandra.units import write_units
 from lakeward.cassandra.writing.rows import TRIES
 from lakeward.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from lakeward.cassandra.budget import BudgetClient
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.writing.rows import Operation, Row
+    from lakeward.cassandra.writing.requests import Request
+    from lakeward.cassandra.writing.rows import Row
     from lakeward.cassandra.writing.statements import Statements
-
-# What Cassandra counts for a cell beside its value when it measures a batch: its time, its life and when that ends.
-CELL_BYTES = 16
-# What Keyspaces counts beside the values: for each row, and at most for each of its columns.
-ROW_BYTES, COLUMN_BYTES = 100, 4
-
-
-class Request:
-    """Statements that go to the server together; all are of one partition."""
-
-    __slots__ = ("entries", "rows", "size", "units")
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[Row, Operation]] = []
-        self.rows, self.size, self.units = 0, 0, 0.0
-
-    def alone(self) -> Iterator[Request]:
-        """Give a request for each of its rows."""
-        by_row: dict[int, Request] = {}
-        for row, operation in self.entries:
-            by_row.setdefault(id(row), Request()).entries.append((row, operation))
-        return iter(by_row.values())
-
-
-def requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[Request]:
-    """Put consecutive rows of a partition together, as far as the server's limits let them be."""
-    request, partition = Request(), None
-    for row in rows:
-        cells = sum([len(one.values) for one in row.operations])
-        weight = row.size + CELL_BYTES * cells
-        is_full = len(request.entries) + len(row.operations) > limits.batch_rows
-        if request.entries and (is_full or row.partition != partition or request.size + weight > limits.batch_bytes):
-            yield request
-            request = Request()
-        partition = row.partition
-        units = write_units(ROW_BYTES + row.size + COLUMN_BYTES * cells) / len(row.operations)
-        for number, operation in enumerate(row.operations):
-            if len(request.entries) == limits.batch_rows:
-                yield request
-                request = Request()
-            request.entries.append((row, operation))
-            request.units += units
-            if number == 0:
-                request.rows += 1
-                request.size += weight
-    if request.entries:
-        yield request
 
 
 class Sender:
@@ -91,10 +44,10 @@ class Sender:
     def send(self, request: Request) -> None:
         """Send a request as soon as budget and room allow it."""
         self._budget.take(rows=request.rows, write_units=request.units)
-        self._ceiling.take(request.entries[0][0].partition, request.units)
+        self._ceiling.take(request.partition, request.units)
         self._room.acquire()
         try:
-            future = self._session.execute_async(self._statement(request, 0))
+            future = self._session.execute_async(request.statement(self._statements, self.shift))
         except Exception as error:
             self._note(error, request)
         else:
@@ -134,7 +87,7 @@ class Sender:
 
         def once() -> None:
             nonlocal number
-            statement = self._statement(request, min(number, TRIES - 1))
+            statement = request.statement(self._statements, self.shift + min(number, TRIES - 1))
             number += 1
             self._session.execute(statement)
 
@@ -152,26 +105,7 @@ class Sender:
             for one in rows:
                 self._send_again(one, first_try=2)
         else:
-            self._reject(rows[0].entries[0][0], told(error))
-
-    def _statement(self, request: Request, number: int) -> Any:
-        from cassandra.query import BatchStatement, BatchType, BoundStatement
-
-        bound, shape, prepared = [], None, None
-        for _, operation in request.entries:
-            if operation.shape is not shape:
-                shape, prepared = operation.shape, self._statements.prepared(operation.shape)
-            one = BoundStatement(prepared)
-            one.values = operation.at(self.shift + number)
-            bound.append(one)
-        if len(bound) == 1:
-            return bound[0]
-        # Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
-        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
-        for one in bound:
-            batch.add(one)
-        batch.is_idempotent = True
-        return batch
+            self._reject(rows[0].first_row, told(error))
 
 
 class Ceiling:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeward.cassandra.types import to_cql
 from lakeward.errors import DataError
@@ -13,6 +14,7 @@ from lakeward.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy
     import pyarrow as pa
 
     from lakeward.cassandra.writing.plan import WriteColumn
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 # Numbers that Cassandra holds as they are, highest byte first.
 _NUMBERS = {
     "tinyint": ">i1", "smallint": ">i2", "int": ">i4", "bigint": ">i8", "timestamp": ">i8", "float": ">f4",
-    "double": ">f8",
+    "double": ">f8", "boolean": ">i1",
 }  # fmt: skip
-_BOOLEANS = {None: None, True: b"\x01", False: b"\x00"}
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
+_DASHES = [at for at, letter in enumerate(_NO_UUID) if letter == "-"]
+_DIGITS = [at for at, letter in enumerate(_NO_UUID) if letter != "-"]
 # Up to so many digits Python reads a number in any mood; longer ones are left to what knows them.
 _DECIMAL = re.compile(r"-?[0-9]{1,1000}(?:\.[0-9]{1,1000})?", re.ASCII)
 # What comes of making a value of one that is none of its type.
@@ -37,47 +40,92 @@ class Unfit:
     reason: str
 
 
-def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[[pa.Array], list[Any]]:
-    """Give the function that makes bytes of a column's values; null stays None, what does not fit becomes `Unfit`.
+# The bytes of a column's values, null where there is none; a list where there is an `Unfit` among them.
+Serialized: TypeAlias = "pa.LargeBinaryArray | list[Any]"
+
+
+def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[[pa.Array], Serialized]:
+    """Give the function that makes bytes of a column's values.
 
     ``bound_type`` is the driver's type of the column, as a prepared statement tells it.
     """
     name = column.target.name
-    if column.source == column.target:
-        is_text_key = column.is_key and name in ("float", "double")
-        if name in _NUMBERS and not is_text_key:
-            return lambda array: _numbers(array, _NUMBERS[name])
-        if name == "text":
-            return _texts
-        if name == "blob":
-            return lambda array: list(array.to_pylist())
-        if name == "boolean":
-            return lambda array: [_BOOLEANS[one] for one in array.to_pylist()]
-    quick = _QUICK.get(name) if column.source == column.target else None
-    return _one_by_one(column, bound_type, protocol, quick)
+    one_by_one = _one_by_one(column, bound_type, protocol)
+    if column.source != column.target:
+        return one_by_one
+    if name in _NUMBERS and not (column.is_key and name in ("float", "double")):
+        return lambda array: _numbers(array, _NUMBERS[name])
+    if name in ("text", "blob"):
+        return lambda array: array.cast(_binary())
+    if name in ("uuid", "timeuuid"):
+        return lambda array: one_by_one(array) if (found := _uuids(array)) is None else found
+    return one_by_one
 
 
-def _numbers(array: pa.Array, kind: str) -> list[Any]:
-    import numpy
-
-    width = int(kind[2:])
-    filled = array.fill_null(0) if array.null_count else array
-    raw = filled.to_numpy(zero_copy_only=False).astype(numpy.dtype(kind)).tobytes()
-    found: list[Any] = [raw[at : at + width] for at in range(0, len(raw), width)]
-    if array.null_count:
-        return [one if is_there else None for one, is_there in zip(found, array.is_valid().to_pylist(), strict=True)]
-    return found
+def listed(column: Serialized) -> list[Any]:
+    """Give a column's values one by one."""
+    return column if isinstance(column, list) else column.to_pylist()
 
 
-def _texts(array: pa.Array) -> list[Any]:
+def _binary() -> pa.DataType:
+    """Give the type of columns of bytes: rows may be large, and so many that four bytes do not tell where one is."""
     import pyarrow as pa
 
-    return list(array.cast(pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()).to_pylist())
+    return pa.large_binary()
 
 
-def _uuid(text: str) -> bytes | None:
-    """Give the bytes of a text in the usual form; None for any other, which may still be one."""
-    return bytes.fromhex(text.replace("-", "")) if _UUID.fullmatch(text) else None
+def fixed_width(raw: numpy.ndarray[Any, Any], width: int) -> pa.LargeBinaryArray:
+    """Give values that all have so many bytes, laid one after the other."""
+    import numpy
+    import pyarrow as pa
+
+    count = raw.nbytes // width
+    ends = numpy.arange(0, (count + 1) * width, width, dtype=numpy.int64)
+    # What was chosen by places may lie column by column.
+    data = pa.py_buffer(numpy.ascontiguousarray(raw))
+    return pa.Array.from_buffers(_binary(), count, [None, pa.py_buffer(ends), data])
+
+
+def _numbers(array: pa.Array, kind: str) -> pa.LargeBinaryArray:
+    import numpy
+    import pyarrow as pa
+
+    filled = array.fill_null(pa.scalar(0).cast(array.type)) if array.null_count else array
+    numbers = filled.to_numpy(zero_copy_only=False).astype(numpy.dtype(kind))
+    return _where_valid(fixed_width(numbers, numbers.itemsize), array)
+
+
+def _where_valid(values: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinaryArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(array.is_valid(), values, pa.scalar(None, _binary())) if array.null_count else values
+
+
+def _uuids(array: pa.Array) -> pa.LargeBinaryArray | None:
+    """Give the bytes of texts in the usual form; None where one is in any other, which may still be one."""
+    import numpy
+
+    filled = (array.fill_null(_NO_UUID) if array.null_count else array).cast(_binary())
+    ends = numpy.frombuffer(filled.buffers()[1], numpy.int64)[filled.offset : filled.offset + len(filled) + 1]
+    if not len(filled) or not (numpy.diff(ends) == len(_NO_UUID)).all():
+        return None
+    letters = numpy.frombuffer(filled.buffers()[2], numpy.uint8)[ends[0] : ends[-1]].reshape(-1, len(_NO_UUID))
+    digits = _hexadecimal()[letters[:, _DIGITS]]
+    if (letters[:, _DASHES] != ord("-")).any() or (digits > 15).any():
+        return None
+    return _where_valid(fixed_width((digits[:, ::2] << 4) | digits[:, 1::2], 16), array)
+
+
+@cache
+def _hexadecimal() -> numpy.ndarray[Any, Any]:
+    """Give the number that each letter stands for as a hexadecimal digit; 255 where it is none."""
+    import numpy
+
+    found = numpy.full(256, 255, dtype=numpy.uint8)
+    for number, letter in enumerate(b"0123456789abcdef"):
+        found[letter] = number
+    return found
 
 
 def _decimal(text: str) -> bytes | None:
@@ -90,14 +138,12 @@ def _decimal(text: str) -> bytes | None:
     return len(rest).to_bytes(4, "big") + digits.to_bytes(size, "big", signed=True)
 
 
-_QUICK: dict[str, Callable[[str], bytes | None]] = {"uuid": _uuid, "timeuuid": _uuid, "decimal": _decimal}
+_QUICK: dict[str, Callable[[str], bytes | None]] = {"decimal": _decimal}
 
 
-def _one_by_one(
-    column: WriteColumn, bound_type: Any, protocol: int, quick: Callable[[str], bytes | None] | None
-) -> Callable[[pa.Array], list[Any]]:
-    convert = to_cql(column.target, key=column.is_key)
-    serialize = bound_type.serialize
+def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[[pa.Array], Serialized]:
+    convert, serialize = to_cql(column.target, key=column.is_key), bound_type.serialize
+    quick = _QUICK.get(column.target.name) if column.source == column.target else None
 
     def one(value: Any) -> Any:
         if value is None or (quick is not None and (found := quick(value)) is not None):
@@ -107,4 +153,10 @@ def _one_by_one(
         except FAULTS as error:
             return Unfit(f"{column.name}: {value!r:.200} is no {column.target.cql}: {error}")
 
-    return lambda array: [one(value) for value in array.to_pylist()]
+    def whole(array: pa.Array) -> Serialized:
+        import pyarrow as pa
+
+        found = [one(value) for value in array.to_pylist()]
+        return found if any(type(value) is Unfit for value in found) else pa.array(found, _binary())
+
+    return whole

@@ -11,7 +11,7 @@ from lakeward.cassandra.writing.batches import BatchReader, described
 from lakeward.cassandra.writing.dead_letters import DeadLetters
 from lakeward.cassandra.writing.plan import DELETED, UNIT
 from lakeward.cassandra.writing.rows import RowPlanner, list_shift
-from lakeward.cassandra.writing.sending import Sender, requests
+from lakeward.cassandra.writing.sending import Sender
 from lakeward.cassandra.writing.statements import Statements
 from lakeward.errors import BugError, DataError, LakewardError
 
@@ -85,7 +85,7 @@ class _Task:
         self._session = task_session(plan.address)
         self._ledger = Ledger(self._session, plan.target, plan.ledger)
         statements = Statements(self._session, plan.target)
-        self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements, UNSET_VALUE)
+        self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements)
         # Another process counts its tasks from the same number, and objects in S3 are written over.
         name = f"run{plan.attempt}-task{context.partitionId()}-{uuid.uuid4().hex[:12]}.jsonl"
         self._letters = DeadLetters(plan.dead_letters, name)
@@ -134,20 +134,16 @@ class _Task:
         self._ledger.finish_unit(self._plan.job, unit, rows=rows, rejected=rejected)
 
     def _write_part(self, part: pa.RecordBatch) -> None:
-        for request in requests(self._counted(part), self._plan.limits):
-            self._counts.units += request.units
-            self._counts.requests += 1
+        counts = self._counts
+        for request in self._reader.requests(part, self._reject):
+            deleted = request.deleted
+            counts.deleted += deleted
+            counts.upserted += request.rows - deleted
+            counts.units += request.units
+            counts.requests += 1
             if self._sender is not None:
                 self._sender.send(request)
-
-    def _counted(self, part: pa.RecordBatch) -> Iterator[Row]:
-        for row in self._reader.rows(part, self._reject):
-            if row.action == DELETED:
-                self._counts.deleted += 1
-            else:
-                self._counts.upserted += 1
-            yield row
-        self._counts.expired = self._reader.expired
+        counts.expired = self._reader.expired
 
     def _refuse(self, row: Row, reason: str) -> None:
         """Take back that a row was counted: the server does not take it."""
