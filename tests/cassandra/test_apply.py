@@ -160,7 +160,7 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
 
 
 def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> None:
-    """Hazard 36: a column is added and another widened between two exports."""
+    """Hazard 36: a column is added and another widened between two exports; then one is dropped."""
     narrow, wider = "k int pk, n int", "k int pk, extra text, n bigint"
     first = stage.export(narrow, FIRST, [(1, 10), (2, 20), (3, 30)])
     second = stage.export(wider, SECOND, [(1, None, 10), (2, "x", 2**40), (4, "y", None)])
@@ -188,6 +188,11 @@ def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> 
     written = stage.apply(to_third)
     assert "nothing is recorded" in written.warnings[0]
     assert stage.cells(writetime=False)[("row", (1,))] == {"n": (11,)}
+    # Should the dropped column come back, it is empty.
+    fourth = stage.export("k int pk, n bigint", "2026-11-15T13:30", [(1, 11), (2, 2**40), (4, None)])
+    stage.apply(stage.diff(third, fourth, to="dropped"))
+    kept = {("row", (1,)): {"n": (11,)}, ("row", (2,)): {"n": (2**40,)}, ("row", (4,)): {}}
+    assert stage.cells(writetime=False) == kept
     # The one before, by force: it is older than what is there.
     written = stage.apply(to_second, force=True)
     assert "applied regardless" in written.warnings[0]

@@ -76,6 +76,8 @@ def test_what_the_target_would_refuse_is_told_before_the_export(pair: Pair) -> N
     assert "--create-table" in str(refused.value)
     with pytest.raises(ConfigurationError, match="the timestamp 'yestreday'"):
         pair.sync(timestamp="yestreday")
+    with pytest.raises(RefusedInputError, match="would be copied into itself"):
+        pair.sync(into=pair.table)
     assert not (pair.folder / "exports").exists()
     (pair.folder / "file").touch()
     with pytest.raises(ConfigurationError, match="Not a directory"):
