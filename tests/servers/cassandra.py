@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 # A server that is there already: 127.0.0.1:9042. Tests make keyspaces of their own in it and drop them.
 RUNNING = "LAKEWARD_TEST_CASSANDRA"
+# As all JVMs of tests: see conftest.
+_QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+# A node that is starved shall answer late. Where there are others, one that is lost shall be missed as soon as usual.
+_PATIENT = tuple(
+    (f"{kind}request_timeout", "60s") for kind in ("", "read_", "range_", "write_", "counter_write_", "truncate_")
+)
+_PATIENCE_SECONDS = 120.0
 
 
 @dataclass
@@ -61,7 +68,8 @@ class CassandraServer:
 def cassandra_at(folder: Path, **options: Any) -> Iterator[LocalCassandra]:
     """Run a cluster for the time of a ``with`` block: ``nodes=3``, ``login=True``, ``tls=True``, ``partitioner=…``."""
     try:
-        server = LocalCassandra(folder, ServerOptions(**options))
+        settings = () if options.get("nodes", 1) > 1 else _PATIENT
+        server = LocalCassandra(folder, ServerOptions(java=_QUICK_JAVA, settings=settings, **options))
         server.__enter__()
     except ConfigurationError as missing:
         pytest.skip(missing.message)
@@ -85,7 +93,8 @@ def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassa
 
 @contextmanager
 def _served(address: ClusterAddress) -> Iterator[CassandraServer]:
-    with connected(address) as session:
+    patient = replace(address, settings=address.settings.model_copy(update={"timeout": _PATIENCE_SECONDS}))
+    with connected(patient) as session:
         server = CassandraServer(address, session)
         yield server
         server.drop_keyspaces()

@@ -33,7 +33,11 @@ _WITH_LOGIN = {
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What kind of cluster it is. ``names`` are those its certificate holds, as keytool takes them: ip:127.0.0.1."""
+    """What kind of cluster it is.
+
+    ``names`` are those its certificate holds, as keytool takes them: ip:127.0.0.1. ``java`` are further options
+    of Java.
+    """
 
     nodes: int = 1
     login: bool = False
@@ -41,6 +45,7 @@ class ServerOptions:
     names: tuple[str, ...] = ("dns:localhost", "ip:127.0.0.1", "ip:127.0.0.2", "ip:127.0.0.3")
     partitioner: str = "Murmur3Partitioner"
     heap: str = "384m"
+    java: tuple[str, ...] = ()
     settings: tuple[tuple[str, object], ...] = ()
 
 

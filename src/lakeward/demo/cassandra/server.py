@@ -141,7 +141,7 @@ class LocalCassandra:
             msg = f"another process listens on {host}:{port}"
             raise ConfigurationError(msg)
         conf = write_node_files(folder, host, self.hosts[0], self._ports, self.options)
-        command = _command(conf, folder / "data", self.options.heap)
+        command = _command(conf, folder / "data", self.options)
         with self.log(number).open("ab") as output:
             self._processes[number] = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -190,13 +190,13 @@ def _require_fitting_java() -> None:
         raise ConfigurationError(msg, hint="install openjdk-17-jre-headless and set JAVA_HOME to it")
 
 
-def _command(conf: Path, data: Path, heap: str) -> list[str]:
+def _command(conf: Path, data: Path, options: ServerOptions) -> list[str]:
     jars = resolve_cassandra()
     agent = next(jar for jar in jars if jar.name.startswith("jamm-"))
     return [
         java_program() or "java",
-        f"-Xms{heap}", f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
-        "-XX:-UsePerfData", "-Djdk.attach.allowAttachSelf=true", "-Djava.security.manager=allow",
+        f"-Xms{options.heap}", f"-Xmx{options.heap}", "-Xss512k", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError",
+        *options.java, "-XX:-UsePerfData", "-Djdk.attach.allowAttachSelf=true", "-Djava.security.manager=allow",
         *[f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED],
         "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
         *[f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED],
