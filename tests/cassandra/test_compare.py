@@ -169,7 +169,7 @@ def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
     session.execute(f"UPDATE {table.name.cql} SET c0 = 77, c3 = [5] WHERE id = 3 AND n = 1")
     # A change set in the very minute in which all has been read is waited for to be of another one.
     out = tmp_path / "out" / copy.name.keyspace / copy.name.table
-    minutes = [Path(change_set_folder(str(out), datetime.now(UTC) + timedelta(minutes=at))) for at in range(4)]
+    minutes = [Path(change_set_folder(str(out), datetime.now(UTC) + timedelta(minutes=at))) for at in range(15)]
     for one in minutes:
         one.mkdir(parents=True)
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [one.rmdir() for one in minutes])

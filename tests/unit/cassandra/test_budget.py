@@ -224,14 +224,21 @@ def test_pages_that_are_paid_for_afterwards_keep_the_rate_too():
 def test_one_that_waits_for_much_does_not_hold_up_others():
     with BudgetServer(Limits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         greedy, modest = BudgetClient(server.address), BudgetClient(server.address)
-        waiting = threading.Thread(target=greedy.take, kwargs={"rows": 2000}, daemon=True)
+
+        def take_much():
+            # Ten minutes of the rate: it still waits when the server ends.
+            with pytest.raises(RetriableError):
+                greedy.take(rows=600_000)
+
+        waiting = threading.Thread(target=take_much, daemon=True)
         waiting.start()
         time.sleep(0.1)
         modest.take(rows=10)
         assert waiting.is_alive()
         modest.close()
-        waiting.join(10)
-        greedy.close()
+    waiting.join(300)
+    assert not waiting.is_alive()
+    greedy.close()
 
 
 def test_strangers_are_refused_and_a_lost_driver_is_told():
