@@ -1,7 +1,8 @@
-"""A run on a cluster, in a process of its own: python -m tests.cluster.process FOLDER [TABLE STEP PID SECONDS].
+"""Runs on a cluster, in a process of its own: python -m tests.cluster.process FOLDER.
 
-Reads FOLDER/lakeward.yaml. So many seconds after the table passes the step for the first time, the worker with this
-process id is killed together with its executors. Prints the report as one line.
+Reads FOLDER/lakeward.yaml, and from standard input one run per line: ["TABLE", "STEP", PID, SECONDS]. So many seconds
+after the table passes the step for the first time, the worker with this process id is killed together with its
+executors. Prints each report as one line.
 """
 
 from __future__ import annotations
@@ -15,21 +16,35 @@ from lakeward import Lakeward
 from tests.servers.spark_cluster import kill_tree
 
 
-def main(folder: Path, table: str = "", step: str = "", pid: str = "0", seconds: str = "0") -> None:
-    killed: list[str] = []
+class Loss:
+    """A worker that is lost at a step."""
 
-    def hear(passing: str, passed: str) -> None:
-        if (passing, passed) == (table, step) and not killed:
-            killed.append(pid)
-            timer = threading.Timer(float(seconds), kill_tree, [int(pid)])
-            timer.start()
-            if not float(seconds):
-                timer.join()
+    def __init__(self, table: str, step: str, pid: int, seconds: float) -> None:
+        self._at, self._pid, self._seconds = (table, step), pid, seconds
+        self.killed = False
+
+    def hear(self, table: str, step: str) -> None:
+        if (table, step) != self._at or self.killed:
+            return
+        self.killed = True
+        timer = threading.Timer(self._seconds, kill_tree, [self._pid])
+        timer.start()
+        if not self._seconds:
+            timer.join()
+
+
+def main(folder: Path) -> None:
+    losses: list[Loss] = []
+
+    def hear(table: str, step: str) -> None:
+        losses[-1].hear(table, step)
 
     with Lakeward.open(folder / "lakeward.yaml", on_step=hear) as lake:
-        report = lake.run()
-    print(json.dumps({"killed": killed, **report.to_dict()}))
+        for line in sys.stdin:
+            losses.append(Loss(*json.loads(line)))
+            report = lake.run()
+            print(json.dumps({"killed": losses[-1].killed, **report.to_dict()}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]))

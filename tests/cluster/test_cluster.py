@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,13 +53,28 @@ class Source:
     def land(self, stage: int) -> None:
         self.simulation.stages()[stage].land(self.folder / "landing")
 
-    def run(self, *kill: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "tests.cluster.process", str(self.folder), *kill]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        report: dict[str, Any] = json.loads(done.stdout)
+    @contextmanager
+    def application(self) -> Iterator[subprocess.Popen[str]]:
+        """An application on the cluster that makes one run after another."""
+        command = [sys.executable, "-m", "tests.cluster.process", str(self.folder)]
+        with (self.folder / "application.log").open("w") as log:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def run(self, application: subprocess.Popen[str], *loss: object) -> None:
+        """Make a run in which a worker is lost: table, step, process id, seconds."""
+        assert application.stdin is not None and application.stdout is not None
+        application.stdin.write(json.dumps(loss) + "\n")
+        application.stdin.flush()
+        told = application.stdout.readline()
+        assert told, (self.folder / "application.log").read_text()[-3000:]
+        report: dict[str, Any] = json.loads(told)
         assert {one["outcome"] for one in report["tables"]} == {"done"}, report
-        return report
+        assert report["killed"]
 
     def compare(self, stage: int) -> None:
         config = load_config(self.folder / "lakeward.yaml")
@@ -78,8 +94,9 @@ def test_run_on_a_cluster_is_exact_whichever_worker_is_lost(
     tmp_path: Path, cluster: Cluster, spark: SparkSession
 ) -> None:
     source, workers = Source(tmp_path, cluster, spark), [cluster.start_worker(), cluster.start_worker()]
-    for stage, (keyed, step, seconds) in enumerate(LOSSES):
-        source.land(stage)
-        assert source.run(source.table(keyed=keyed), step, str(workers.pop(0)), str(seconds))["killed"]
-        source.compare(stage)
-        workers.append(cluster.start_worker())
+    with source.application() as application:
+        for stage, (keyed, step, seconds) in enumerate(LOSSES):
+            source.land(stage)
+            source.run(application, source.table(keyed=keyed), step, workers.pop(0), seconds)
+            source.compare(stage)
+            workers.append(cluster.start_worker())

@@ -28,15 +28,13 @@ if TYPE_CHECKING:
 
     from lakeward.testing.simulator import TableSpec
 
-# Two kills of the same load, then one in each stage of changes: at steps that leave something behind. The others are
-# crashed at in test_crashes.
-LOAD_STEPS = ("load.append", "load.publish")
-CHANGE_STEPS = (
-    ("keyed", "log.append"),
-    ("keyless", "log.publish"),
-    ("keyed", "apply.delete"),
-    ("keyless", "apply.append"),
-    ("keyed", "apply.publish"),
+# Two kills of the same load, then one in each stage of changes: at steps that leave something behind, another one for
+# each table. The others are crashed at in test_crashes.
+LOAD_KILLS = ({"keyless": "load.append", "keyed": "load.publish"}, {"keyless": "load.publish"})
+CHANGE_KILLS = (
+    {"keyed": "log.append", "keyless": "log.publish"},
+    {"keyed": "apply.delete", "keyless": "apply.append"},
+    {"keyed": "apply.publish", "keyless": "log.append"},
 )
 
 
@@ -46,7 +44,7 @@ class Killing:
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.folder = folder
         self._spark = spark
-        options = SimulatorOptions(seed=5, tables=2, keyless=True, changes=120, batches=12, stages=6, overlap=5)
+        options = SimulatorOptions(seed=5, tables=2, keyless=True, changes=80, batches=8, stages=4, overlap=5)
         self.simulation = Simulation(options)
         config = self.simulation.configuration()
         config["defaults"]["rewrite_share"] = 10
@@ -59,14 +57,14 @@ class Killing:
     def land(self, stage: int) -> None:
         self.simulation.stages()[stage].land(self.folder / "landing")
 
-    def kill_at(self, kind: str, step: str) -> None:
-        table = str(self.table(kind).id)
-        command = [sys.executable, "-m", "tests.spark.process", str(self.folder), "kill", table, step]
+    def kill_at(self, steps: dict[str, str]) -> None:
+        stops = [word for kind, step in steps.items() for word in (str(self.table(kind).id), step)]
+        command = [sys.executable, "-m", "tests.spark.process", str(self.folder), "kill", *stops]
         done = subprocess.run(
             command, start_new_session=True, capture_output=True, text=True, timeout=600, check=False
         )  # fmt: skip
-        assert done.returncode == -signal.SIGKILL, f"{step} was not reached: {done.stdout}{done.stderr}"
-        assert self.leases() >= 1, "the dead process must have left its lease"
+        assert done.returncode == -signal.SIGKILL, f"{steps} were not reached: {done.stdout}{done.stderr}"
+        assert self.leases() >= len(steps), "the dead process must have left its leases"
 
     def leases(self) -> int:
         state = sqlite3.connect(self.folder / "state.db")
@@ -94,10 +92,10 @@ class Killing:
 def test_killed_process_is_recovered_from_at_every_main_step(tmp_path: Path, spark: SparkSession) -> None:
     killing = Killing(tmp_path, spark)
     killing.land(0)
-    for step in LOAD_STEPS:
-        killing.kill_at("keyless", step)
+    for steps in LOAD_KILLS:
+        killing.kill_at(steps)
     killing.recover(0)
-    for stage, (kind, step) in enumerate(CHANGE_STEPS, 1):
+    for stage, steps in enumerate(CHANGE_KILLS, 1):
         killing.land(stage)
-        killing.kill_at(kind, step)
+        killing.kill_at(steps)
         killing.recover(stage)
