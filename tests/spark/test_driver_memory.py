@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROWS, CHANGES = 300_000, 30_000
-LIMIT = "1m"
+ROWS, CHANGES = 120_000, 12_000
+LIMIT = "400k"
 CONFIGURATION = f"""
 spark:
   master: "local[2]"
