@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import boto3
 import pytest
@@ -75,7 +77,7 @@ class S3Server:
         )
 
     def start(self) -> None:
-        """Start the process and wait until it stores an object."""
+        """Start the process and wait until it stores an object and its catalog answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
         keys = self.folder / "keys.json"
         keys.write_text(json.dumps({"identities": _IDENTITIES}))
@@ -108,6 +110,14 @@ class S3Server:
             client.put_object(Bucket="probe", Key="probe", Body=b"probe")
         finally:
             client.close()
+        self._ask_catalog()
+
+    def _ask_catalog(self) -> None:
+        """Require an answer of the catalog, which comes up by itself; a refusal is one."""
+        try:
+            urlopen(f"{self.catalog}/v1/config", timeout=30).close()
+        except HTTPError as refusal:
+            refusal.close()
 
     def __enter__(self) -> Self:
         self.start()
