@@ -50,6 +50,7 @@ def moment_of(commit: datetime) -> Moment:
     return parse_moment(commit.isoformat())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CASES, ids=lambda options: f"seed{options.seed}")
 def test_as_of_any_commit_equals_the_oracle_whatever_arrived_late(
     tmp_path: Path, spark: SparkSession, options: SimulatorOptions

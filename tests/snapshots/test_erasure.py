@@ -131,6 +131,7 @@ def test_erased_key_is_in_no_file_of_any_place(
     assert SECRET not in printed and f"id={SUBJECT}" not in printed
 
 
+@pytest.mark.slow
 def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_branches(monkeypatch)
     prepared(scene)

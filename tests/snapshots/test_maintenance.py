@@ -154,6 +154,7 @@ def large_rows() -> list[str]:
     return [f"{key},{base64.b64encode(chance.randbytes(36)).decode()},x,1.00" for key in range(1, 20_001)]
 
 
+@pytest.mark.slow
 def test_slices_leave_large_files_alone_and_readers_and_runs_come_in_between(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +236,7 @@ def test_partitions_and_deletion_vectors(scene: Scene) -> None:
         assert scene.rows(source.table) == source.rows()
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_branches(monkeypatch)
     source = loaded(scene, batches=2, undo_window="0s")

@@ -73,6 +73,7 @@ def without_operation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "operation"} for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CASES, ids=lambda options: f"seed{options.seed}")
 def test_versions_equal_the_oracles_whatever_arrived_late(
     tmp_path: Path, spark: SparkSession, options: SimulatorOptions

@@ -35,6 +35,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CASES, ids=lambda options: f"seed{options.seed}")
 def test_files_and_changelog_give_what_the_mirror_has(
     tmp_path: Path, spark: SparkSession, options: SimulatorOptions

@@ -157,6 +157,7 @@ def test_reload_replaces_the_mirror_and_keeps_the_changes_after_it(scene: Scene,
     check_books(scene)
 
 
+@pytest.mark.slow
 def test_late_load_part_joins_without_undoing_changes(scene: Scene, writing_crashes: Crashes) -> None:
     source = Source(scene)
     source.load("LOAD00000001.csv", *ROWS)
@@ -205,6 +206,7 @@ def test_truncate_by_a_vanished_folder(scene: Scene, writing_crashes: Crashes) -
     check_books(scene)
 
 
+@pytest.mark.slow
 def test_quarantined_rows_put_back(scene: Scene, writing_crashes: Crashes) -> None:
     scene.table(on_bad_row="quarantine", rewrite_share=10)
     source = Source(scene)
