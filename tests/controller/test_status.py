@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.lake.iceberg.define import LOGGED_STAMP
+from lakeward.lake.iceberg.define import LOGGED_STAMP, changelog_of
 from lakeward.logs import JsonFormatter
 from lakeward.model import TableId
 from lakeward.pipeline.ledger import op_record
@@ -55,6 +55,8 @@ def test_a_table_from_its_first_file_on(scene: Scene, spark: SparkSession) -> No
     assert (before.state, before.files_pending, before.rows, before.debt) == ("pending", 1, None, None)
     assert before.oldest_pending_seconds is not None and before.oldest_pending_seconds >= 0
     scene.run()
+    logged = changelog_of(scene.lakeward.spark, TableId.parse(TABLE)).require_head().id
+    assert scene.lakeward.state.ledger_position(TableId.parse(TABLE)) == logged, "the first op is known to the store"
     scene.land("20240101-000000000.csv", "U,1,new,x,1.00", "D,2,name,x,1.00", "I,11,name,x,1.00")
     scene.run()
     started = jobs(spark)

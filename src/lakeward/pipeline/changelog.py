@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.lake.iceberg.attempt import Attempt
-from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP
+from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP, empty_snapshot
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.records import control_rows
 from lakeward.transforms.columns import column, columns
@@ -33,7 +33,7 @@ def log_op(
     context: TableContext,
     record: OpRecord,
     *,
-    base: int,
+    base: int | None,
     rows: DataFrame | None,
     row_count: int,
     bad_rows: int,
@@ -42,7 +42,8 @@ def log_op(
 ) -> int:
     """Commit an op to the changelog on top of snapshot ``base``; give the new snapshot.
 
-    ``bad_rows`` is how many wait for a decision once this op is logged.
+    Without ``base`` the changelog is new, and the state store knows nothing of the table. ``bad_rows`` is how many
+    wait for a decision once this op is logged.
 
     Raises:
         ConflictError: the changelog has moved since, or the lease was lost. Nothing was logged.
@@ -55,7 +56,8 @@ def log_op(
         F.lit(str(record.op)).cast("long").alias(S.OP),
         F.lit(str(record.generation)).cast("int").alias(S.GENERATION),
     ]
-    with Attempt(context.changelog, op=record.op, base=base) as attempt:
+    start = empty_snapshot(context.changelog) if base is None else base
+    with Attempt(context.changelog, op=record.op, base=start) as attempt:
         context.reached("log.branch")
         expected = row_count + 1 + len(files) + len(resolutions)
         stamps = {LOGGED_STAMP: str(record.op), BAD_ROWS_STAMP: str(bad_rows)}

@@ -146,7 +146,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
         logged = log_op(
             context,
             prepared.record,
-            base=base.id if base else empty_snapshot(context.changelog),
+            base=base.id if base else None,
             rows=prepared.rows,
             row_count=prepared.row_count,
             bad_rows=open_after(context, prepared, resolutions),
