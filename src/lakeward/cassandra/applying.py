@@ -95,7 +95,7 @@ def apply_change_set(
         require_readable(session, request.into)
         found = _find(spark, config, request, target)
         parents = _parents(found)
-        require_no_counters(found.label, target, *[one.schema for one in parents.values() if one is not None])
+        require_no_counters(found.label, target, *_schemas(parents))
         ledger = Ledger(session, request.into, request.ledger)
         if request.dry_run:
             ledger.look()
@@ -108,7 +108,7 @@ def apply_change_set(
             return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
         job = _job(request, found, parents["current"], ledger)
         told += _require_right(request, found, parents, ledger, job)
-        load = _load(session, config, address, request, found, parents["current"], target, job, ledger.table)
+        load = _load(session, config, address, request, found, parents, target, job, ledger.table)
         load = load.warned(told)
         if request.dry_run:
             return estimate_load(load, ledger, anew=request.force)
@@ -138,6 +138,10 @@ def _parents(found: ChangeSet) -> dict[str, Origin | None]:
     if manifest is None:
         return {"past": None, "current": None}
     return {"past": origin_of(manifest.past), "current": origin_of(manifest.current)}
+
+
+def _schemas(parents: dict[str, Origin | None]) -> list[TableSchema]:
+    return [one.schema for one in parents.values() if one is not None]
 
 
 def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[str, ...]:
@@ -200,14 +204,14 @@ def _load(
     address: ClusterAddress,
     request: ApplyRequest,
     found: ChangeSet,
-    origin: Origin | None,
+    parents: dict[str, Origin | None],
     target: TableSchema,
     job: Job,
     ledger: TableName,
 ) -> Load:
     diff = found.read()
     require_applicable(found.label, diff)
-    pairs = matched(found.label, found_columns(diff), found.keys, origin, target) + _dropped(diff, target)
+    pairs = matched(found.label, found_columns(diff), found.keys, parents["current"], target) + _dropped(diff, target)
     limits = limits_of(address)
     guards.require_accepted_timestamp(job.timestamp, limits, found.label)
     times = expiries(diff, [one.column.name for one in pairs if not one.column.is_key])
@@ -223,7 +227,8 @@ def _load(
         has_actions=True,
         has_expiries=bool(times),
         is_timed=guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=bool(times)),
-        has_static_rows=bool(target.statics),
+        # Static columns of the past may be gone from the target as well: there is then nothing to delete.
+        has_static_rows=any(one.statics for one in (target, *_schemas(parents))),
     )
     parts = Parts(*split_key(pairs), expiries=times, action=action(diff), changes=changed_names(diff))
     rows = None if found.manifest is None else sum(int(found.manifest.counts.get(word, 0)) for word in _WRITTEN)

@@ -127,6 +127,9 @@ def test_a_row_without_clustering_key_is_the_static_part_of_its_partition() -> N
     ((query, bound),) = told(planner.deleting(keys))
     assert query == 'DELETE "s1", "s2" FROM "ks"."Weird Table" USING TIMESTAMP ? WHERE "p" = ?'
     assert bound == [packed_time(TIME), b"k"]
+    # Without a static column to name, the statement would delete all rows of the partition.
+    dropped = RowPlanner(plan_of({"p": "text", "c": "int", "a": "text"}, has_actions=True, has_static_rows=True), UNSET)
+    assert dropped.deleting(keys) == []
     # Of a regular row that has both, each part is written by itself.
     both = told(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"y"]))
     assert [query.split()[0] for query, _ in both] == ["INSERT", "UPDATE"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.writing.plan import WriteColumn, WritePlan
     from lakeward.cassandra.writing.requests import Request
-    from lakeward.cassandra.writing.rows import RowPlanner
+    from lakeward.cassandra.writing.rows import Operation, RowPlanner
     from lakeward.cassandra.writing.serializing import Serialized
     from lakeward.cassandra.writing.statements import Statements
 
@@ -77,17 +77,16 @@ class BatchReader:
                 reject(planned, reason)
                 continue
             if action == DELETED:
-                planned.operations = planner.deleting(keys)
+                found: list[Operation] | None = planner.deleting(keys)
             else:
                 # Rows are taken as they are sent: under a budget, the last of a batch may be minutes after the first.
                 now = int(time.time()) if plan.has_expiries else 0
                 found = planner.writing(action, changed, keys, values, _filled(written), expiry, now)
                 self.expired += found is None
-                # A change may be to nothing that the target has.
-                if not found:
-                    continue
+            # A change may be to nothing that the target has.
+            if found:
                 planned.operations = found
-            yield planned
+                yield planned
 
 
 def described(plan: WritePlan, row: Row) -> dict[str, Any]:

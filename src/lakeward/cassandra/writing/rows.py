@@ -128,8 +128,11 @@ class RowPlanner:
         return self._plan.has_static_rows and bool(rest) and all(one is None for one in rest)
 
     def deleting(self, keys: Sequence[Any]) -> list[Operation]:
-        """Give the statement that deletes a row by its full key, or the static cells of a partition."""
+        """Give the statement that deletes a row by its full key, or the static cells of a partition, if it has any."""
         if self.is_static_row(keys):
+            if not self._statics:
+                # A statement without columns would delete the whole partition.
+                return []
             keys = keys[: len(self._partition)]
             shape = self._shape(Verb.DELETE, self._partition, self._statics)
         else:
