@@ -160,6 +160,17 @@ def test_a_decimal_of_bytes_is_written_as_python_writes_it(number: int, scale: i
     assert decimal_text(packed) == decimal_text(Decimal(f"{number}e{-scale}")) == str(Decimal(f"{number}e{-scale}"))
 
 
+@pytest.mark.parametrize("in_bytes", [True, False])
+@given(given=st.lists(st.one_of(st.uuids(), st.none()), max_size=5))
+def test_a_column_of_uuids_is_written_as_each_of_them_is(given: list[UUID | None], in_bytes: bool) -> None:
+    column = [one.bytes if in_bytes and one is not None else one for one in given]
+    found = to_arrow(kind("uuid"))([*column, *([b""] if in_bytes else [])])
+    assert found.type == pa.string()
+    assert found.to_pylist()[: len(given)] == [None if one is None else str(one) for one in given]
+    whole = [one.bytes if in_bytes else one for one in given if one is not None]
+    assert to_arrow(kind("timeuuid"))(whole).to_pylist() == [str(one) for one in given if one is not None]
+
+
 @given(st.uuids())
 def test_a_uuid_of_bytes_is_written_as_python_writes_it(value: UUID) -> None:
     assert uuid_text(value.bytes) == uuid_text(value) == str(value)

@@ -8,6 +8,7 @@ from lakeward.cassandra.types.arrow import arrow_type
 from lakeward.cassandra.types.cql import UDT
 from lakeward.cassandra.types.keytext import is_key_text, key_text
 from lakeward.cassandra.types.texts import decimal_text, duration_text, uuid_text, varint_text
+from lakeward.cassandra.types.uuids import uuid_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +43,18 @@ def to_arrow(cql: CqlType, *, key: bool = False) -> Callable[[Sequence[Any]], pa
     change = _key_change(cql) if key else _change(cql)
     if change is None:
         return lambda values: pa.array(values, target)
-    return lambda values: pa.array([None if value is None else change(value) for value in values], target)
+
+    def one_by_one(values: Sequence[Any]) -> pa.Array:
+        return pa.array([None if value is None else change(value) for value in values], target)
+
+    if cql.name not in ("uuid", "timeuuid"):
+        return one_by_one
+    return lambda values: one_by_one(values) if (found := _uuids(values)) is None else found
+
+
+def _uuids(values: Sequence[Any]) -> pa.Array | None:
+    """Give the texts of UUIDs in bytes; None where they come otherwise."""
+    return uuid_texts(values) if values and type(values[0]) is bytes else None
 
 
 def _change(cql: CqlType) -> _Change:

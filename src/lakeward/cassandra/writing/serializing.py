@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeward.cassandra.types import to_cql
+from lakeward.cassandra.types.uuids import NO_UUID, uuid_bytes
 from lakeward.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ _NUMBERS = {
     "tinyint": ">i1", "smallint": ">i2", "int": ">i4", "bigint": ">i8", "timestamp": ">i8", "float": ">f4",
     "double": ">f8", "boolean": ">i1",
 }  # fmt: skip
-_NO_UUID = "00000000-0000-0000-0000-000000000000"
-_DASHES = [at for at, letter in enumerate(_NO_UUID) if letter == "-"]
-_DIGITS = [at for at, letter in enumerate(_NO_UUID) if letter != "-"]
 # Up to so many digits Python reads a number in any mood; longer ones are left to what knows them.
 _DECIMAL = re.compile(r"-?[0-9]{1,1000}(?:\.[0-9]{1,1000})?", re.ASCII)
 # What comes of making a value of one that is none of its type.
@@ -81,9 +78,7 @@ def fixed_width(raw: numpy.ndarray[Any, Any], width: int) -> pa.LargeBinaryArray
 
     count = raw.nbytes // width
     ends = numpy.arange(0, (count + 1) * width, width, dtype=numpy.int64)
-    # What was chosen by places may lie column by column.
-    data = pa.py_buffer(numpy.ascontiguousarray(raw))
-    return pa.Array.from_buffers(_binary(), count, [None, pa.py_buffer(ends), data])
+    return pa.Array.from_buffers(_binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(raw)])
 
 
 def _numbers(array: pa.Array, kind: str) -> pa.LargeBinaryArray:
@@ -104,28 +99,9 @@ def _where_valid(values: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinary
 
 def _uuids(array: pa.Array) -> pa.LargeBinaryArray | None:
     """Give the bytes of texts in the usual form; None where one is in any other, which may still be one."""
-    import numpy
-
-    filled = (array.fill_null(_NO_UUID) if array.null_count else array).cast(_binary())
-    ends = numpy.frombuffer(filled.buffers()[1], numpy.int64)[filled.offset : filled.offset + len(filled) + 1]
-    if not len(filled) or not (numpy.diff(ends) == len(_NO_UUID)).all():
-        return None
-    letters = numpy.frombuffer(filled.buffers()[2], numpy.uint8)[ends[0] : ends[-1]].reshape(-1, len(_NO_UUID))
-    digits = _hexadecimal()[letters[:, _DIGITS]]
-    if (letters[:, _DASHES] != ord("-")).any() or (digits > 15).any():
-        return None
-    return _where_valid(fixed_width((digits[:, ::2] << 4) | digits[:, 1::2], 16), array)
-
-
-@cache
-def _hexadecimal() -> numpy.ndarray[Any, Any]:
-    """Give the number that each letter stands for as a hexadecimal digit; 255 where it is none."""
-    import numpy
-
-    found = numpy.full(256, 255, dtype=numpy.uint8)
-    for number, letter in enumerate(b"0123456789abcdef"):
-        found[letter] = number
-    return found
+    filled = array.fill_null(NO_UUID) if array.null_count else array
+    found = uuid_bytes(filled.cast(_binary()))
+    return None if found is None else _where_valid(fixed_width(found, found.shape[1]), array)
 
 
 def _decimal(text: str) -> bytes | None:
