@@ -85,3 +85,8 @@ def test_a_ledger_can_be_elsewhere_and_says_where_it_cannot_be(
         Ledger(session, TableName("nowhere", "one")).create()
     assert "CREATE KEYSPACE" in str(refused.value.hint)
     assert "--ledger" in str(refused.value.hint)
+    session.execute(f"CREATE TABLE {keyspace}.orders (k int PRIMARY KEY)")
+    orders = TableName(keyspace, "orders")
+    with pytest.raises(ConfigurationError, match="cannot keep the record") as refused:
+        Ledger(session, orders, orders).last()
+    assert "--ledger" in str(refused.value.hint)

@@ -258,7 +258,7 @@ class Ledger:
     def _run(self, statement: Any, values: Sequence[Any] | None) -> Any:
         if not self._is_there:
             return []
-        from cassandra import ConsistencyLevel, Unauthorized
+        from cassandra import ConsistencyLevel, InvalidRequest, Unauthorized
 
         statement.consistency_level, statement.is_idempotent = ConsistencyLevel.LOCAL_QUORUM, True
         try:
@@ -268,6 +268,10 @@ class Ledger:
                 f"this login may not use {self.table}, the record of what was written to {self._target}: {told(error)}"
             )
             hint = f"as an administrator: GRANT SELECT, and GRANT MODIFY, ON {self.table.cql} TO …"
+            raise ConfigurationError(msg, hint=hint) from error
+        except InvalidRequest as error:
+            msg = f"{self.table} cannot keep the record of what was written to {self._target}: {told(error)}"
+            hint = "--ledger KEYSPACE.TABLE   (a table that there is not yet; it is made)"
             raise ConfigurationError(msg, hint=hint) from error
 
 
