@@ -107,6 +107,8 @@ def row(op: int, disposition: str, content: str, generation: int = 1) -> tuple[s
     return ("LOAD.csv", op, generation, FileRecord(summary, Disposition(disposition)).to_json())
 
 
+# As after an undo of everything and a run.
+AGAIN = Progress(5, undone=((1, 2),))
 READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
 
 
@@ -124,9 +126,16 @@ READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
         ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 2, None),
         # It had been undone before the copy came.
         ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 3, "c"),
+        # All was undone, and the same content read again: by itself, and as an erasure had left it.
+        ([READ, row(4, "consumed", "a"), row(5, "redelivered", "c")], AGAIN, 1, "c"),
+        ([READ, row(2, "redelivered", "b"), row(4, "consumed", "b"), row(5, "redelivered", "c")], AGAIN, 1, "c"),
+        ([READ, row(4, "consumed", "b"), row(5, "redelivered", "c")], AGAIN, 1, None),
     ],
-    ids=["copied", "newest", "read anew", "of a reload", "still known", "redone", "reload again", "reload undone"],
-)
+    ids=[
+        "copied", "newest", "read anew", "of a reload", "still known", "redone", "reload again", "reload undone",
+        "read twice", "read as rewritten", "read with other content",
+    ],
+)  # fmt: skip
 def test_what_is_known_of_a_file_outlives_the_op_that_knew_it(
     rows: list[tuple[str, int, int, str]], before: Progress, back_to: int, kept: str | None
 ) -> None:

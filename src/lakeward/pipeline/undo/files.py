@@ -83,15 +83,24 @@ def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecor
 def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress, after: Progress) -> FileRecord | None:
     """Give the note of a file that stands ``before`` and not ``after``; None: there is none, or the file was read anew.
 
-    ``rows`` are path, op, generation and detail of all the file's records, by op.
+    ``rows`` are path, op, generation and detail of all the file's records, by op. Of two ops that read the same content
+    for one generation, the one before an undo and the other after it, either is as good: a note made for one holds for
+    the other.
     """
     note, decided_before, decided_after = None, None, None
+    # What a content is at bottom: that which was read first, before it was copied or rewritten.
+    origins: dict[str, str] = {}
+    newest = ""
     for _, op, generation, detail in rows:
         one = FileRecord.from_json(detail)
         stood, stands = (not is_undone(op, progress.undone) for progress in (before, after))
-        if one.disposition is not Disposition.REDELIVERED:
-            decided_before, note = (op, None) if stood else (decided_before, note)
-            decided_after = op if stands else decided_after
+        is_note, content = one.disposition is Disposition.REDELIVERED, one.summary.content_hash
+        origin = origins.setdefault(content, origins.get(newest, newest) if is_note else content)
+        newest = content
+        if not is_note:
+            decided = one.disposition, one.generation or generation, origin
+            decided_before, note = (decided, None) if stood else (decided_before, note)
+            decided_after = decided if stands else decided_after
         elif stood:
             note = None if stands else replace(one, generation=one.generation or generation)
     return note if decided_before == decided_after else None
