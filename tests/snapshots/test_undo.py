@@ -291,7 +291,7 @@ def test_a_table_without_key_and_its_bad_rows_go_back(scene: Scene) -> None:
 
 
 def test_a_time_lands_on_the_last_op_before_it_and_never_inside_one(scene: Scene) -> None:
-    scene.table(timestamp_column="ts")
+    scene.table(timestamp_column="ts", cdc_start="2024-01-01")
     scene.land("LOAD00000001.csv", "2024-06-01 00:00:00.000000,1,load,x,1.00")
     scene.run()
     for day, commits in ((2, ("01 10:00", "02 10:00")), (4, ("03 10:00", "04 10:00")), (5, ("04 10:00",))):
@@ -308,6 +308,8 @@ def test_a_time_lands_on_the_last_op_before_it_and_never_inside_one(scene: Scene
     assert done.plan.back_to == 2 and scene.names() == {1: "02 10:00"}
     with pytest.raises(ConfigurationError, match="is not a time"):
         undo(TABLE, to_time="op:2")
+    with pytest.raises(ConfigurationError, match="before the start of its capture"):
+        undo(TABLE, to_time="2023-12-31")
     with pytest.raises(ConfigurationError, match="either to an op or to a time"):
         undo(TABLE)
 

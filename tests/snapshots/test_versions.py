@@ -94,6 +94,8 @@ def test_what_cannot_be_asked_or_would_overwrite_is_refused(loaded: Scene, tmp_p
         with pytest.raises(ConfigurationError):
             snapshots.create([TABLE], as_of="op:1", **wrong)
     made(loaded, "op:2", to=to)
+    with pytest.raises(ConfigurationError, match="no version 'op-9'"):
+        snapshots.refresh(version="op-9")
     with pytest.raises(DataError, match="holds 2: version=op-1, version=op-2"):
         snapshots.read(f"{to}/{TABLE}")
 

@@ -142,12 +142,18 @@ class Snapshots:
         return [one.version(str(known.table)) for known in self.known(tables) for one in judge(bench.context(known))]
 
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
-        """Make versions anew that are stale or were undone; those of one name also where they are missing."""
+        """Make versions anew that are stale or were undone; those of one name also where they are missing.
+
+        Raises:
+            ConfigurationError: none of the tables has a version of that name.
+        """
         from lakeward.snapshots.versions.refreshing import rebuild_publication, wanting
 
-        bench = self.bench()
+        bench, chosen = self.bench(), self.known(tables)
+        if version is not None:
+            self._require_version(chosen, version)
         reports: Reports = []
-        for known in self.known(tables):
+        for known in chosen:
             for judged in wanting(bench.context(known), version):
                 found = judged.publication
 
@@ -174,19 +180,24 @@ class Snapshots:
             ConfigurationError: there is no such version, or not exactly one choice is made.
         """
         from lakeward.snapshots.versions.dropping import beyond, drop_versions
-        from lakeward.snapshots.versions.publications import list_publications
 
         if (version is not None) == (keep is not None or older_than is not None):
             msg = "say which versions to drop: either one by name, or by number or age"
             raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
         [known] = self.known([table])
         context = self.bench().context(known)
-        mirror = context.mirror.look()
-        found = list_publications(mirror) if mirror else []
+        found = _recorded(context)
         gone = beyond(found, keep=keep, older_than=older_than) if version is None else _named(table, found, version)
         if not dry_run:
             drop_versions(context, gone)
         return [_report(context, one, outcome="would drop" if dry_run else "dropped") for one in gone]
+
+    def _require_version(self, tables: Sequence[KnownTable], version: str) -> None:
+        """Refuse a name that no version of the tables has: nothing would be done, and nobody told why."""
+        found = [one for known in tables for one in _recorded(self.bench().context(known))]
+        if not any(version in (one.version, one.location) for one in found):
+            msg = f"there is no version {version!r} of these tables"
+            raise ConfigurationError(msg, hint="lakeward snapshot list names them")
 
     def _created(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
         bench = self.bench()
@@ -233,11 +244,14 @@ def exit_code(reports: Iterable[SnapshotReport]) -> int:
 
 
 def _create_files(context: TableContext, known: KnownTable, request: SnapshotRequest) -> Publication:
+    from lakeward.lake.iceberg.catalog import catalog_kind
     from lakeward.snapshots.versions.creating import FilesOrder, create_files
     from lakeward.snapshots.versions.registering import default_name, register, require_name
     from lakeward.snapshots.versions.shapes import Shape
 
-    name = "" if request.register is None else require_name(request.register or default_name(known.table.name))
+    name = ""
+    if request.register is not None:
+        name = require_name(request.register or default_name(known.table.name), catalog_kind(context.config))
     order = FilesOrder(request.to or "", request.shape or Shape(), name, replace=request.replace)
     made = create_files(context, request.moment, order)
     if name:
@@ -274,6 +288,13 @@ def _report(
         registered=made.registered or None,
         dropped=dropped,
     )
+
+
+def _recorded(context: TableContext) -> list[Publication]:
+    from lakeward.snapshots.versions.publications import list_publications
+
+    mirror = context.mirror.look()
+    return list_publications(mirror) if mirror else []
 
 
 def _named(table: str, found: Sequence[Publication], version: str) -> list[Publication]:

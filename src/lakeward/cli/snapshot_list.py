@@ -33,9 +33,14 @@ def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
     with invocation.lake() as lake:
         found = lake.snapshots.list(names)
     emit(invocation, {"versions": [asdict(one) for one in found]}, lambda console: _draw(console, found))
-    if behind := [one for one in found if one.state in ("stale", "undone")]:
+    if behind := [one for one in found if _can_refresh(one)]:
         tables = " ".join(dict.fromkeys(one.table for one in behind))
         note(invocation, f"{len(behind)} would come out differently now: lakeward snapshot refresh {tables}")
+
+
+def _can_refresh(one: Version) -> bool:
+    """Tell what a refresh makes anew: copies of the current state follow with the next run, those by op stay."""
+    return one.state in ("stale", "undone") and one.kind != "current" and not one.as_of.startswith("op:")
 
 
 def _draw(console: Console, found: Sequence[Version]) -> None:

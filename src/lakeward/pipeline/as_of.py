@@ -212,10 +212,7 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
         raise never_run(context)
     if moment.kind is MomentKind.OP:
         return progress.generation
-    start = context.settings.cdc_start
-    if start is not None and moment.digits < first_digits(start, context.config.timezone):
-        msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
-        raise ConfigurationError(msg, hint=f"ask for {start} or later")
+    require_captured(context, moment)
     seen = [one for one in progress.generations if not one.unseen]
     begun = [one for one in seen if one.began <= moment.digits]
     if not begun:
@@ -223,6 +220,14 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
         msg = f"{context.table}: {moment.label} lies before its first load, which began at {first.began}"
         raise ConfigurationError(msg)
     return begun[-1]
+
+
+def require_captured(context: TableContext, moment: Moment) -> None:
+    """Refuse a moment before ``cdc_start``: nothing tells what the table held then."""
+    start = context.settings.cdc_start
+    if start is not None and moment.digits < first_digits(start, context.config.timezone):
+        msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
+        raise ConfigurationError(msg, hint=f"ask for {start} or later")
 
 
 def first_digits(cdc_start: str, timezone: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def test_list_marks_what_would_come_out_differently(project, call, call_json, fa
     assert "stale" in result.stdout and "changes arrived later" in result.stdout
     assert "lakeward snapshot refresh sales.product" in result.stderr
     assert call_json("snapshot", "list", "sales.product")["versions"][0]["state"] == "stale"
+
+
+def test_list_sends_nobody_to_a_refresh_that_does_nothing(project, call, fake):
+    fake([replace(STALE, as_of="op:2", state=VersionState.UNDONE), replace(STALE, kind="current", as_of="op:3")])
+    assert "refresh" not in call("snapshot", "list").stderr
 
 
 def test_refresh_and_drop_say_when_there_is_nothing_to_do(project, call, fake):

@@ -12,6 +12,7 @@ from lakeward.api.snapshots import SnapshotReport, exit_code
 from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
+from lakeward.lake.iceberg.catalog import CatalogKind
 from lakeward.lake.stores import for_reading
 from lakeward.pipeline.moments import parse_moment
 from lakeward.snapshots.versions.creating import moment_of, moment_text
@@ -93,10 +94,13 @@ def test_a_moment_is_kept_whatever_the_time_zone_is_later(text):
 
 
 def test_names_of_registered_tables():
-    assert require_name(default_name("product")) == "default.product_snapshot"
+    assert require_name(default_name("product"), CatalogKind.SQLITE) == "default.product_snapshot"
     for name in ("product", "a.b.c", ".b"):
         with pytest.raises(ConfigurationError, match=r"database\.table"):
-            require_name(name)
+            require_name(name, CatalogKind.GLUE)
+    assert require_name("my-base.product", CatalogKind.GLUE) == "my-base.product"
+    with pytest.raises(ConfigurationError, match="letters, digits and _"):
+        require_name(default_name("Order Lines"), CatalogKind.SQLITE)
 
 
 def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():

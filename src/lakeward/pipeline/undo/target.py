@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.pipeline.as_of import require_captured
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.moments import MomentKind
 from lakeward.pipeline.undo.effect import is_op_row, pinned_log
@@ -49,10 +50,11 @@ def target_before(context: TableContext, bases: Bases, progress: Progress, momen
     """Give the last op such that neither it nor one before it holds a change committed after the moment.
 
     Raises:
-        ConfigurationError: the table cannot be asked by time, or no op lies before the moment.
+        ConfigurationError: the table cannot be asked by time, or no op or not even its capture lies before the moment.
         DataError: some changes have no commit time.
     """
     _require_times(context, moment)
+    require_captured(context, moment)
     log = pinned_log(context, bases).filter(is_standing(progress.undone))
     late = _first_late_op(context, log, progress, moment)
     if late is None:

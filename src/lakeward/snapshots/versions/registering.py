@@ -25,6 +25,7 @@ SESSION_CATALOG = "spark_catalog"
 # Says whose table it is: one that Lakeward did not make is never replaced.
 OWN_PROPERTY = "lakeward.table"
 _NAME_PARTS = 2
+_SESSION_NAME = re.compile(r"\w+", re.ASCII)
 _URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 
@@ -33,11 +34,14 @@ def default_name(table_name: str) -> str:
     return f"default.{table_name}_snapshot"
 
 
-def require_name(name: str) -> str:
-    """Refuse a name that is not ``database.table``."""
+def require_name(name: str, kind: CatalogKind) -> str:
+    """Refuse a name that is not ``database.table``, or that a catalog cannot have, before any file is written."""
     parts = name.split(".")
     if len(parts) != _NAME_PARTS or not all(part.strip() for part in parts):
         msg = f"{name!r} cannot name a registered table; expected database.table"
+        raise ConfigurationError(msg, hint="--register default.product_snapshot")
+    if kind is not CatalogKind.GLUE and not all(_SESSION_NAME.fullmatch(part) for part in parts):
+        msg = f"{name!r} cannot name a table of Spark's own catalog; expected letters, digits and _"
         raise ConfigurationError(msg, hint="--register default.product_snapshot")
     return name
 
