@@ -99,6 +99,27 @@ def test_csv_and_json_need_a_schema_that_fits(call, tmp_path):
     assert (same.exit_code, "0 inserted, 1 changed, 0 deleted; 2 unchanged" in same.stdout) == (0, True), same.stderr
     (tmp_path / "columns.ddl").write_text(schema)
     assert call("diff", "past.csv", "current.json", "--keys", "id", "--schema", "columns.ddl").exit_code == 0
-    for wrong in ("text string, id bigint, at timestamp", "id bigint, text int, at timestamp", "id, oops"):
+    # Columns are found by the names in the first line.
+    assert call("diff", "past.csv", "past.csv", "--keys=id", "--schema=at date, text string, id int").exit_code == 0
+    for wrong, reason in {
+        "id bigint, text string": "the first line has id, text, at, the schema has id, text",
+        "id bigint, text int, at timestamp": "column text holds 'a \"b\"\nc', which is no int",
+        "id bigint, text array<string>, at timestamp": "CSV cannot hold nested values: text array<string>",
+        "id, oops": "is no schema",
+    }.items():
         refused = call("diff", "past.csv", "past.csv", "--keys", "id", "--schema", wrong)
-        assert (refused.exit_code, "schema" in refused.stderr) == (2, True), refused.stderr
+        assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr
+
+
+def test_csv_with_all_fields_in_quotes_and_other_ways_to_write_quotes(call, tmp_path):
+    schema = "id int, text varchar(9), price decimal(9,2), day date, at timestamp, done boolean, share double"
+    head = f"{','.join(one.split()[0] for one in schema.split(', '))}\n"
+    quoted = '"1","","2.50","2026-01-01","2026-01-01T00:00:00Z","true","NaN"\n"2",,"","","","",""\n'
+    (tmp_path / "quoted.csv").write_text(head + quoted)
+    (tmp_path / "plain.csv").write_text(head + '1,"",2.50,2026-01-01,2026-01-01 00:00:00,true,NaN\n2,,,,,,\n')
+    same = call("diff", "quoted.csv", "plain.csv", "--keys", "id", "--schema", schema, "--exit-code")
+    assert same.exit_code == 0, same.stdout + same.stderr
+    for text, reason in {'id,text\n1,"a \\"b\\" c"\n': "doubled", "": "is empty, and no csv file"}.items():
+        (tmp_path / "wrong.csv").write_text(text)
+        refused = call("diff", "wrong.csv", "wrong.csv", "--keys", "id", "--schema", "id int, text string")
+        assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -215,6 +216,24 @@ def test_a_change_set_of_the_published_recipe_is_taken_with_its_keys(session, co
     result = apply_change_sets(Side("past", past), [one], STORE, f"{tmp_path}/result")
     assert (result.rows, result.verified) == (1, False)
     assert rows(open_side(session, config, f"{tmp_path}/result").frame) == [(1, "c")]
+
+
+def test_one_of_the_recipe_in_json_or_csv_has_the_types_of_the_past(session, config, tmp_path):
+    schema = "id string, at timestamp, size bigint, price decimal(9,2)"
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    past = session.createDataFrame([("1", at, 1, Decimal("1.50")), ("007", at, 2, None)], schema)
+    current = session.createDataFrame([("1", at, None, Decimal("1.50")), ("", at, 9, None)], schema)
+    made, keys = diff(past, current, ["id", "at"]), ["id", "at"]
+    made.write.json(f"{tmp_path}/json")
+    made.write.option("header", True).csv(f"{tmp_path}/csv")
+    for kind in ("json", "csv"):
+        one = found(session, config, f"{tmp_path}/{kind}", keys=keys, past=past.schema)
+        apply_change_sets(Side("past", past), [one], STORE, f"{tmp_path}/{kind}-result")
+        assert rows(open_side(session, config, f"{tmp_path}/{kind}-result").frame) == rows(current)
+        with pytest.raises(RefusedInputError, match="must be all parquet; found: part-"):
+            found(session, config, f"{tmp_path}/{kind}", keys=keys)
+    with pytest.raises(RefusedInputError, match="has columns that the past does not tell: at"):
+        found(session, config, f"{tmp_path}/json", keys=["id"], past=past.schema)
 
 
 def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path):

@@ -98,5 +98,9 @@ def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tm
             Comparison(texts, flat, ["id"], DiffOptions()) as found,
         ):
             found.summary()
-        with pytest.raises(RefusedInputError, match="does not fit"):
-            desk.open(str(tmp_path / "csv"), schema="id int, text string, dept date")
+        dates = desk.open(str(tmp_path / "csv"), schema="id int, text string, dept date")
+        with (
+            pytest.raises(RefusedInputError, match=r"a\.csv: column dept holds '007', which is no date"),
+            Comparison(dates, dates, ["id"], DiffOptions()) as found,
+        ):
+            found.summary()

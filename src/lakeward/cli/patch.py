@@ -11,10 +11,13 @@ from lakeward.cli.output import count, emit
 from lakeward.cli.waiting import telling
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
     from rich.console import Console
 
+    from lakeward.api.sides import SideDesk
     from lakeward.cli.invocation import Invocation
     from lakeward.diffing.changesets.applying import Applied
+    from lakeward.diffing.changesets.finding import ChangeSet
 
 
 @command("patch")
@@ -24,8 +27,8 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Only check that the change sets fit; write nothing.")
 @click.option(
     "--keys", metavar="COLUMN,COLUMN",
-    help="What identifies a row, for change sets without a manifest: Parquet files with diff, the keys, left_… and "
-    "right_… columns, as the published recipe writes them.",
+    help="What identifies a row, for change sets without a manifest: Parquet, JSON or CSV files with diff, the keys, "
+    "left_… and right_… columns, as the published recipe writes them.",
 )  # fmt: skip
 @click.option(
     "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
@@ -55,7 +58,6 @@ def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **cho
 def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], choices: dict[str, Any]) -> Applied:
     from lakeward.api.sides import SideDesk
     from lakeward.diffing.changesets.applying import apply_change_sets
-    from lakeward.diffing.changesets.finding import find_change_set
     from lakeward.diffing.inputs.addresses import absolute
     from lakeward.lake.stores import open_store
 
@@ -63,11 +65,26 @@ def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], ch
     keys = tuple(one.strip() for one in (choices["keys"] or "").split(",") if one.strip())
     with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
         side = desk.open(past, schema=choices["schema"], format=choices["format"], **taken)
-        sets = [find_change_set(desk.spark, desk.config, absolute(one), keys=keys, **taken) for one in change_sets]
+        sets = _found(desk, change_sets, side.frame.schema, keys, **taken)
         to = absolute(choices["to"]).rstrip("/") if choices["to"] else None
         store = open_store(desk.spark, desk.config, to) if to else None
         with during("applying" if to else "checking"):
             return apply_change_sets(side, sets, store, to, force=choices["force"])
+
+
+def _found(
+    desk: SideDesk, change_sets: tuple[str, ...], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
+) -> list[ChangeSet]:
+    """Find the change sets; each is of the columns that the one before it leads to."""
+    from lakeward.diffing.changesets.finding import find_change_set
+    from lakeward.diffing.inputs.addresses import absolute
+
+    found: list[ChangeSet] = []
+    for one in map(absolute, change_sets):
+        last = found[-1].manifest if found else None
+        past = last.current_schema if last is not None else past
+        found.append(find_change_set(desk.spark, desk.config, one, keys=keys, incomplete_ok=incomplete_ok, past=past))
+    return found
 
 
 def _draw(console: Console, applied: Applied) -> None:

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.changesets.files import read_rows
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
+from lakeward.diffing.changesets.recipe import read_recipe
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.inputs.folders import Listing, require_one
 from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import MANIFEST, not_as_written
-from lakeward.lake.stores import open_store, read_parquet
+from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakeward.config import Config
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
     from lakeward.diffing.reading_diffs import ReadDiff
     from lakeward.lake.stores import Store
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,13 @@ def find_change_set(
     keys: Sequence[str] = (),
     options: DiffOptions | None = None,
     incomplete_ok: bool | None = None,
+    past: StructType | None = None,
 ) -> ChangeSet:
     """Find the change set in a folder and hold its files against its manifest.
 
-    Without a manifest, it is taken for one that the published recipe wrote: Parquet files with ``diff``, the keys, and
+    Without a manifest, it is taken for one that the published recipe wrote: files with ``diff``, the keys, and
     ``left_…`` and ``right_…`` for each other column; the keys must be given then, and the options if they were others.
+    Such files are Parquet or, where the columns of the ``past`` are given, JSON or CSV.
 
     Raises:
         RefusedInputError: there is none, or several, or it was not finished, or is not as it was written.
@@ -77,7 +79,9 @@ def find_change_set(
             raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes one)")
         require_one(listing, incomplete_ok=incomplete_ok)
         if not listing.has(MANIFEST):
-            return _by_recipe(spark, store, listing, keys, options)
+            own = options or DiffOptions()
+            _require_keys(folder, keys)
+            return ChangeSet(folder, read_recipe(spark, store, listing, keys, own, past), None, tuple(keys), own)
         return _by_manifest(spark, store, listing, keys)
 
 
@@ -98,18 +102,7 @@ def _require_files(folder: str, expected: Mapping[str, int], present: Mapping[st
         raise RefusedInputError(msg, hint="make the change set again: lakeward diff … --to PATH")
 
 
-def _by_recipe(
-    spark: SparkSession, store: Store, listing: Listing, keys: Sequence[str], options: DiffOptions | None
-) -> ChangeSet:
-    folder = listing.location
+def _require_keys(folder: str, keys: Sequence[str]) -> None:
     if not keys:
         msg = f"{folder} has no {MANIFEST}, so that it is not known what identifies a row"
         raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN   (for a change set that the published recipe wrote)")
-    paths = [path for path in listing.data if path.endswith(".parquet")]
-    if not paths or len(paths) < len(listing.data):
-        others = [path for path in listing.data if path not in paths]
-        found = ", ".join(others[:_SHOWN]) or "none"
-        msg = f"{folder}: a change set without {MANIFEST} must be of Parquet files alone; there are others: {found}"
-        raise RefusedInputError(msg, hint="write it as Parquet")
-    frame = read_parquet(spark, store, folder, paths)
-    return ChangeSet(folder, frame, None, tuple(keys), options or DiffOptions())

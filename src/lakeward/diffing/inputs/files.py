@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.errors import ParseException
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lakeward.diffing.inputs.csv_files import OPTIONS as CSV_OPTIONS
+from lakeward.diffing.inputs.csv_files import read_csv
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading
-from lakeward.snapshots.versions.layouts import EMPTY_TEXT
 from lakeward.snapshots.versions.shapes import FORMATS
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.lake.stores import Store
 
@@ -41,15 +41,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
     "json": {"mode": "FAILFAST"},
-    "csv": {
-        "mode": "FAILFAST",
-        "header": "true",
-        # The header is held against the schema: a column in another place is told, not taken for its neighbour.
-        "enforceSchema": "false",
-        "escape": '"',
-        "multiLine": "true",
-        "emptyValue": EMPTY_TEXT,
-    },
+    "csv": CSV_OPTIONS,
 }
 _UNTYPED_FOLDERS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
@@ -70,25 +62,38 @@ class PlainFiles:
             ConfigurationError: the format needs a schema that is not given, or it is no schema.
             RefusedInputError: a file is damaged, or the files do not fit each other.
         """
-        reader = spark.read.format(self.format)
         struct = parse_schema(spark, schema) if schema else None
-        if self.format not in SELF_DESCRIBING:
-            if struct is None:
-                msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
-                raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
-            reader = reader.schema(_all_nullable(struct))
+        if self.format not in SELF_DESCRIBING and struct is None:
+            msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
+            raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
+        return self.read_as(spark, struct)
+
+    def read_as(self, spark: SparkSession, struct: T.StructType | None) -> DataFrame:
+        """Read the rows as :meth:`read` does, with a schema that was read; JSON and CSV need one."""
+        reader = spark.read.format(self.format)
         for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
             reader = reader.option(name, value)
+        path = for_reading(self.store.for_spark(self.location))
         with input_errors(self.location), session_settings(spark, _UNTYPED_FOLDERS):
-            rows = reader.load(for_reading(self.store.for_spark(self.location)))
-        if struct is None:
-            return rows
-        return _from_csv(rows, struct) if self.format == "csv" else self._typed(rows, struct)
+            if self.format == "csv" and struct is not None:
+                return read_csv(reader, path, self._first(), struct, sorted(self._folders), self.location)
+            if self.format not in SELF_DESCRIBING and struct is not None:
+                reader = reader.schema(_all_nullable(struct))
+            rows = reader.load(path)
+        return rows if struct is None else self._typed(rows, struct)
+
+    def _first(self) -> str:
+        path = min(self.sizes)
+        return for_reading(self.store.for_spark(f"{self.location}/{path}" if path else self.location))
+
+    @property
+    def _folders(self) -> set[str]:
+        """Columns that folders tell."""
+        return {unquote(one.partition("=")[0]) for path in self.sizes for one in path.split("/")[:-1] if "=" in one}
 
     def _typed(self, rows: DataFrame, struct: T.StructType) -> DataFrame:
         """Give the columns that folders tell the types of a schema; other columns have their own."""
-        folders = {unquote(one.partition("=")[0]) for path in self.sizes for one in path.split("/")[:-1] if "=" in one}
-        types = {one.name: one.dataType for one in struct.fields if one.name in folders}
+        types = {one.name: one.dataType for one in struct.fields if one.name in self._folders}
         return rows.select(
             *[column(name).cast(types[name]).alias(name) if name in types else column(name) for name in rows.columns]
         )
@@ -105,8 +110,8 @@ def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: s
         msg = f"{location} holds no files"
         raise RefusedInputError(msg, hint="an export without rows still has a file with its columns")
     chosen = format or _format_of(location, sizes)
-    # A file without a byte has no footer either, and Spark would pass over it in silence.
-    if chosen in SELF_DESCRIBING and (empty := sorted(path for path, size in sizes.items() if not size)):
+    # A file without a byte has no footer or first line either, and Spark would pass over it in silence.
+    if chosen != "json" and (empty := sorted(path for path, size in sizes.items() if not size)):
         name = f"{location}/{empty[0]}".rstrip("/")
         msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
         raise RefusedInputError(msg, hint="write the snapshot again")
@@ -132,10 +137,11 @@ def parse_schema(spark: SparkSession, text: str) -> T.StructType:
         if not written.startswith("{"):
             jvm: Any = spark._jvm
             written = jvm.org.apache.spark.sql.types.StructType.fromDDL(written).json()
-        return T.StructType.fromJson(json.loads(written))
+        return _plain_texts(T.StructType.fromJson(json.loads(written)))
     except (ParseException, ValueError, KeyError, TypeError) as error:
         first = str(error).strip().splitlines()[0]
-        msg = f"{text!r} is no schema: {first}"
+        file = "" if " " in text.strip() else " and no file that is there"
+        msg = f"{text!r} is no schema{file}: {first}"
         raise ConfigurationError(msg, hint="--schema 'id bigint, name string, price decimal(10,2)'") from error
 
 
@@ -175,17 +181,14 @@ def _format_of(location: str, sizes: Iterable[str]) -> str:
     return known[0]
 
 
+def _plain_texts(struct: T.StructType) -> T.StructType:
+    """Take texts of a limited length for texts, as Spark does when it reads files."""
+    limited = (T.CharType, T.VarcharType)
+    return T.StructType(
+        [T.StructField(one.name, T.StringType()) if isinstance(one.dataType, limited) else one for one in struct]
+    )
+
+
 def _all_nullable(struct: T.StructType) -> T.StructType:
     """Let every column be null: what a file lacks is told by the comparison, not by a broken promise."""
     return T.StructType([T.StructField(one.name, one.dataType, True) for one in struct.fields])
-
-
-def _from_csv(rows: DataFrame, struct: T.StructType) -> DataFrame:
-    def restored(one: T.StructField) -> Column:
-        value = column(one.name)
-        if not isinstance(one.dataType, T.StringType):
-            return value
-        return F.when(value == F.lit(EMPTY_TEXT), F.lit("")).otherwise(value).alias(one.name)
-
-    partitions = [column(name) for name in rows.columns if name not in struct.fieldNames()]
-    return rows.select(*[restored(one) for one in struct.fields], *partitions)
