@@ -34,7 +34,7 @@ _TOLERANT = (Epsilon, Duration, Whitespace)
 
 
 def compose(
-    first: DataFrame, second: DataFrame, keys: Sequence[str] | None = None, options: DiffOptions | None = None
+    first: DataFrame, second: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None
 ) -> DataFrame:
     """Give the diff from the first one's past to the second one's current side.
 

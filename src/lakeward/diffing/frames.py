@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.options import DiffOptions, column_names
 from lakeward.diffing.shaping import shaped
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def diff(
-    past: DataFrame, current: DataFrame, keys: Sequence[str] = (), options: DiffOptions | None = None
+    past: DataFrame, current: DataFrame, keys: str | Sequence[str] = (), options: DiffOptions | None = None
 ) -> DataFrame:
     """Give what changed between two frames: a row for each key that was inserted, changed or deleted.
 
@@ -25,7 +25,8 @@ def diff(
     """
     chosen = options or DiffOptions()
     case_sensitive = is_case_sensitive(past.sparkSession)
-    alignment = align(past.schema, current.schema, keys, chosen, evolve=chosen.evolve, case_sensitive=case_sensitive)
+    names = column_names(keys)
+    alignment = align(past.schema, current.schema, names, chosen, evolve=chosen.evolve, case_sensitive=case_sensitive)
     return shaped(joined(past, current, alignment, chosen, whole=chosen.include_unchanged), chosen)
 
 

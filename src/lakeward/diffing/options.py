@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakeward.diffing.comparators import Comparator
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class DiffMode(StrEnum):
@@ -68,3 +73,22 @@ class DiffOptions:
     column_comparators: Mapping[str, Comparator] = field(default_factory=dict)
     type_comparators: Mapping[str, Comparator] = field(default_factory=dict)
     evolve: bool = False
+
+    def __post_init__(self) -> None:
+        """Take choices by their texts too, and refuse unknown ones: they would come out as another choice."""
+        object.__setattr__(self, "diff_mode", _choice(DiffMode, self.diff_mode, "diff_mode"))
+        object.__setattr__(self, "duplicate_keys", _choice(DuplicateKeys, self.duplicate_keys, "duplicate_keys"))
+        object.__setattr__(self, "ignore_columns", column_names(self.ignore_columns))
+
+
+def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Give names of columns; a mere text is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _choice(kind: type[Choice], given: str, option: str) -> Choice:
+    try:
+        return kind(given)
+    except ValueError:
+        msg = f"{option} cannot be {given!r}; it is one of {', '.join(kind)}"
+        raise ConfigurationError(msg) from None

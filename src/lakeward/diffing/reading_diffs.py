@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from lakeward.datatypes import quote_name
 from lakeward.diffing.frames import is_case_sensitive
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.options import DiffMode, DiffOptions, column_names
 from lakeward.diffing.preconditions import folding
 from lakeward.diffing.refusals import refusal
 from lakeward.errors import RefusedInputError
@@ -102,7 +102,7 @@ class ReadDiff:
 
 def read_diff(
     frame: DataFrame,
-    keys: Sequence[str] | None,
+    keys: str | Sequence[str] | None,
     options: DiffOptions | None = None,
     *,
     past: StructType | None = None,
@@ -120,7 +120,7 @@ def read_diff(
     own = [options.diff_column, *([options.change_column] if options.change_column else [])]
     reading = _Reading(frame, options, folding(case_sensitive=is_case_sensitive(frame.sparkSession)))
     _ = [reading.field(name) for name in own]
-    told = reading.told_keys(reading.without(own)) if keys is None else keys
+    told = reading.told_keys(reading.without(own)) if keys is None else column_names(keys)
     fields = tuple(reading.field(name) for name in told or reading.without(own))
     names = [one.name for one in fields]
     if past is not None and current is not None:

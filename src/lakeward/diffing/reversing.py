@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.reading_diffs import ReadDiff
 
 
-def reverse(diff: DataFrame, keys: Sequence[str] | None = None, options: DiffOptions | None = None) -> DataFrame:
+def reverse(diff: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None) -> DataFrame:
     """Give the diff from current to past: inserted rows are deleted ones, and each side takes the other's place.
 
     It has the mode, the names and the list of changes of the diff, also where that is sparse. Without keys, those

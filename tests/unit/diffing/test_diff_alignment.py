@@ -28,7 +28,7 @@ from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
 from lakeward.diffing.free_names import with_free_names
 from lakeward.diffing.layout import value_columns
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys, column_names
 from lakeward.diffing.widening import common_type, is_same
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.normalising import uncomparable_part
@@ -223,3 +223,12 @@ def test_types_that_cannot_be_compared_may_only_be_ignored() -> None:
     found = align(odd, schema(id=INT, v=INT), ["id"], DiffOptions(ignore_columns=("v",)), evolve=False)
     assert not found.values[0].has_one_type
     assert found.differences == ("column 'v' changed from array<variant> to int and is not compared",)
+
+
+def test_choices_may_be_texts_and_unknown_ones_are_refused() -> None:
+    options = DiffOptions(diff_mode="side-by-side", duplicate_keys="report", ignore_columns="note")  # type: ignore[arg-type]
+    assert (options.diff_mode, options.duplicate_keys) == (DiffMode.SIDE_BY_SIDE, DuplicateKeys.REPORT)
+    assert options.ignore_columns == ("note",)
+    with pytest.raises(ConfigurationError, match="diff_mode cannot be 'sideways'; it is one of column-by-column, side"):
+        DiffOptions(diff_mode="sideways")  # type: ignore[arg-type]
+    assert (column_names("id"), column_names(["id", "day"])) == (("id",), ("id", "day"))
