@@ -136,6 +136,12 @@ def test_a_table_of_another_writer(make):
     table.mark("after")
     assert table.side("after").primary_key == ("id",)
     table.require_same("before", "after")
+    sides = table.side("before"), table.side("after")
+    with Comparison(*sides, ["id"], DiffOptions(), plan="join", checksums=True) as found:
+        found.frame.collect()
+        past, current = found.identities()
+    assert (past["rows"], current["rows"]) == (299, 299)
+    assert past["checksum"] != current["checksum"]
 
 
 def test_few_files_are_read(make, spark):

@@ -229,3 +229,13 @@ def test_spark_extensions_diff_is_a_patch(spark):
     found = stored(Differ().diff(past, current, "id"))
     assert rows(patch(past, found, ["id"])) == rows(current)
     assert rows(patch(current, reverse(found, ["id"]), ["id"])) == rows(past)
+
+
+def test_an_ignored_column_that_became_a_text_is_a_text_in_every_row(spark):
+    past = table(spark, (1, "a", 5), (2, "b", None), (3, "c", 7), schema=f"{TABLE}, code int")
+    current = table(spark, (1, "a", "x"), (2, "b", "y"), (3, "d", "z"), schema=f"{TABLE}, code string")
+    options = DiffOptions(ignore_columns=("code",), evolve=True)
+    found = stored(diff(past, current, "id", options))
+    assert rows(patch(past, found, "id", options)) == [(1, "a", "5"), (2, "b", None), (3, "d", "z")]
+    with pytest.raises(RefusedInputError, match="which ignores it: rows that did not change have no value"):
+        patch(current, reverse(found, "id", options), "id", options)

@@ -54,7 +54,7 @@ class _Watched:
 
     @classmethod
     def of(cls, side: Side) -> _Watched:
-        if side.checksum is not None or side.iceberg is not None:
+        if side.checksum is not None:
             return cls(side)
         observation = Observation()
         frame = side.frame.observe(observation, *checksum_columns(side.frame.schema))
@@ -230,7 +230,7 @@ class Comparison:
         order = [column(times).desc(), *[one.asc_nulls_first() for one in keys]]
         shown = [row.asDict() for row in repeated.orderBy(*order).limit(_KEYS_SHOWN + 1).collect()]
         listed = "; ".join(
-            f"{', '.join(f'{name}={row[name]!r}' for name in names)} ({row[times]:,} times)"
+            f"{', '.join(f'{name}={_shown(row[name])}' for name in names)} ({row[times]:,} times)"
             for row in shown[:_KEYS_SHOWN]
         )
         return listed + ("; and more" if len(shown) > _KEYS_SHOWN else "")
@@ -253,6 +253,11 @@ def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
         raise ConfigurationError(msg, hint="say which: --keys COLUMN,COLUMN")
     msg = "nothing tells which columns identify a row"
     raise ConfigurationError(msg, hint="--keys COLUMN,COLUMN   (--keys '*': all columns, so that no row is changed)")
+
+
+def _shown(value: Any) -> str:
+    """Give a value of a key: dates and decimals as they are written, not as Python makes them."""
+    return repr(value) if value is None or isinstance(value, str | int | float | bytearray) else str(value)
 
 
 def _identity(one: _Watched, *, was_read: bool) -> Mapping[str, Any]:

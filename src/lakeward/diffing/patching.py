@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from lakeward import schemas as S
 from lakeward.diffing.comparing import comparator_for
@@ -32,7 +32,7 @@ _MISFIT = "; the diff was made of another table, or was applied before"
 def patch(
     past: DataFrame,
     diff: DataFrame,
-    keys: Sequence[str] | None = None,
+    keys: str | Sequence[str] | None = None,
     options: DiffOptions | None = None,
     *,
     strict: bool = True,
@@ -80,15 +80,25 @@ def _require_fitting(past: DataFrame, diff: ReadDiff, *, strict: bool) -> None:
         msg = f"the past has no key column {', '.join(missing)}; it has {', '.join(past.columns)}"
         raise RefusedInputError(msg)
     for one in (*(diff.left or ()), *(diff.right or ())):
-        if common_type(present.get(diff.fold(one.name), one.type), one.type, fields_differ=True) is None:
-            raise _two_types(one, present[diff.fold(one.name)], diff)
+        own = present.get(diff.fold(one.name), one.type)
+        if common_type(own, one.type, fields_differ=True) is None and not _is_now_text(one, own, diff):
+            raise _two_types(one, own, diff)
     if strict and diff.left is not None:
         _require_same_columns(past, diff, diff.left)
 
 
+def _is_now_text(one: SideValue, past: DataType, diff: ReadDiff) -> bool:
+    """Tell whether an ignored column became a text: rows that did not change then have their value as a text."""
+    return _is_ignored(one, diff) and isinstance(one.type, StringType) and isinstance(past, AtomicType)
+
+
+def _is_ignored(one: SideValue, diff: ReadDiff) -> bool:
+    return diff.fold(one.name) in {diff.fold(name) for name in diff.options.ignore_columns}
+
+
 def _two_types(one: SideValue, past: DataType, diff: ReadDiff) -> RefusedInputError:
     types = f"column {one.name} is {past.simpleString()} in the past, {one.type.simpleString()} in the diff"
-    if diff.fold(one.name) in {diff.fold(name) for name in diff.options.ignore_columns}:
+    if _is_ignored(one, diff):
         msg = f"{types}, which ignores it: rows that did not change have no value of the new type"
         return RefusedInputError(msg, hint="make the diff of sides that both have the column in one type, or lack it")
     msg = f"the diff was made of another table than this past: {types}"
@@ -188,8 +198,7 @@ class _Patching:
 
     def _has_left_values(self) -> Column:
         """Tell whether the past has the values that the diff has on its left, as far as it has them."""
-        ignored = {self._diff.fold(name) for name in self._diff.options.ignore_columns}
-        compared = [one for one in self._diff.left or () if self._diff.fold(one.name) not in ignored]
+        compared = [one for one in self._diff.left or () if not _is_ignored(one, self._diff)]
         return all_of([self._is_as_told(one) for one in compared])
 
     def _is_as_told(self, one: SideValue) -> Column:

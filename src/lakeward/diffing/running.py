@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.diffing.changesets.manifest import describe
 from lakeward.diffing.changesets.writing import require_free_minute, write_change_set
 from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.report.page import render_report
 from lakeward.errors import RefusedInputError
 from lakeward.lake.stores import open_store
@@ -121,6 +122,8 @@ def run_comparison(
 
 def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) -> str:
     _require_common_keys(comparison.alignment)
+    identities = (comparison.past.identity, comparison.current.identity)
+    require_outside(to, [str(one["location"]) for one in identities if "location" in one])
     store, moment = open_store(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
     require_free_minute(store, to, moment)
     manifest = describe(

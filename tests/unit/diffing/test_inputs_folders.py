@@ -3,7 +3,7 @@
 import pytest
 
 from lakeward.diffing.inputs.files import format_of_name
-from lakeward.diffing.inputs.folders import Listing, choose, require_one
+from lakeward.diffing.inputs.folders import Listing, choose, require_one, require_outside
 from lakeward.errors import RefusedInputError
 
 MINUTE = "year=2026/month=11/day={day:02d}/hour=10/minute={minute:02d}"
@@ -153,3 +153,11 @@ def test_nothing_is_picked_from_nothing_or_from_several_tables():
 )
 def test_formats_by_name(name, expected):
     assert format_of_name(name) == expected
+
+
+def test_nothing_is_written_into_a_snapshot():
+    for to in ("/exports", "/exports/monday2", "/result"):
+        require_outside(to, ["/exports/monday", "s3://bucket/exports/tuesday/"])
+    for to in ("/exports/monday", "/exports/monday/", "/exports/monday/changes", "s3://bucket/exports/tuesday"):
+        with pytest.raises(RefusedInputError, match="which could not be read any more"):
+            require_outside(to, ["/exports/monday", "s3://bucket/exports/tuesday/"])

@@ -15,6 +15,7 @@ from lakeward import schemas as S
 from lakeward.diffing.changesets.order import require_order
 from lakeward.diffing.composing import composed, have_common_ends, is_exact, why_not_composable
 from lakeward.diffing.inputs.faults import input_errors
+from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
@@ -161,6 +162,8 @@ def _write(
     keys: tuple[str, ...],
     expected: str | None,
 ) -> Checksum:
+    known = [str(past.identity["location"])] if "location" in past.identity else []
+    require_outside(to, [*known, *(one.location for one in sets)])
     require_absent(store, to)
     written: list[Checksum] = []
 

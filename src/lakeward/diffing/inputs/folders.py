@@ -91,6 +91,18 @@ def require_one(listing: Listing, *, incomplete_ok: bool | None) -> None:
         raise RefusedInputError(msg, hint=f"name a finished snapshot{or_as_it_is(incomplete_ok)}")
 
 
+def require_outside(to: str, locations: Iterable[str]) -> None:
+    """Refuse to write into a snapshot: one that holds another is none any more (rule 1).
+
+    Raises:
+        RefusedInputError: naming the snapshot.
+    """
+    for one in locations:
+        if f"{to.rstrip('/')}/".startswith(f"{one.rstrip('/')}/"):
+            msg = f"{to} is in the snapshot {one}, which could not be read any more with another one in it"
+            raise RefusedInputError(msg, hint="name a folder beside it: --to PATH")
+
+
 def or_as_it_is(incomplete_ok: bool | None) -> str:
     """Give the end of a hint for who may choose to take what was not finished."""
     return "" if incomplete_ok is None else ", or take it as it is: --incomplete-ok"
