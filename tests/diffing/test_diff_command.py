@@ -95,7 +95,7 @@ def test_a_change_set_is_written_with_both_parents(call, exports, spark):
     rows = {tuple(row) for row in spark.read.parquet(str(folder)).select("diff", "id", "left_name").collect()}
     assert rows == {("I", 5, None), ("D", 3, "cap"), ("C", 2, "ink")}
     # The minute may be over by now: let it be in the next ones too.
-    for minutes in range(3):
+    for minutes in range(15):
         later = Path(change_set_folder(str(exports / "out"), datetime.now(UTC) + timedelta(minutes=minutes)))
         if later != folder:
             shutil.copytree(folder, later)

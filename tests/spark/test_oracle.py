@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-EXAMPLES = 18
+EXAMPLES = 12
 
 
 def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_every: int = 1) -> None:
@@ -46,6 +46,7 @@ def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_
                     assert_same_rows(found, expected[table.id], table.key, label)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
