@@ -62,7 +62,7 @@ def test_a_table_is_loaded_and_kept_current_by_commands(
     made = call_diff(tmp_path, past, current)
     dry = call("apply", made, "--into", into, "--dry-run", "--max-wcu", "1")
     assert dry.exit_code == 0, dry.stderr
-    assert dry.stdout == f"{into}: would be 1 row upserted, 1 deleted; 2 WCU, 2 s at these limits\n"
+    assert dry.stdout == f"{into}: would be 1 row upserted, 1 deleted; 2 WCU, about 2 s\n"
     applied = call("apply", made, "--into", into)
     assert applied.exit_code == 3, "a row was rejected"
     assert f"{into}: 0 rows upserted, 1 deleted in " in applied.stdout

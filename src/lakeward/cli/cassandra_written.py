@@ -83,8 +83,7 @@ def _draw(console: Console, written: Written) -> None:
         return
     rows = f"{count(written.upserted, 'row')} upserted, {written.deleted:,} deleted"
     if written.status is Status.DRY_RUN:
-        span = "" if written.seconds is None else f", {written.seconds:,.0f} s at these limits"
-        console.print(f"{written.into}: would be {rows}; {written.units:,.0f} WCU{span}")
+        console.print(f"{written.into}: would be {rows}; {written.units:,.0f} WCU, about {written.seconds:,.0f} s")
     else:
         console.print(f"{written.into}: {rows} in {written.seconds:,.1f} s, {written.units:,.0f} WCU")
     if written.resumed:

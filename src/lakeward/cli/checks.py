@@ -40,14 +40,16 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
         return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
     checks += [
         _look("jars", lambda: _jars(config)),
-        _look("landing", lambda: _landing(config)),
+        Check("landing", "skipped", "not configured")
+        if _has_clusters_only(config)
+        else _look("landing", lambda: _landing(config)),
         _look("warehouse", lambda: _warehouse(config)),
         _look("state", lambda: _state(config)),
     ]
-    broken = {check.name for check in checks if check.status == "problem"}
+    lacking = {check.name for check in checks if check.status != "ok"}
     checks.append(
         Check("tables", "skipped", "needs landing and state")
-        if broken & {"landing", "state"}
+        if lacking & {"landing", "state"}
         else _look("tables", lambda: _tables(config))
     )
     checks += _clusters(config, progress)
@@ -104,6 +106,11 @@ def _jars(config: Config) -> str:
     jars = resolve_jars(config)
     others = f" and {len(jars) - 3} more" if len(jars) > 3 else ""
     return f"{', '.join(jar.name for jar in jars[:3])}{others} in {jars[0].parent}"
+
+
+def _has_clusters_only(config: Config) -> bool:
+    """Tell whether a project copies tables of clusters, and says nothing of files that land."""
+    return bool(config.clusters) and not config.tables and not {"landing", "transactions"} & config.model_fields_set
 
 
 def _landing(config: Config) -> str:

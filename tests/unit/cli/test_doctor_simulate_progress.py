@@ -24,6 +24,15 @@ def test_doctor_names_problems_with_their_remedy(project, call, call_json, monke
     }  # fmt: skip
 
 
+def test_doctor_asks_for_no_landing_where_only_clusters_are_configured(project, call_json, monkeypatch):
+    (project / "landing").rename(project / "elsewhere")
+    monkeypatch.setattr("lakeward.cli.checks._clusters", lambda *_: [])
+    for text, status in (("", "skipped"), ("landing: ./landing\n", "problem")):
+        (project / "lakeward.yaml").write_text(f"{text}clusters: {{prod: {{hosts: [127.0.0.1]}}}}")
+        statuses = {one["name"]: one["status"] for one in call_json("doctor", "--no-spark")["checks"]}
+        assert (statuses["landing"], statuses["tables"]) == (status, "skipped")
+
+
 def test_doctor_goes_on_without_a_configuration(tmp_path, monkeypatch, call_json):
     monkeypatch.chdir(tmp_path)
     document = call_json("doctor")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # So many rejected rows are a case for a person, and more of them do not help.
 _MAX_REJECTED, _MAX_REJECTED_SHARE = 1_000, 0.01
+# What a task sends in a second to a cluster that is not busy, taken low: estimates should not disappoint.
+_REQUESTS_PER_SECOND = 2_000.0
 _SUMS = ("upserted", "deleted", "expired", "rejected", "requests", "units")
 
 
@@ -95,16 +97,22 @@ def estimate_load(load: Load, ledger: Ledger, *, anew: bool = False) -> Written:
     amounts = (rows, found["units"], found["requests"])
     rates = (limits.rows_per_second, limits.write_units, limits.requests_per_second)
     seconds = [amount / rate for amount, rate in zip(amounts, rates, strict=True) if rate]
+    # Also at a generous limit nothing is sent faster than tasks can.
+    seconds.append(found["requests"] / (_REQUESTS_PER_SECOND * _tasks(load)))
     written = _written(load, found, 0.0, None, len(done))
-    return replace(written, status=Status.DRY_RUN, seconds=max(seconds) if seconds else None)
+    return replace(written, status=Status.DRY_RUN, seconds=max(seconds))
 
 
 def _run(load: Load, done: set[int]) -> dict[str, Any]:
     plan = load.plan
-    tasks = min(load.tasks or load.frame.sparkSession.sparkContext.defaultParallelism, plan.job.units)
     plan = replace(plan, max_rejected=load.allowed_rejected)
     rows = spread(
-        load.frame, load.parts, units=plan.job.units, done=done, tasks=tasks, chunk=max(plan.limits.batch_rows, 1)
+        load.frame,
+        load.parts,
+        units=plan.job.units,
+        done=done,
+        tasks=_tasks(load),
+        chunk=max(plan.limits.batch_rows, 1),
     )
     results = rows.mapInArrow(writing_task(plan), RESULT)
     sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS]
@@ -113,6 +121,10 @@ def _run(load: Load, done: set[int]) -> dict[str, Any]:
         whole = results.agg(*sums, *told).first()
     assert whole is not None
     return whole.asDict()
+
+
+def _tasks(load: Load) -> int:
+    return min(load.tasks or load.frame.sparkSession.sparkContext.defaultParallelism, load.plan.job.units)
 
 
 def _require_success(found: dict[str, Any], folder: str | None) -> None:

@@ -21,7 +21,7 @@ class Written:
     """What was written, or would be: rows by what happened to them, write units, and how long it took.
 
     ``skipped_expired`` are rows of which every cell had expired. ``rejected`` are in files below ``dead_letters``.
-    ``seconds`` of a dry run is how long the job would take at its limits; None where it has none. ``resumed`` tells how
+    ``seconds`` of a dry run is about how long the job would take at its limits, or without any. ``resumed`` tells how
     many units an earlier attempt had done; their rows do not count again. ``warnings`` are sentences for people.
     """
 
@@ -33,7 +33,7 @@ class Written:
     rejected: int = 0
     dead_letters: str | None = None
     units: float = 0.0
-    seconds: float | None = 0.0
+    seconds: float = 0.0
     timestamp: int | None = None
     resumed: int = 0
     warnings: tuple[str, ...] = ()

@@ -83,7 +83,14 @@ def span_of(word: str) -> tuple[datetime, datetime]:
 
 
 def absolute(location: str) -> str:
-    """Give a local path from the root on, as Spark needs it; leave URIs alone."""
+    """Give a local path from the root on, as Spark needs it; leave URIs alone.
+
+    Raises:
+        ConfigurationError: there is none: it would be taken for the working directory.
+    """
+    if not location.strip():
+        msg = "an empty text names no folder"
+        raise ConfigurationError(msg, hint="name a path or a URI; . is the working directory")
     if "://" in location or location.startswith("file:"):
         return location.rstrip("/")
     return str(Path(location).expanduser().absolute())

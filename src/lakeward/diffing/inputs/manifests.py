@@ -42,7 +42,8 @@ def manifest_side(
     document = _read(store, listing.location)
     if document.get("kind") == CHANGE_SET:
         msg = f"{listing.location} is a change set, not a snapshot"
-        raise RefusedInputError(msg, hint=f"lakeward patch PAST {listing.location} --to PATH")
+        into_cluster = f"lakeward cassandra apply {listing.location} --into KEYSPACE.TABLE"
+        raise RefusedInputError(msg, hint=f"lakeward patch PAST {listing.location} --to PATH, or {into_cluster}")
     wrong = not_as_written(_files(document), listing.files)
     if incomplete_ok and (wrong or not listing.has(SUCCESS)):
         return None
