@@ -83,6 +83,7 @@ def test_a_job_that_follows_op_by_op_has_the_mirrors_rows(scene: Scene) -> None:
     assert history.changes(TABLE, since=f"op:{before}").collect() == []
     for since, until, message in (
         ("op:1", "2024-01-09", "moments of two kinds"),
+        ("op:3", "op:1", "but op:1 comes first"),
         ("op:99", None, "there is no op 99"),
         ("tomorrow", None, "is not a moment"),
     ):

@@ -41,6 +41,12 @@ class Moment:
     limit: int | str
     label: str
 
+    def is_after(self, other: Moment) -> bool:
+        """Tell whether it comes after another of its kind."""
+        # Sequences are padded to one length, so that their texts are in their order.
+        mine, others = self.limit, other.limit
+        return mine > others if isinstance(mine, str) and isinstance(others, str) else int(mine) > int(others)
+
     @property
     def op(self) -> int | None:
         """The op, where the moment is one."""

@@ -17,6 +17,15 @@ def test_a_day_counts_to_its_last_microsecond() -> None:
     assert parse_moment("2020-11-14").micros == DAY_END
 
 
+@pytest.mark.parametrize(
+    ("first", "later"), [("op:9", "op:10"), ("sequence:9", "sequence:10"), ("2020-11-14T23:59", "2020-11-14")]
+)
+def test_of_two_moments_one_comes_after_the_other(first: str, later: str) -> None:
+    assert parse_moment(later).is_after(parse_moment(first))
+    assert not parse_moment(first).is_after(parse_moment(later))
+    assert not parse_moment(first).is_after(parse_moment(first))
+
+
 def test_a_day_ends_when_it_ends_in_its_time_zone() -> None:
     assert parse_moment("2020-11-14", "Europe/Berlin").micros == DAY_END - 3600 * SECOND
     assert parse_moment("2020-07-01", "Europe/Berlin").micros == 1_593_640_800 * SECOND - 1

@@ -45,7 +45,8 @@ def changes_between(context: TableContext, since: str | None, until: str | None)
     """Give the changes after ``since`` up to ``until``, ops that were undone left out.
 
     Raises:
-        ConfigurationError: the moments are not of one kind, or the op that a job stopped at no longer stands.
+        ConfigurationError: the moments are not of one kind or not in order, or the op that a job stopped at no longer
+            stands.
         DataError: a load that the range holds is no longer kept as it was.
     """
     story = read_story(context)
@@ -55,6 +56,9 @@ def changes_between(context: TableContext, since: str | None, until: str | None)
         msg = f"{context.table}: {since} and {until} are moments of two kinds; expected two ops or two times"
         raise ConfigurationError(msg, hint=f"lakeward changes {context.table} --from op:N --to op:M")
     kind = kinds.pop()
+    if first is not None and last is not None and first.is_after(last):
+        msg = f"{context.table}: the changes after {since} and up to {until} are asked for, but {until} comes first"
+        raise ConfigurationError(msg, hint=f"lakeward changes {context.table} --from {until} --to {since}")
     _require_answerable(story, kind, first, last)
     changes = story.changes.filter(_is_between(first, last))
     frames = [changes.withColumn(S.OPERATION, shown_operation()).select(*FEED, *columns(story.names))]
