@@ -195,7 +195,7 @@ class Snapshots:
     def _require_version(self, tables: Sequence[KnownTable], version: str) -> None:
         """Refuse a name that no version of the tables has: nothing would be done, and nobody told why."""
         found = [one for known in tables for one in _recorded(self.bench().context(known))]
-        if not any(version in (one.version, one.location) for one in found):
+        if not any(one.is_called(version) for one in found):
             msg = f"there is no version {version!r} of these tables"
             raise ConfigurationError(msg, hint="lakeward snapshot list names them")
 
@@ -298,7 +298,7 @@ def _recorded(context: TableContext) -> list[Publication]:
 
 
 def _named(table: str, found: Sequence[Publication], version: str) -> list[Publication]:
-    named = [one for one in found if version in (one.version, one.location)]
+    named = [one for one in found if one.is_called(version)]
     if not named:
         shown = ", ".join(dict.fromkeys(one.version for one in found)) or "none"
         msg = f"{table} has no version {version!r}; it has {shown}"

@@ -10,7 +10,7 @@ from lakeward.cassandra.retrying import is_refusal, rows_of, told
 from lakeward.errors import ConfigurationError, RetriableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakeward.cassandra.names import TableName
 
@@ -82,35 +82,36 @@ def _await_agreement(session: Any, table: TableName) -> None:
     """Wait until all nodes that are up know of a table: the next statement may be sent to any of them."""
     from cassandra import DriverException
 
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        # Never 0, by which the driver means not to wait at all.
-        patience = max(end - time.monotonic(), _PAUSE_SECONDS)
-        try:
-            session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
-        except DriverException as error:
-            # The node that was asked may have been lost meanwhile: then another is, soon.
-            if time.monotonic() > end:
-                msg = f"{table} was made, but after {_PATIENCE_SECONDS} s not all nodes know of it: {told(error)}"
-                hint = "nodetool describecluster   (shows which), then the same command again"
-                raise RetriableError(msg, hint=hint) from error
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            return
+    def look(patience: float) -> None:
+        session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
+
+    # The node that is asked may be lost meanwhile: then another is, soon.
+    wrong = f"{table} was made, but after {_PATIENCE_SECONDS} s not all nodes know of it"
+    _until_done(
+        look, DriverException, wrong, hint="nodetool describecluster   (shows which), then the same command again"
+    )
 
 
 def _await(session: Any, table: TableName) -> None:
     """Wait until a table that was just made can be read: Keyspaces makes them after it has answered."""
     from cassandra import InvalidRequest
 
+    wrong = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s"
+    query = f"SELECT * FROM {table.cql} LIMIT 1"
+    _until_done(lambda _: rows_of(session, query), InvalidRequest, wrong, hint="the same command again")
+
+
+def _until_done(look: Callable[[float], object], passing: type[Exception], wrong: str, *, hint: str) -> None:
+    """Look again while it fails in a way that passes, and for so long; each look hears how much time is left."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1")
-        except InvalidRequest as error:
+            # Never 0, by which the driver means not to wait at all.
+            look(max(end - time.monotonic(), _PAUSE_SECONDS))
+        except passing as error:
             if time.monotonic() > end:
-                msg = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s: {error}"
-                raise RetriableError(msg, hint="the same command again") from error
+                msg = f"{wrong}: {told(error)}"
+                raise RetriableError(msg, hint=hint) from error
             time.sleep(_PAUSE_SECONDS)
         else:
             return

@@ -12,7 +12,7 @@ from lakeward.cassandra.units import COLUMN_BYTES, ROW_BYTES, write_units_of
 from lakeward.cassandra.writing.plan import INSERTED
 from lakeward.cassandra.writing.requests import CELL_BYTES
 from lakeward.cassandra.writing.rows import Row
-from lakeward.cassandra.writing.serializing import fixed_width
+from lakeward.cassandra.writing.serializing import bytes_type, fixed_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,7 +152,7 @@ def _joined(start: bytes, columns: Sequence[pa.LargeBinaryArray], stamp: bytes |
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = pa.large_binary()
+    kind = bytes_type()
     pieces: list[Any] = [pa.scalar(start, kind)]
     for column in columns:
         pieces += [_lengths(column), column]

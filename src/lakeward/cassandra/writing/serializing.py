@@ -53,7 +53,7 @@ def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[
     if name in _NUMBERS and not (column.is_key and name in ("float", "double")):
         return lambda array: _numbers(array, _NUMBERS[name])
     if name in ("text", "blob"):
-        return lambda array: array.cast(_binary())
+        return lambda array: array.cast(bytes_type())
     if name in ("uuid", "timeuuid"):
         return lambda array: one_by_one(array) if (found := _uuids(array)) is None else found
     return one_by_one
@@ -64,7 +64,7 @@ def listed(column: Serialized) -> list[Any]:
     return column if isinstance(column, list) else column.to_pylist()
 
 
-def _binary() -> pa.DataType:
+def bytes_type() -> pa.DataType:
     """Give the type of columns of bytes: rows may be large, and so many that four bytes do not tell where one is."""
     import pyarrow as pa
 
@@ -78,7 +78,7 @@ def fixed_width(raw: numpy.ndarray[Any, Any], width: int) -> pa.LargeBinaryArray
 
     count = raw.nbytes // width
     ends = numpy.arange(0, (count + 1) * width, width, dtype=numpy.int64)
-    return pa.Array.from_buffers(_binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(raw)])
+    return pa.Array.from_buffers(bytes_type(), count, [None, pa.py_buffer(ends), pa.py_buffer(raw)])
 
 
 def _numbers(array: pa.Array, kind: str) -> pa.LargeBinaryArray:
@@ -94,13 +94,13 @@ def _where_valid(values: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinary
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.if_else(array.is_valid(), values, pa.scalar(None, _binary())) if array.null_count else values
+    return pc.if_else(array.is_valid(), values, pa.scalar(None, bytes_type())) if array.null_count else values
 
 
 def _uuids(array: pa.Array) -> pa.LargeBinaryArray | None:
     """Give the bytes of texts in the usual form; None where one is in any other, which may still be one."""
     filled = array.fill_null(NO_UUID) if array.null_count else array
-    found = uuid_bytes(filled.cast(_binary()))
+    found = uuid_bytes(filled.cast(bytes_type()))
     return None if found is None else _where_valid(fixed_width(found, found.shape[1]), array)
 
 
@@ -133,6 +133,6 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
         import pyarrow as pa
 
         found = [one(value) for value in array.to_pylist()]
-        return found if any(type(value) is Unfit for value in found) else pa.array(found, _binary())
+        return found if any(type(value) is Unfit for value in found) else pa.array(found, bytes_type())
 
     return whole

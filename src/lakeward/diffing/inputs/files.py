@@ -93,7 +93,8 @@ class PlainFiles:
 
     def _typed(self, rows: DataFrame, struct: T.StructType) -> DataFrame:
         """Give the columns that folders tell the types of a schema; other columns have their own."""
-        types = {one.name: one.dataType for one in struct.fields if one.name in self._folders}
+        folders = self._folders
+        types = {one.name: one.dataType for one in struct.fields if one.name in folders}
         return rows.select(
             *[column(name).cast(types[name]).alias(name) if name in types else column(name) for name in rows.columns]
         )

@@ -55,6 +55,10 @@ class Publication:
     date_column: str = ""
     registered: str = ""
 
+    def is_called(self, name: str) -> bool:
+        """Tell whether people mean it by a name: its own, or where it is."""
+        return name in (self.version, self.location)
+
 
 def new_id() -> str:
     """Give an id for a publication."""

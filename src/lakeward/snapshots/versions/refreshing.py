@@ -27,7 +27,7 @@ def wanting(context: TableContext, version: str | None) -> list[Judged]:
     """Give the versions to make anew: stale and undone ones, or those of one name, missing ones among them."""
     found = [one for one in judge(context) if one.publication.kind is not PublicationKind.CURRENT]
     if version is not None:
-        named = [one for one in found if version in (one.publication.version, one.publication.location)]
+        named = [one for one in found if one.publication.is_called(version)]
         return [one for one in named if one.state is not VersionState.CURRENT]
     return [one for one in found if one.state in _LEFT_BEHIND and may_change(one.publication)]
 
