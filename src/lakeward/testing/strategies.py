@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small simulations, and histories of model changes spread over files in any order."""
+"""Hypothesis strategies: small simulations, histories of model changes spread over files, stories of replications."""
 
 from __future__ import annotations
 
@@ -10,11 +10,30 @@ from hypothesis import strategies as st
 
 from lakeward.model import Operation, OrderBy, Place
 from lakeward.testing.oracle import ModelChange, Row, move
+from lakeward.testing.replication import (
+    Deliver,
+    Expire,
+    Flush,
+    HoldBack,
+    Load,
+    Pause,
+    Recopy,
+    Reload,
+    ReplicationOptions,
+    Restart,
+    ResumeLoad,
+    Run,
+    Touch,
+    TruncateSource,
+    Write,
+    slowly,
+)
 from lakeward.testing.simulator.options import CHOICES, compatible
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
+    from lakeward.testing.replication import Step
     from lakeward.testing.simulator.options import SimulatorOptions
 
 KEY = ("id",)
@@ -81,6 +100,84 @@ def batches(files: list[ModelFile]) -> SearchStrategy[list[list[ModelFile]]]:
     """Cut an arrival into batches."""
     cuts = st.sets(st.integers(0, len(files))).map(lambda chosen: sorted({0, *chosen, len(files)}))
     return cuts.map(lambda ends: [files[start:end] for start, end in itertools.pairwise(ends)])
+
+
+def replication_options(**fixed: Any) -> SearchStrategy[ReplicationOptions]:
+    """Return ways in which DMS is set up, with exact clocks; ``fixed`` options are kept."""
+    wishes: dict[str, SearchStrategy[Any]] = {
+        "form": st.sampled_from(("csv", "csv.gz", "gzipped csv", "parquet")),
+        "timestamp_column": st.sampled_from(("cdc_timestamp", None)),
+        "change_sequence": st.booleans(),
+        "keyless": st.booleans(),
+        "load_stamp": st.sampled_from(("row", "load", "task")),
+    }
+    drawn = st.fixed_dictionaries({name: values for name, values in wishes.items() if name not in fixed})
+    return drawn.map(lambda chosen: ReplicationOptions(**{**chosen, **fixed}))
+
+
+def replication_steps(most_steps: int = 8, without: tuple[type, ...] = ()) -> SearchStrategy[tuple[Step, ...]]:
+    """Return stories of one table: some rows, a load, a run, then any steps, some of them followed by a run.
+
+    Every story ends with the delivery of all files and a run. Kinds of steps in ``without`` do not occur.
+    """
+    kinds = {kind: steps for kind, steps in _steps().items() if kind not in without}
+    # Commits and their files are what mostly happens.
+    captured = st.tuples(_writes(st.just(value=True)), st.just(Flush()))
+    slow = [_slowly(kinds[kind]) for kind in (Reload, Restart) if kind in kinds and HoldBack in kinds]
+    bursts = st.one_of(*(steps.map(lambda step: (step,)) for steps in kinds.values()), captured, captured, *slow)
+    runs = st.sampled_from(((), (Run(),)))
+    middle = st.lists(st.tuples(bursts, runs).map(lambda pair: (*pair[0], *pair[1])), max_size=most_steps)
+    first = _load_steps(Load).map(lambda load: (load,))
+    beginning = st.tuples(
+        _writes(st.just(value=False)), st.one_of(first, _slowly(_load_steps(Load))) if HoldBack in kinds else first
+    )
+    return st.tuples(beginning, middle).map(
+        lambda parts: (parts[0][0], *parts[0][1], Run(), *itertools.chain(*parts[1]), Deliver(), Run())
+    )
+
+
+def _slowly(loads: SearchStrategy[Load]) -> SearchStrategy[tuple[Step, ...]]:
+    return st.builds(slowly, loads, st.integers(1, 3), half=st.booleans())
+
+
+def _steps() -> dict[type, SearchStrategy[Any]]:
+    files = st.one_of(st.none(), st.integers(0, 5))
+    return {
+        Write: _writes(st.booleans()),
+        Flush: st.just(Flush()),
+        Reload: _load_steps(Reload),
+        Restart: _load_steps(Restart),
+        ResumeLoad: st.just(ResumeLoad()),
+        TruncateSource: st.builds(TruncateSource, st.booleans()),
+        Expire: st.builds(Expire, st.sampled_from((0, 15, 60))),
+        Pause: st.builds(Pause, st.sampled_from((1, 30))),
+        Touch: st.builds(Touch, files),
+        Recopy: st.builds(Recopy, files),
+        HoldBack: st.builds(HoldBack, st.booleans()),
+        Deliver: st.builds(Deliver, st.sampled_from((1, 2, None)), st.integers(0, 3), st.booleans()),
+    }
+
+
+def _writes(captured: SearchStrategy[bool]) -> SearchStrategy[Write]:
+    return st.builds(Write, _source_changes(4), captured)
+
+
+def _source_changes(most: int) -> SearchStrategy[tuple[tuple[int, str | None], ...]]:
+    """Few keys and few values, so that contents return to what they were."""
+    change = st.tuples(st.integers(1, 6), st.sampled_from(("a", "b", "c", None)))
+    return st.lists(change, max_size=most).map(tuple)
+
+
+def _load_steps(kind: type[Load]) -> SearchStrategy[Load]:
+    return st.builds(
+        kind,
+        parts=st.integers(1, 3),
+        unfinished=st.sampled_from((0, 0, 0, 1)),
+        form=st.sampled_from((None, None, "csv", "csv.gz", "gzipped csv", "parquet")),
+        segments=st.sampled_from(("none", "none", "prefix", "folder")),
+        during=_source_changes(2),
+        pending=st.sampled_from(("flushed", "carried", "dropped")),
+    )
 
 
 def file_path(number: int) -> str:

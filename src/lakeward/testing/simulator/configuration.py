@@ -23,8 +23,8 @@ def configuration_of(tables: Iterable[TableSpec], options: SimulatorOptions) -> 
     csv: dict[str, Any] = {"header": options.header, "delimiter": options.delimiter, "null": options.null}
     if options.unchanged is not None:
         csv["unchanged"] = options.unchanged
-    # Small random tables lose most of their rows in one batch now and then.
-    defaults: dict[str, Any] = {"max_delete_share": 1.0, "csv": csv}
+    # Small random tables lose most of their rows in one batch now and then. Modification times are the capture's own.
+    defaults: dict[str, Any] = {"max_delete_share": 1.0, "csv": csv, "landing_times": "trusted", "reload_settle": 0}
     if options.bad_rows:
         defaults["on_bad_row"] = "quarantine"
     if options.truncates:

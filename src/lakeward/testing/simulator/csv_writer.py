@@ -79,10 +79,11 @@ def _records(file: SourceFile) -> Iterator[list[str]]:
 
 def _load_records(file: SourceFile, columns: tuple[Column, ...]) -> Iterator[list[str]]:
     options = file.options
-    start = (["I"] if options.op_in_load else []) + ([commit_text(file.written)] if options.timestamp_column else [])
+    operation = ["I"] if options.op_in_load else []
     end = [""] if options.change_sequence else []
     writers = _writers(columns, options)
-    for row in file.load:
+    for row, stamp in zip(file.load, file.load_stamps, strict=True):
+        start = [*operation, stamp] if options.timestamp_column else operation
         yield [*start, *(write(row.get(name)) for name, write in writers), *end]
 
 

@@ -55,7 +55,10 @@ class ChangeRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One landing file. ``table`` is None for a transaction file, whose rows tell theirs."""
+    """One landing file. ``table`` is None for a transaction file, whose rows tell theirs.
+
+    ``load_times`` are the times that load rows carry, row by row; without them every row has the file's own.
+    """
 
     options: SimulatorOptions
     file_class: FileClass
@@ -68,6 +71,12 @@ class SourceFile:
     generation: int = 1
     load: tuple[Row, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
+    load_times: tuple[datetime, ...] = ()
+
+    @property
+    def load_stamps(self) -> list[str]:
+        """The timestamp column of the load rows."""
+        return [commit_text(moment) for moment in self.load_times or [self.written] * len(self.load)]
 
     @property
     def marks_unchanged(self) -> bool:

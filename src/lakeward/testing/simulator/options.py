@@ -127,7 +127,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "keyless": (False, True), "odd_names": (False, True), "odd_values": (False, True),
     "null_updates": (False, True), "null_means_unchanged": (False, True), "key_only_deletes": (False, True),
     "odd_operations": (False, True), "change_keys": (False, True), "add_columns": (False, True),
-    "overlap": (0, 5), "reloads": (0, 1, 2), "reload_fewer_parts": (False, True), "duplicate": (0.0, 0.4),
+    "overlap": (0, 5), "reloads": (0, 1, 2), "reload_fewer_parts": (False,), "duplicate": (0.0, 0.4),
     "delay": (0.0, 0.4), "reorder": (0.0, 1.0), "split": (0.0, 0.4), "empty_files": (0.0, 0.3),
     "late_load": (False, True), "drop_columns": (False, True), "bad_rows": (0.0, 0.0, 0.2),
 }  # fmt: skip

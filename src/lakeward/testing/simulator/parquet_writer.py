@@ -67,7 +67,7 @@ def _load_arrays(file: SourceFile) -> Arrays:
     options, count = file.options, len(file.load)
     start: Arrays = [(OPERATION_COLUMN, _texts(["I"] * count))] if options.op_in_load else []
     if options.timestamp_column:
-        start.append((options.timestamp_column, _texts([commit_text(file.written)] * count)))
+        start.append((options.timestamp_column, _texts(file.load_stamps)))
     columns = [_column_array(column, [row.get(column.name) for row in file.load]) for column in file.columns]
     end: Arrays = [(SEQUENCE_COLUMN, _texts([""] * count))] if options.change_sequence else []
     return [*start, *columns, *end]

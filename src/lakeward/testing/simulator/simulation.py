@@ -206,9 +206,14 @@ def write_file(root: Path, path: str, content: bytes, mtime: datetime) -> Path:
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
-    nanoseconds = (mtime - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
-    os.utime(target, ns=(nanoseconds, nanoseconds))
+    set_mtime(target, mtime)
     return target
+
+
+def set_mtime(path: Path, mtime: datetime) -> None:
+    """Set a file's time of modification, exact to the microsecond."""
+    nanoseconds = (mtime - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    os.utime(path, ns=(nanoseconds, nanoseconds))
 
 
 def _of(table: TableSpec, landed: list[SourceFile]) -> list[SourceFile]:
