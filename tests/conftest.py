@@ -19,7 +19,10 @@ pytest_plugins = (
 )
 
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
-_KEPT = {"LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG", "LAKEWARD_TEST_CASSANDRA"}
+_KEPT = {
+    "LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG", "LAKEWARD_STORIES",
+    "LAKEWARD_TEST_CASSANDRA",
+}  # fmt: skip
 _FOREIGN_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
 # No JVM of a test lives long enough to get back what the better compiler costs, nor what threads that collect garbage
 # do: those that Spark starts here and in processes of tests, its launcher, and masters and workers. Code has the room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from lakeward.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHANGELOG_SUFFIX = "_changes"
 HISTORY_SUFFIX = "_history"
 # Namespaces that hold what Lakeward keeps beside mirrors.
@@ -96,13 +98,25 @@ class OpKind(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What became of a landing file."""
+    """What became of a landing file.
+
+    ``SUPERSEDED`` marks change files of a replaced generation and load files that are not part of the current load.
+    A load file that was written again with the same bytes is ``REWRITTEN`` (a part of the load) or ``RETURNED`` (one
+    that is not part of it) while nobody has said whether that was a reload.
+    """
 
     CONSUMED = "consumed"
     EMPTY = "empty"
     SUPERSEDED = "superseded"
     REDELIVERED = "redelivered"
+    REWRITTEN = "rewritten"
+    RETURNED = "returned"
     FENCED = "fenced"
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it records a later sighting of a file that an earlier op had decided on."""
+        return self in (Disposition.REDELIVERED, Disposition.REWRITTEN, Disposition.RETURNED)
 
 
 @dataclass(frozen=True)
@@ -169,9 +183,10 @@ class Generation:
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
-    marks a generation begun by a truncate: files that come back after it are read anew. ``since`` is the moment that
-    it began at where the cut does not tell, in the same 20 digits. ``unseen`` marks one whose load a reload had
-    replaced before the first run: nothing tells what it held.
+    marks a generation begun by a truncate. ``since`` is the moment that it began at where the cut does not tell, in the
+    same 20 digits. ``unseen`` marks one whose load a reload had replaced before the first run: nothing tells what it
+    held. ``load_from`` and ``load_to`` are the first and last time that the load's own rows carry, in microseconds
+    since 1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it.
     """
 
     number: int
@@ -180,6 +195,13 @@ class Generation:
     emptied: bool = False
     since: str = ""
     unseen: bool = False
+    load_from: int | None = None
+    load_to: int | None = None
+    undecided_from: str = ""
+
+    def is_undecided(self, time: str) -> bool:
+        """Whether a change file of this name time may precede the load as well as follow it."""
+        return bool(self.undecided_from) and self.undecided_from <= time < self.cut
 
     @property
     def began(self) -> str:
@@ -193,7 +215,8 @@ class Progress:
 
     ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one and
     ``newest_commit`` its latest commit time, in microseconds since 1970. ``undone`` are the ranges of op numbers, both
-    ends included, that were taken back and no longer stand.
+    ends included, that were taken back and no longer stand. ``newest_file`` is the latest modification time among the
+    newest generation's files, where it is known.
     """
 
     op: int = 0
@@ -201,6 +224,7 @@ class Progress:
     last_place: Place | None = None
     newest_commit: int | None = None
     undone: tuple[tuple[int, int], ...] = ()
+    newest_file: int | None = None
 
     @property
     def generation(self) -> Generation | None:
@@ -216,8 +240,14 @@ class Progress:
         )
         place = Place(**data["last_place"]) if data["last_place"] else None
         undone = tuple((first, last) for first, last in data["undone"])
-        return cls(data["op"], generations, place, data["newest_commit"], undone)
+        return cls(data["op"], generations, place, data["newest_commit"], undone, data.get("newest_file"))
 
     def after_undoing(self, op: int, *, back_to: int) -> Progress:
         """Give the progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""
         return replace(self, op=op, undone=(*self.undone, (back_to + 1, op - 1)))
+
+
+def time_digits(micros: int) -> str:
+    """Return a moment, in microseconds since 1970, as the 20 digits that the times of file names have."""
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return f"{moment.year:04}{moment:%m%d%H%M%S%f}"

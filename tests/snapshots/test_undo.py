@@ -195,7 +195,7 @@ def test_loads_reloads_and_truncates_go_back_and_generation_numbers_come_again(s
     first = dict(source._parts), dict(source._changes)
     source.reload("LOAD00000001.csv", "1,reloaded,z,1.00", "7,reloaded,z,1.00", mtime=JANUARY + 9 * DAY)
     (scene.landing / source.folder / "LOAD00000002.csv").unlink()
-    scene.run()
+    scene.run(drop_parts=frozenset({f"{source.folder}/LOAD00000002.csv"}))
     states[5] = scene.rows()
     assert [one for one in references(scene) if one.startswith("load")] == ["load-1", "load-2"]
 

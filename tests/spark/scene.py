@@ -32,7 +32,11 @@ class Scene:
         self.folder = folder
         self.landing = folder / "landing"
         self._root = spark
-        self._settings: dict[str, Any] = {"tables": {TABLE: {"schema": SCHEMA, "primary_key": "id"}}}
+        # Tests set the times of files as a replication tool does, and do not wait for reloads to settle.
+        defaults = {"landing_times": "trusted", "reload_settle": 0}
+        self._settings: dict[str, Any] = {
+            "defaults": defaults, "tables": {TABLE: {"schema": SCHEMA, "primary_key": "id"}},
+        }  # fmt: skip
         self.on_step: Callable[[str, str], None] | None = None
         self._open: Lakeward | None = None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
+from lakeward.pipeline.context import RunOptions
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.report import OpReport, Outcome
 from lakeward.sources.storage import LocalStorage
@@ -84,7 +85,7 @@ def test_late_file_with_a_smaller_name_takes_its_own_place(scene: Scene) -> None
 
 def test_commit_time_then_file_then_row_decide_and_never_the_loads_own_time(scene: Scene) -> None:
     scene.table(timestamp_column="ts")
-    # Hazard 7: the load's time is later than every commit.
+    # Hazard 7: the load's time is later than every commit. The changes win, and the run warns: it may be a reload.
     scene.land("LOAD00000001.csv", *(f"2024-06-01 00:00:00.000000,{key},load,x,1.00" for key in (1, 2, 3)))
     same = "2024-01-01 10:00:00.000000"
     # Hazard 6: one key, one file, one commit time, far enough apart to be in different blocks and tasks.
@@ -94,7 +95,7 @@ def test_commit_time_then_file_then_row_decide_and_never_the_loads_own_time(scen
     midnight = "2024-01-01 23:59:59.999999", "2024-01-02 00:00:00.000001"
     scene.land("20240102-000500000.csv", f"U,{midnight[1]},2,committed last,x,1.00", f"U,{same},3,file 2,x,1.00")
     scene.land("20240102-001000000.csv", f"U,{midnight[0]},2,named last,x,1.00", f"U,{same},3,file 3,x,1.00")
-    scene.run()
+    assert "3 change files were created before" in scene.run().warnings[0]
     names = scene.names()
     assert {key: names[key] for key in (1, 2, 3)} == {1: "second", 2: "committed last", 3: "file 3"}
     assert len(names) == 2003
@@ -142,13 +143,28 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
     scene.run()
     scene.land("LOAD00000002.csv", "3,load,x,1.00", "4,load,x,1.00", "5,load,x,1.00", mtime=at("2024-01-01"))
     assert [op.kind for op in scene.run().ops] == ["load"]
-    assert scene.names() == {1: "changed", 2: "after the reload", 3: "changed", 5: "load", 9: "nine"}
-    # Only part 1 comes anew. Part 2 is a leftover, and so is part 3, which no run has seen before the reload. Changes
-    # named before the reload's time are in it, later ones are not.
-    scene.land("LOAD00000003.csv", "8,leftover,x,1.00", mtime=at("2024-04-01"))
+    before = {1: "changed", 2: "after the reload", 3: "changed", 5: "load", 9: "nine"}
+    assert scene.names() == before
+    # A part that shares a key with the load is of another load.
+    scene.land("LOAD00000003.csv", "2,other load,x,1.00", "8,other load,x,1.00", mtime=at("2024-04-01"))
+    refused = scene.refused()
+    assert "1 key of it" in (refused.message or "") and "--keep-part" in (refused.hint or "")
+    left_over = f"{FOLDER}/LOAD00000003.csv"
+    scene.run(drop_parts=frozenset({left_over}))
+    assert scene.names() == before
+    # Only part 1 comes anew: whether part 2 belongs to the reload, only the user knows. Changes named before the
+    # reload's time are in it, later ones are not.
     scene.land("LOAD00000001.csv", "1,reload,x,1.00", "2,reload,x,1.00", "7,reload,x,1.00", mtime=at("2024-05-01"))
     scene.forget_state()
-    ops = run_until_idle(scene)
+    refused = scene.refused()
+    assert "LOAD00000002.csv was not written again" in (refused.message or "")
+    assert scene.names() == before
+    dropped = frozenset({f"{FOLDER}/LOAD00000002.csv"})
+    [plan] = scene.lakeward.plan(options=RunOptions(drop_parts=dropped))
+    assert plan.op is not None and plan.op.decision is not None and plan.replaces is not None
+    assert (plan.op.decision.evidence, plan.op.decision.before, plan.op.decision.after) == ("landing times", 1, 1)
+    assert (plan.replaces.inserted, plan.replaces.updated, plan.replaces.deleted) == (1, 2, 3)
+    ops = scene.run(drop_parts=dropped).ops
     assert [(op.kind, op.generation, op.files) for op in ops] == [("load", 2, 1), ("batch", 2, 1)]
     assert ops[0].strategy == Strategy.REPLACE
     expected = {1: "reload", 2: "after the reload", 7: "reload", 9: "nine"}
@@ -164,9 +180,13 @@ def test_load_part_after_its_changes_then_a_reload_with_fewer_parts(scene: Scene
     ]
     assert "a newer load replaced" in ops[0].reason
     assert scene.names() == expected
+    [verified] = scene.lakeward.verify().tables
+    assert (verified.verdict, verified.landing, verified.exit_code) == ("clean", (), 0)
+    assert "by landing times" in " ".join(verified.notes)
 
 
-def test_copied_folder_is_not_taken_for_a_reload_and_the_user_decides(scene: Scene) -> None:
+def test_touched_and_copied_load_files_change_nothing_until_the_user_decides(scene: Scene) -> None:
+    # Hazard 37.
     load = scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", mtime=at("2024-01-01"))
     old = scene.land("20240102-000000000.csv", "U,1,old change,x,1.00", mtime=at("2024-01-02"))
     new = scene.land("20240104-000000000.csv", "U,2,new change,x,1.00", mtime=at("2024-01-04"))
@@ -174,18 +194,45 @@ def test_copied_folder_is_not_taken_for_a_reload_and_the_user_decides(scene: Sce
     expected = {1: "old change", 2: "new change"}
     for path in (load, old, new):
         touch(path, "2024-03-01")
-    refused = scene.refused()
-    assert "cannot tell a reload from a copied folder" in (refused.message or "")
-    assert "--same-load" in (refused.hint or "") and "--cut" in (refused.hint or "")
-    scene.run(same_load=True)
-    run_until_idle(scene)
+    report = scene.run()
+    assert [op.strategy for op in report.ops] == [Strategy.LOG_ONLY]
+    assert "--same-load" in report.warnings[0] and "--reload" in report.warnings[0]
     assert scene.names() == expected
-    # The part's time goes back: only the user knows which changes belong to this load.
+    scene.forget_state()
+    assert scene.run().warnings == report.warnings
+    assert scene.lakeward.status()[0].warnings == report.warnings
+    scene.run(same_load=True)
+    assert scene.run().warnings == () and scene.names() == expected
+    # A reload that ends in the same content: only the user knows of it, and which changes follow it.
     touch(load, "2024-02-01")
-    assert "earlier time" in (scene.refused().message or "")
-    report = scene.run(cut="20240103000000000000")
+    scene.run()
+    report = scene.run(reload=True, cut="20240103000000000000")
     assert [(op.kind, op.generation, op.files) for op in report.ops] == [("load", 2, 1), ("batch", 2, 1)]
     assert scene.names() == {1: "load", 2: "new change"}
+
+
+def test_reload_with_a_timestamp_column_is_placed_by_the_times_inside_the_files(scene: Scene) -> None:
+    scene.table(timestamp_column="ts", landing_times="untrusted")
+    scene.land("LOAD00000001.csv", *(f"2024-01-01 00:00:00,{key},load,x,1.00" for key in (1, 2, 3)))
+    scene.land("20240102-000000000.csv", "U,2024-01-02 00:00:00,1,before,x,1.00")
+    scene.land("20240301-000000000.csv", "U,2024-03-01 00:00:00,2,after,x,1.00", "D,2024-03-01 00:00:00,3,,,0")
+    scene.run()
+    # Both arrive late: a change that precedes the reload is applied to the old load first.
+    scene.land("20240115-000000000.csv", "I,2024-01-15 00:00:00,5,before,x,1.00")
+    scene.land("LOAD00000001.csv", *(f"2024-02-01 00:00:00,{key},reload,x,1.00" for key in (1, 2, 3)))
+    ops = run_until_idle(scene)
+    assert [(op.kind, op.generation) for op in ops] == [("batch", 1), ("load", 2), ("batch", 2)]
+    assert scene.names() == {1: "reload", 2: "after"}
+    [verified] = scene.lakeward.verify().tables
+    assert (verified.verdict, verified.landing) == ("clean", ())
+    assert "proves again" in " ".join(verified.notes)
+    # Without such times nothing shows what follows, and a reload that empties the table is not believed.
+    scene.land("LOAD00000001.csv", *(f"2024-02-01 00:00:00,{key},same time,x,1.00" for key in (1, 2, 3)))
+    refused = scene.refused()
+    assert "not later than the load before" in (refused.message or "") and "--cut 2" in (refused.hint or "")
+    scene.land("LOAD00000001.csv")
+    assert "never all of them" in (scene.refused(cut="20240401" + "0" * 12).message or "")
+    assert scene.names() == {1: "reload", 2: "after"}
 
 
 def test_load_waits_until_no_part_has_come_for_a_while(scene: Scene) -> None:

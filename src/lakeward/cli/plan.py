@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward.cli.invocation import Invocation
+    from lakeward.pipeline.records import LoadDecision
     from lakeward.pipeline.report import OpReport, TablePlan
 
 _FILES_SHOWN = 5
@@ -71,9 +72,24 @@ def _draw_op(console: Console, one: TablePlan, op: OpReport) -> None:
     ]
     if op.writes is not None or op.removals is not None:
         entries.append(("mirror", f"{op.writes or 0:,} keys written, {op.removals or 0:,} removed"))
+    if op.decision is not None:
+        entries.append(("load", _decision(op.decision)))
+    if one.replaces is not None:
+        changes = one.replaces
+        rows = f"{changes.inserted:,} inserted, {changes.updated:,} updated, {changes.deleted:,} deleted"
+        entries.append(("replaces", f"rows of the mirror: {rows}"))
     if op.unstable_files:
         entries.append(("left", f"still being written: {', '.join(op.unstable_files)}"))
     lines(console, entries)
+
+
+def _decision(decision: LoadDecision) -> str:
+    """Say which change files follow a load, and from what that is known."""
+    names = [("new content", decision.changed), ("kept", decision.kept), ("dropped", decision.dropped)]
+    parts = "".join(f"; {label}: {', '.join(paths)}" for label, paths in names if paths)
+    cut = f"change files named from {decision.cut} on follow it" if decision.cut else "every change file follows it"
+    counts = f"{decision.before:,} before, {decision.after:,} after"
+    return f"{cut}, by {decision.evidence} ({counts}){parts}"
 
 
 def _rows(op: OpReport) -> str:

@@ -66,6 +66,8 @@ def tell_reasons(invocation: Invocation, report: RunReport) -> None:
             error_line(one.message or f"{one.table} failed", one.hint)
         elif one.message:
             note(invocation, f"{one.table}: {one.message}")
+        for warning in one.warnings:
+            warn(f"{one.table}: {warning}")
         if one.maintenance is not None and one.maintenance.outcome == "failed":
             warn(f"{one.table}: maintenance failed: {one.maintenance.message}")
 

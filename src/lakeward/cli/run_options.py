@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakeward.api import Lakeward
     from lakeward.pipeline.context import RunOptions
@@ -35,7 +35,18 @@ def run_options(function: Any) -> Any:
                 help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "
                 "it has an offset) or as in file names, 20240405-003052555.",
             ),
-            click.option("--same-load", is_flag=True, help="Load parts with a new time were only copied again."),
+            click.option("--same-load", is_flag=True, help="Load files with a new time were only copied or touched."),
+            click.option(
+                "--reload", is_flag=True, help="Load files that were written again are a reload, whatever they contain."
+            ),
+            click.option(
+                "--keep-part", "keep_parts", multiple=True, metavar="PATH",
+                help="This load file belongs to the load that is taken; repeatable.",
+            ),
+            click.option(
+                "--drop-part", "drop_parts", multiple=True, metavar="PATH",
+                help="This load file does not belong to the load that is taken; repeatable.",
+            ),
             click.option(
                 "--accept-changed", multiple=True, metavar="PATH",
                 help="Ignore the new content of this file that was consumed before; repeatable.",
@@ -47,19 +58,29 @@ def run_options(function: Any) -> Any:
 
 
 def read_options(
-    lake: Lakeward, names: Iterable[str], choices: Mapping[str, Any]
+    lake: Lakeward, names: Sequence[str], choices: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], RunOptions]:
     """Give the tables and the options of a run; files without tables choose the tables they belong to."""
     from lakeward.controller.files import choose_files, landing_path
     from lakeward.pipeline.context import RunOptions
 
+    if choices["reload"] and not names:
+        msg = "--reload decides about the load files of a table: name the table"
+        raise click.UsageError(msg)
     tables, paths = choose_files(lake, names, choices["files"])
+    parts = {
+        name: frozenset(landing_path(lake, path) for path in choices[name])
+        for name in ("keep_parts", "drop_parts", "accept_changed")
+    }
     options = RunOptions(
         allow_deletes=choices["allow_deletes"],
         files=paths,
         cut=choices["cut"],
         same_load=choices["same_load"],
-        accept_changed=frozenset(landing_path(lake, path) for path in choices["accept_changed"]),
+        reload=choices["reload"],
+        keep_parts=parts["keep_parts"],
+        drop_parts=parts["drop_parts"],
+        accept_changed=parts["accept_changed"],
     )
     return tables, options
 

@@ -157,6 +157,7 @@ def _remarks(one: TableStatus) -> list[str]:
         remarks.append(f"files whose names fit no rule: {names}")
     if one.unfinished_erasure is not None:
         remarks.append(f"the erasure of op {one.unfinished_erasure} is not finished")
+    remarks += [f"warning: {warning}" for warning in one.warnings]
     if one.next_command:
         label = "decide" if one.waits_for_decision else "next"
         remarks.append(f"{label}: {one.next_command}")

@@ -106,6 +106,7 @@ def _details(one: TableVerification) -> list[str]:
     if one.columns:
         shown = ", ".join(f"{name} {number:,}" for name, number in one.columns.items())
         lines.append(f"rows that differ by column: {shown}")
+    lines += [f"fault: {finding}" for finding in one.landing]
     lines += one.notes
     if one.repair is not None:
         lines.append(f"put right by op {one.repair.op}: {one.repair.reason}")

@@ -68,8 +68,17 @@ class TableDefaults(Settings):
     )
     name_timezone: str = Field("UTC", description="time zone of the times in change file names")
     load_settle: float = Field(0, ge=0, description="seconds without new load parts before a load is taken")
+    reload_settle: Span = Field(
+        600.0, description="how long load files must stay as they are before a reload is taken: 10m; 0: at once"
+    )
+    landing_times: Literal["untrusted", "trusted"] = Field(
+        "untrusted", description="trusted: only the replication tool writes landing, so modification times are its own"
+    )
+    landing_retention: OptionalSpan = Field(
+        None, gt=0, description="consumed landing files older than this may vanish: 30d; without it none may"
+    )
     on_missing_folder: Literal["stop", "truncate"] = Field(
-        "stop", description="what a vanished table folder means: an error, or an empty table"
+        "stop", description="what it means that all files of a table are gone: an error, or an empty table"
     )
     max_files: int = Field(1000, ge=1, description="change files per batch")
     max_bytes: int = Field(1 << 30, ge=1, description="bytes of change files per batch")

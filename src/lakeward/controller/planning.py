@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
-from lakeward.pipeline.choose import Waiting, pending_files
+from lakeward.pipeline.choose import pending_files
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, TablePlan, op_report
+from lakeward.pipeline.row_changes import row_changes
 from lakeward.pipeline.run import next_op
+from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.columns import conformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from lakeward.controller.tables import KnownTable
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.context import RunOptions, TableContext
+    from lakeward.pipeline.prepare import Prepared
+    from lakeward.pipeline.row_changes import RowChanges
 
 
 def plan_tables(bench: Workbench, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
@@ -56,7 +61,17 @@ def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
         return TablePlan(name, Outcome.WAITING, message=prepared.reason)
     files = tuple(one.path for one in prepared.summaries)
     report = op_report(prepared)
-    return TablePlan(name, Outcome.DONE, report, files, files_waiting=_waiting_files(context))
+    waiting, replaces = _waiting_files(context), _replaced_rows(context, prepared)
+    return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces)
+
+
+def _replaced_rows(context: TableContext, prepared: Prepared) -> RowChanges | None:
+    """Count the rows that a reload would insert, update and delete; None where nothing is replaced."""
+    load, mirror = prepared.effect.load_rows, prepared.bases.mirror
+    if load is None or mirror is None or not prepared.record.starts:
+        return None
+    before = conformed(context.mirror.read(mirror.id), prepared.columns, context.settings.renames)
+    return row_changes(before, load, context.settings.primary_key)
 
 
 def _waiting_files(context: TableContext) -> int:

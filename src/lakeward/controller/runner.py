@@ -19,7 +19,10 @@ from lakeward.controller.workbench import new_run_id
 from lakeward.errors import BugError, LakewardError, LeaseHeldError
 from lakeward.lake.iceberg.session import load_catalog, table_session
 from lakeward.logs import bind
+from lakeward.model import OpKind
 from lakeward.pipeline.budget import RunBudget
+from lakeward.pipeline.cut import load_warning
+from lakeward.pipeline.loads import undecided_loads
 from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
 from lakeward.pipeline.run import Rest, run_table
@@ -28,7 +31,7 @@ from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -166,7 +169,8 @@ class _Run:
         turn.begin_op()
         publish_current(context)
         outcome = Outcome.WAITING if rest.reason else Outcome.DONE if ops else Outcome.IDLE
-        return TableReport(turn.table, outcome, tuple(ops), rest.reason, mirror_rows=rest.rows)
+        warnings = tuple(_warnings(context, ops))
+        return TableReport(turn.table, outcome, tuple(ops), rest.reason, mirror_rows=rest.rows, warnings=warnings)
 
     def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> Rest:
         """Do op after op until nothing waits or the table's time is up."""
@@ -228,6 +232,17 @@ class _Run:
                 state.record_run(run)
         except LakewardError as error:
             logger.warning("%s: the run could not be recorded: %s", known.table, error.message)
+
+
+def _warnings(context: TableContext, ops: Sequence[OpReport]) -> Iterator[str]:
+    """Yield what a person should know though the table came through."""
+    progress = context.state.progress(context.table)
+    if undecided := undecided_loads(context, progress.generation if progress else None):
+        yield undecided
+    decisions = (op.decision for op in ops if op.decision is not None)
+    yield from (warning for decision in decisions if (warning := load_warning(context, decision)))
+    if context.options.reload and not any(op.kind == OpKind.LOAD for op in ops):
+        yield "--reload was given, but no load file was written since the load was read"
 
 
 def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:

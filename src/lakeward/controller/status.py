@@ -20,6 +20,7 @@ from lakeward.pipeline.choose import Scan, pending_files
 from lakeward.pipeline.effect import bases_of
 from lakeward.pipeline.erase.erased import unfinished_erasure
 from lakeward.pipeline.ledger import progress_of
+from lakeward.pipeline.loads import undecided_loads
 from lakeward.pipeline.maintenance.due import maintained_at
 from lakeward.pipeline.recover import unfinished_op
 from lakeward.pipeline.report import Outcome
@@ -69,13 +70,14 @@ class TableStatus:
     maintained: str | None = None
     verified: Verified | None = None
     unfinished_erasure: int | None = None
+    warnings: tuple[str, ...] = ()
     next_command: str | None = None
 
     @property
     def waits_for_decision(self) -> bool:
         """Whether a person has to do something that no later run does."""
         is_erasing = self.unfinished_erasure is not None
-        return self.state in ("inactive", "failed") or bool(self.quarantined) or is_erasing
+        return self.state in ("inactive", "failed") or bool(self.quarantined) or is_erasing or bool(self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data for JSON."""
@@ -186,6 +188,7 @@ def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> 
         maintained=maintained_at(mirror) if mirror else None,
         verified=last_verified(mirror, progress) if mirror else None,
         unfinished_erasure=erasing.op if erasing else None,
+        warnings=(warning,) if (warning := undecided_loads(context, progress.generation)) else (),
         next_command=_next_command(known, state, bases.bad_rows, is_erasing=erasing is not None),
         **_last_run(context.state.runs(context.table, limit=1)),
     )

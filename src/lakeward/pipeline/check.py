@@ -88,3 +88,17 @@ def require_delete_share(context: TableContext, effect: Effect, names: Sequence[
             f"plan: {effect.plan.strategy} ({effect.plan.reason}), {folded.writes:,} rows written"
         )
         raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")
+
+
+def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | None) -> None:
+    """Stop a load that would empty the mirror, or leave a much smaller one in its place."""
+    if context.options.allow_deletes or base is None or not base.rows:
+        return
+    share, left = context.settings.max_delete_share, effect.load_count
+    shrinks = base.rows >= _GUARDED_ROWS and left < (1 - share) * base.rows
+    if not left or shrinks:
+        msg = (
+            f"{context.table}: this load would replace {base.rows:,} rows by {left:,}, {1 - left / base.rows:.0%} "
+            f"fewer; allowed are {share:.0%} (max_delete_share), and never all of them"
+        )
+        raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")

@@ -7,15 +7,18 @@ walked once and compared with the ledger page by page; of the waiting change fil
 from __future__ import annotations
 
 import heapq
+import shlex
 import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ChangedFileError, VanishedError
-from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind
+from lakeward.errors import ChangedFileError, CutError, VanishedError
+from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, time_digits
+from lakeward.pipeline.ledger import change_files
+from lakeward.pipeline.loads import Seen, decide_loads, file_note
 from lakeward.pipeline.records import FileRecord
-from lakeward.pipeline.reload import decide_reload, time_digits
+from lakeward.pipeline.work import Waiting, Work
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms.listing import list_folder, list_transactions
 
@@ -26,61 +29,67 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
 
 _PAGE = 1000
-_UNKNOWN_NAMED = 20
-
-
-@dataclass(frozen=True)
-class Work:
-    """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
-
-    ``redelivered`` are files with nothing to read, recorded so that they need not be looked at again: consumed ones
-    that came back with a new time, and load parts that a reload left over. ``earlier`` is the generation before the
-    first one seen, where the user says that the load is a reload.
-    """
-
-    kind: OpKind
-    generation: Generation
-    files: tuple[LandingFile, ...] = ()
-    starts: bool = False
-    is_last: bool = False
-    redelivered: tuple[FileRecord, ...] = ()
-    earlier: tuple[Generation, ...] = ()
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """There is input, but not yet time for it."""
-
-    reason: str
+_NAMED = 20
+_SHOWN = 5
 
 
 @dataclass
 class Scan:
-    """What one walk over the landing folder found; of files that no rule knows, the number and the first few."""
+    """What one walk over the landing folder found; of files that no rule knows, the number and the first few.
 
-    new_loads: list[LandingFile] = field(default_factory=list)
-    retimed_loads: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
+    ``known`` counts the current generation's files that are still there, ``known_changes`` its change files among them,
+    ``counted_changes`` those of them that are named at or after ``count_from``. ``undecided`` are change files that may
+    precede the current load or follow it. ``came_back`` are files of older generations that are there again after the
+    table was emptied.
+    """
+
+    count_from: str = ""
+    loads: list[Seen] = field(default_factory=list)
     retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     unknown_count: int = 0
+    known: int = 0
+    known_changes: int = 0
+    counted_changes: int = 0
+    undecided: list[LandingFile] = field(default_factory=list)
+    came_back: list[str] = field(default_factory=list)
 
 
 def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
-    """Give the next op's work, None when there is nothing to do.
+    """Return the next op's work, None when there is nothing to do.
 
     Raises:
         ChangedFileError: a consumed change file has other content now.
-        CutError: a reload whose change files cannot be told.
-        VanishedError: the table's folder is gone.
+        CutError: it cannot be known what load files mean, or which change files follow a reload.
+        VanishedError: the files that the table was built from are gone, or came back after it was emptied.
     """
-    if not context.storage.exists(context.folder) and _is_missed(context, progress):
-        return _vanished(context, progress)
-    scan = Scan()
+    scan = Scan(count_from=_kept_since(context))
+    progress = _recut(context, progress)
     batch, is_last = _smallest_batch(context, progress, scan)
-    if load := _load_work(context, progress, scan):
-        return _affordable(context, load)
-    work = _change_work(context, progress, scan, batch, is_last=is_last)
+    if truncate := _vanished(context, progress, scan):
+        return truncate
+    has_changes = progress.last_place is not None or bool(batch)
+    loads = decide_loads(context, progress.generation, scan.loads, has_changes=has_changes)
+    if loads.is_rewritten and not context.options.same_load:
+        _require_change_files(context, progress, scan)
+    if loads.next is not None:
+        return _affordable(context, loads.next)
+    _require_decided(context, progress, scan)
+    work = _change_work(context, progress, scan, batch, loads.notes, is_last=is_last)
     return _affordable(context, work) if work else None
+
+
+def _recut(context: TableContext, progress: Progress) -> Progress:
+    """Lay the cut that the user gives over the current generation, where change files wait for one."""
+    current, cut = progress.generation, context.options.cut
+    if cut is None or current is None or current.number == 1 or not cut < current.cut:
+        return progress
+    scan = Scan()
+    moved = any(cut <= file.time < current.cut for _, file in pending_changes(context, progress, scan))
+    if not (moved or scan.undecided):
+        return progress
+    decided = replace(current, cut=cut, undecided_from="", load_from=None)
+    return replace(progress, generations=(*progress.generations[:-1], decided))
 
 
 def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
@@ -94,32 +103,58 @@ def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
 
 
 def _change_work(
-    context: TableContext, progress: Progress, scan: Scan, batch: tuple[LandingFile, ...], *, is_last: bool
+    context: TableContext,
+    progress: Progress,
+    scan: Scan,
+    batch: tuple[LandingFile, ...],
+    notes: tuple[FileRecord, ...],
+    *,
+    is_last: bool,
 ) -> Work | None:
-    redelivered = tuple(_same_content(context, scan.retimed_changes))
+    notes = (*notes, *_same_content(context, scan.retimed_changes))
     if batch:
-        generation = _generation_of(batch[0], progress)
+        generation = generation_of(batch[0], progress)
         if progress.generation is not None and generation.number < progress.generation.number:
             # Recorded under an older generation, files of the newest would be read into it again: they wait one op.
             return Work(OpKind.BATCH, generation, batch)
-        return Work(OpKind.BATCH, generation, batch, not progress.generations, is_last, redelivered)
-    if redelivered and progress.generation:
-        return Work(OpKind.BATCH, progress.generation, is_last=True, redelivered=redelivered)
+        return Work(OpKind.BATCH, generation, batch, not progress.generations, is_last, notes)
+    if notes and progress.generation:
+        return Work(OpKind.BATCH, progress.generation, is_last=True, notes=notes)
     return None
 
 
 def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
-    """Give every file that waits, for `status`; content is not looked at. ``scan`` holds the rest of the walk."""
+    """Yield every file that waits, for `status`; content is not looked at. ``scan`` holds the rest of the walk."""
     scan = scan or Scan()
-    yield from (file for _, file in _pending_changes(context, progress, scan))
-    yield from scan.new_loads
-    yield from (file for file, _ in scan.retimed_loads)
+    yield from (file for _, file in pending_changes(context, progress, scan))
+    yield from scan.undecided
+    current = progress.generation
+    for seen in scan.loads:
+        if current is None or seen.entry is None or seen.entry.identity != seen.file.identity:
+            yield seen.file
+
+
+def batch_before(context: TableContext, progress: Progress, cut: str) -> Work | None:
+    """Return the op that applies waiting change files named before ``cut`` to the current generation, if any wait."""
+    assert progress.generation is not None  # there is a generation that they belong to
+    current = progress.generation.number
+
+    def is_earlier(generation: int, file: LandingFile) -> bool:
+        return generation == current and file.time < cut
+
+    files, _ = _smallest(context, (pair for pair in pending_changes(context, progress, Scan()) if is_earlier(*pair)))
+    return Work(OpKind.BATCH, progress.generation, files) if files else None
 
 
 def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[tuple[LandingFile, ...], bool]:
-    """Take the first files in order, of one generation, within the batch's bounds; tell whether these are all."""
+    return _smallest(context, pending_changes(context, progress, scan))
+
+
+def _smallest(
+    context: TableContext, waiting: Iterable[tuple[int, LandingFile]]
+) -> tuple[tuple[LandingFile, ...], bool]:
+    """Take the first files in order, of one generation, within a batch's bounds; say whether these are all."""
     limit = context.settings.max_files
-    waiting = _pending_changes(context, progress, scan)
     first = heapq.nsmallest(limit + 1, waiting, key=lambda pair: (pair[0], *pair[1].order))
     chosen: list[LandingFile] = []
     size = 0
@@ -131,90 +166,95 @@ def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tu
     return tuple(chosen), len(chosen) == len(first)
 
 
-def _pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
-    """Walk the listing; yield change files that wait with their generation and keep load parts in ``scan``."""
-    for page in _pages(_listed(context, scan)):
+def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
+    """Walk the listing; yield change files that wait with their generation and keep everything else in ``scan``."""
+    for page in list_landing(context, scan):
         known = context.state.lookup(context.table, [file.path for file in page])
         for file in page:
             entry = known.get(file.path)
-            if entry is not None and entry.disposition is Disposition.FENCED:
-                continue
+            if entry is not None:
+                _count_known(file, entry, progress, scan)
+                if entry.disposition is Disposition.FENCED:
+                    continue
             if file.file_class is FileClass.LOAD:
-                _sort_load(file, entry, progress, scan)
+                scan.loads.append(Seen(file, entry))
                 continue
-            generation = _generation_of(file, progress).number
-            if entry is None or entry.generation < generation:
+            generation = generation_of(file, progress).number
+            if entry is None and _is_undecided(file, progress):
+                scan.undecided.append(file)
+            elif entry is None or entry.generation < generation:
                 yield generation, file
             elif entry.identity != file.identity:
                 scan.retimed_changes.append((file, entry))
 
 
-def _sort_load(file: LandingFile, entry: LedgerEntry | None, progress: Progress, scan: Scan) -> None:
-    current = progress.generation
-    if entry is None or current is None:
-        scan.new_loads.append(file)
-    elif entry.generation == current.number:
-        if entry.identity != file.identity:
-            scan.retimed_loads.append((file, entry))
-    elif entry.identity != file.identity or current.emptied:
-        scan.new_loads.append(file)
-
-
-def _load_work(context: TableContext, progress: Progress, scan: Scan) -> Work | Waiting | None:
-    if not (scan.new_loads or scan.retimed_loads):
-        return None
-    youngest = max(file.identity.mtime_us for file in (*scan.new_loads, *(file for file, _ in scan.retimed_loads)))
-    age = time.time() - youngest / 1e6
-    if age < context.settings.load_settle:
-        wait = context.settings.load_settle - age
-        return Waiting(f"load parts arrived {age:.0f} s ago; the load is taken after {wait:.0f} s without new ones")
+def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan: Scan) -> None:
+    """Count files of the current generation, and notice older ones that are back after the table was emptied."""
     current = progress.generation
     if current is None:
-        return _first_load(context, tuple(scan.new_loads))
-    if not scan.retimed_loads:
-        return Work(OpKind.LOAD, current, tuple(scan.new_loads))
-    decision = decide_reload(context, current, scan.retimed_loads, scan.new_loads, scan.retimed_changes)
-    if decision.cut is None:
-        joining = tuple(scan.new_loads)
-        kind = OpKind.LOAD if joining else OpKind.BATCH
-        known = tuple(_redelivered(file, entry, entry.content_hash) for file, entry in scan.retimed_loads)
-        return Work(kind, current, joining, redelivered=known)
-    following = Generation(current.number + 1, decision.cut)
-    left = tuple(_left_over(context, file) for file in scan.new_loads if file not in decision.parts)
-    return Work(OpKind.LOAD, following, decision.parts, starts=True, redelivered=left)
+        return
+    is_change = file.file_class is not FileClass.LOAD
+    if entry.generation == current.number and entry.disposition is not Disposition.SUPERSEDED:
+        scan.known += 1
+        scan.known_changes += is_change
+        scan.counted_changes += is_change and file.time >= scan.count_from
+    elif current.emptied and entry.generation < current.number:
+        # Names of change files are never used again; a load file may be a new one under the same name.
+        is_same = file.file_class is FileClass.CHANGES or entry.identity == file.identity
+        if is_same and file.file_class is not FileClass.TRANSACTIONS and len(scan.came_back) < _SHOWN:
+            scan.came_back.append(file.path)
 
 
-def _first_load(context: TableContext, parts: tuple[LandingFile, ...]) -> Work:
-    """Begin with a load, which every change file follows unless the user gives a cut.
+def _kept_since(context: TableContext) -> str:
+    """Return the name time from which on consumed files must still be in landing, as 20 digits."""
+    retention = context.settings.landing_retention
+    return "" if retention is None else time_digits(int((time.time() - retention) * 1e6))
 
-    The load's time is often a copy's and says nothing of the changes. With a cut, files named before it belong to a
-    generation that this load has replaced, and that nobody saw.
-    """
-    if context.options.cut is None:
-        return Work(OpKind.LOAD, Generation(1), parts, starts=True)
-    earlier = (Generation(1, unseen=True),)
-    return Work(OpKind.LOAD, Generation(2, context.options.cut), parts, starts=True, earlier=earlier)
+
+def _is_undecided(file: LandingFile, progress: Progress) -> bool:
+    return progress.generation is not None and progress.generation.is_undecided(file.time)
+
+
+def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> None:
+    """Refuse change files of which it cannot be known whether they precede the current load or follow it."""
+    if not scan.undecided:
+        return
+    first, count = min(scan.undecided, key=lambda file: file.order), len(scan.undecided)
+    files = "1 change file was" if count == 1 else f"{count:,} change files were"
+    msg = (
+        f"{context.table}: {files} named before the load of generation {progress.generations[-1].number} was seen in "
+        f"landing, {first.path} first: they may precede that load or follow it, and nothing inside the files says which"
+    )
+    raise CutError(msg, hint=recut_hint(context, first.time))
+
+
+def recut_hint(context: TableContext, follows: str) -> str:
+    """Return the command that says from which name time on change files follow the current load."""
+    table = shlex.quote(str(context.table))
+    return (
+        f"files named from TIME on follow the load, those before are in it: lakeward run {table} --cut TIME; "
+        f"all of them follow it: lakeward run {table} --cut {shown_time(follows)}"
+    )
+
+
+def shown_time(digits: str) -> str:
+    """Return 20 digits as ``--cut`` takes them and file names show them."""
+    return f"{digits[:8]}-{digits[8:]}"
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
     """Let through files whose content is what was consumed, or that the user accepts; refuse the others."""
     for file, entry in suspects:
         with context.storage.spool(file.path) as (_, content_hash):
-            if content_hash != entry.content_hash and file.path not in context.options.accept_changed:
+            if content_hash == entry.content_hash:
+                yield file_note(file, entry, Disposition.REDELIVERED)
+            elif file.path in context.options.accept_changed:
+                summary = FileSummary(
+                    file.path, file.file_class, file.time, file.identity, content_hash, rows=entry.rows
+                )
+                yield FileRecord(summary, Disposition.REDELIVERED)
+            else:
                 raise _changed(context, file, entry, content_hash)
-            yield _redelivered(file, entry, content_hash)
-
-
-def _redelivered(file: LandingFile, entry: LedgerEntry, content_hash: str) -> FileRecord:
-    summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash, rows=entry.rows)
-    return FileRecord(summary, Disposition.REDELIVERED)
-
-
-def _left_over(context: TableContext, file: LandingFile) -> FileRecord:
-    """Take note of a part that is older than the reload: it belongs to the load before and must not join this one."""
-    with context.storage.spool(file.path) as (_, content_hash):
-        summary = FileSummary(file.path, file.file_class, file.time, file.identity, content_hash)
-        return FileRecord(summary, Disposition.SUPERSEDED)
 
 
 def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, content_hash: str) -> ChangedFileError:
@@ -229,10 +269,15 @@ def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, conte
     return ChangedFileError(msg, hint=hint)
 
 
-def _generation_of(file: LandingFile, progress: Progress) -> Generation:
-    """Give the newest generation whose cut lies at or before the file's name time."""
-    fitting = (one for one in reversed(progress.generations) if one.cut <= file.time)
+def generation_of(file: LandingFile, progress: Progress) -> Generation:
+    """Return the newest generation whose cut lies at or before the file's name time."""
+    fitting = (generation for generation in reversed(progress.generations) if generation.cut <= file.time)
     return next(fitting, progress.generations[0] if progress.generations else Generation(1))
+
+
+def list_landing(context: TableContext, scan: Scan) -> Iterator[list[LandingFile]]:
+    """Yield the table's files in landing, page by page; ``scan`` counts those that no rule knows."""
+    return _pages(_listed(context, scan))
 
 
 def _listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
@@ -248,33 +293,87 @@ def _all_listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
             yield file
             continue
         scan.unknown_count += 1
-        if len(scan.unknown) < _UNKNOWN_NAMED:
+        if len(scan.unknown) < _NAMED:
             scan.unknown.append(file.path)
     if context.config.transactions:
         yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
 
 
-def _is_missed(context: TableContext, progress: Progress) -> bool:
-    """Tell whether the folder held files before; an emptied generation without files is as it should be."""
-    current = progress.generation
-    if current is None or (current.emptied and not context.state.has_files(context.table, generation=current.number)):
-        return False
-    if context.config.transactions:
-        return bool(context.state.load_parts(context.table, current.number))
-    return context.state.has_files(context.table)
+# --- files that are gone --------------------------------------------------------------------------------------------
 
 
-def _vanished(context: TableContext, progress: Progress) -> Work:
+def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | None:
+    """Stop where every file of the current generation is gone, or return the truncate that the settings declare."""
+    if context.options.files or progress.generation is None:
+        return None
+    if scan.came_back:
+        raise _came_back(context, scan)
+    if not _is_missed(context, progress, scan):
+        return None
     if context.settings.on_missing_folder == "truncate":
         now = time_digits(time.time_ns() // 1000)
         following = Generation(len(progress.generations) + 1, emptied=True, since=now)
         return Work(OpKind.TRUNCATE, following, starts=True)
+    news = sum(1 for seen in scan.loads if seen.entry is None)
+    beside = "; new files are there" if news or context.storage.exists(context.folder) else ""
     msg = (
-        f"{context.table}: the folder {context.folder} is gone from landing, though files of it were consumed; "
-        "it is not known whether the source table was truncated or the folder lost"
+        f"{context.table}: every file that the table was built from is gone from landing ({context.folder}){beside}: "
+        "it cannot be known whether the source table was truncated, the replication was started anew, or files expired"
     )
-    hint = f"restore the folder; or, if the table is empty now, set on_missing_folder: truncate for {context.table}"
+    table = shlex.quote(str(context.table))
+    hint = (
+        f"restore the files; or, if the table was emptied at the source: lakeward tables set {table} --set "
+        f"on_missing_folder=truncate; or, if landing files expire: lakeward tables set {table} --set "
+        "landing_retention=30d"
+    )
     raise VanishedError(msg, hint=hint)
+
+
+def _is_missed(context: TableContext, progress: Progress, scan: Scan) -> bool:
+    """Whether files of the current generation must be there and none is; transaction files are not a table's own."""
+    current = progress.generation
+    assert current is not None  # asked only of tables that have one
+    has_transactions = bool(context.config.transactions)
+    if (scan.known - scan.known_changes) if has_transactions else scan.known:
+        return False
+    retention = context.settings.landing_retention
+    newest = progress.newest_file
+    if retention is not None and newest is not None and newest < (time.time() - retention) * 1e6:
+        return False
+    if has_transactions:
+        return bool(context.state.load_parts(context.table, current.number))
+    return context.state.has_files(context.table, generation=current.number)
+
+
+def _came_back(context: TableContext, scan: Scan) -> VanishedError:
+    msg = (
+        f"{context.table}: files from before the table was emptied are in landing again, unchanged: "
+        f"{', '.join(scan.came_back)}; it cannot be known whether they count"
+    )
+    table = shlex.quote(str(context.table))
+    hint = (
+        f"if the table was never emptied at the source, take that back: lakeward undo {table} --to-op OP   (lakeward "
+        f"runs lists ops; the one before the truncate); else remove the files from landing"
+    )
+    return VanishedError(msg, hint=hint)
+
+
+def _require_change_files(context: TableContext, progress: Progress, scan: Scan) -> None:
+    """Refuse load files that were written again while consumed change files are gone: a restart clears its target."""
+    if progress.generation is None or context.options.files or context.config.transactions:
+        return
+    missing = change_files(context, progress, cut=_kept_since(context)).after - scan.counted_changes
+    if missing > 0:
+        table = shlex.quote(str(context.table))
+        msg = (
+            f"{context.table}: load files were written again with the same content, and {missing:,} consumed change "
+            "files are gone from landing: it cannot be known whether the replication was started anew"
+        )
+        hint = (
+            f"the source was loaded again: lakeward run {table} --reload --cut TIME; the files were only copied: "
+            f"lakeward run {table} --same-load"
+        )
+        raise CutError(msg, hint=hint)
 
 
 def _pages(files: Iterator[LandingFile]) -> Iterator[list[LandingFile]]:

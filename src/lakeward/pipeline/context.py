@@ -35,7 +35,8 @@ class RunOptions:
     """What a user may decide for one run.
 
     ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
-    a reload. ``same_load`` says that load parts with a new time and the old content were only copied again.
+    a reload. ``same_load`` says that load parts with a new time and the old content were only copied again, ``reload``
+    that the source was loaded again. ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not.
     ``accept_changed`` names consumed files whose new content is to be ignored. ``max_files`` and ``max_bytes`` limit
     what the run takes in over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
     number of further attempts after passing faults.
@@ -45,6 +46,9 @@ class RunOptions:
     files: frozenset[str] = frozenset()
     cut: str | None = None
     same_load: bool = False
+    reload: bool = False
+    keep_parts: frozenset[str] = frozenset()
+    drop_parts: frozenset[str] = frozenset()
     accept_changed: frozenset[str] = frozenset()
     max_files: int | None = None
     max_bytes: int | None = None

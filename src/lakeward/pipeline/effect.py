@@ -156,7 +156,7 @@ def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, c
     base = history = None
     if record.late:
         history = _earlier_changes(context, given)
-        base = _load_rows(context, record.generation, given)
+        base = load_rows(context, record.generation, given)
     elif record.partial and given.bases.mirror is not None:
         base = _with_columns(context, context.mirror.read(given.bases.mirror.id), given)
     source = FoldInput(
@@ -186,7 +186,7 @@ def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, ch
         reason = "the mirror is empty: it becomes the load" if is_new else "a new load replaces the mirror"
         return Effect(ApplyPlan(strategy, f"{reason}{left_out}"), load_rows=rows, load_count=count)
     arrived = as_base(rows, given.names)
-    earlier = _load_rows(context, given.record.generation, given) if key else None
+    earlier = load_rows(context, given.record.generation, given) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
     history = _earlier_changes(context, given) if key else None
     source = FoldInput(workspace, arrived, given.rows, key, given.names, True, False, base, history)
@@ -209,7 +209,7 @@ def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
     return _with_columns(context, earlier, given)
 
 
-def _load_rows(context: TableContext, generation: int, given: OpInput) -> DataFrame | None:
+def load_rows(context: TableContext, generation: int, given: OpInput) -> DataFrame | None:
     """Read the load that a generation began with, None when it began without one."""
     head = context.mirror.head(load_branch(generation)) if given.bases.mirror else None
     return _with_columns(context, context.mirror.read(head.id), given) if head else None

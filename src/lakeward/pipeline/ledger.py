@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,8 +16,8 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.lake.iceberg.define import LOGGED_STAMP
-from lakeward.model import OpKind, Progress
-from lakeward.pipeline.records import FileRecord, OpRecord
+from lakeward.model import Disposition, FileClass, OpKind, Progress
+from lakeward.pipeline.records import FileRecord, LoadDecision, OpRecord
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
@@ -85,12 +86,63 @@ def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
     return {row[0]: OpRecord.from_json(row[1]) for row in rows}
 
 
+@dataclass(frozen=True)
+class ChangeFiles:
+    """The current generation's consumed change files on both sides of a name time.
+
+    ``newest_before`` is the latest commit time in files ``before``, ``timeless_before`` how many of these have rows
+    and no commit time. ``first`` is the smallest name time of all.
+    """
+
+    before: int = 0
+    after: int = 0
+    newest_before: int | None = None
+    timeless_before: int = 0
+    first: str | None = None
+
+
+def change_files(context: TableContext, progress: Progress, *, cut: str) -> ChangeFiles:
+    """Count the current generation's consumed change files named before ``cut``, and those named at or after it."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None or progress.generation is None:
+        return ChangeFiles()
+    detail = column(S.DETAIL)
+    disposition, file_class, rows, commit = (
+        F.get_json_object(detail, path)
+        for path in ("$.disposition", "$.file.file_class", "$.file.rows", "$.file.newest_commit")
+    )
+    read = (Disposition.CONSUMED.value, Disposition.EMPTY.value)
+    is_change = disposition.isin(*read) & (file_class != FileClass.LOAD.value)
+    own = (column(S.KIND) == S.KIND_FILE) & (column(S.GENERATION) == progress.generation.number)
+    files = context.changelog.read(snapshot).filter(own & is_change & is_standing(progress.undone))
+    is_before, name = column(S.FILE_TIME) < cut, column(S.FILE_TIME)
+    timeless = is_before & commit.isNull() & (rows.cast("long") > 0)
+    found = files.agg(
+        F.count_if(is_before),
+        F.count_if(~is_before),
+        F.max(F.when(is_before, commit.cast("long"))),
+        F.count_if(timeless),
+        F.min(name),
+    ).collect()[0]
+    return ChangeFiles(*found)
+
+
 def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
     """Give, by generation, the op that brought the newest part of its load when the table was so far."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
     is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     loads = log.filter(own & is_load & is_standing(progress.undone))
     return {row[0]: row[1] for row in loads.groupBy(S.GENERATION).agg(F.max(S.OP)).collect()}
+
+
+def load_decisions(log: DataFrame, progress: Progress) -> dict[int, LoadDecision]:
+    """Return, by generation, why the load that it began with was taken; loads of earlier versions have no reason."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
+    starts = F.get_json_object(column(S.DETAIL), "$.starts") == F.lit("true")
+    decided = F.get_json_object(column(S.DETAIL), "$.decision").isNotNull()
+    rows = log.filter(own & starts & decided & is_standing(progress.undone)).select(S.DETAIL).collect()
+    records = [OpRecord.from_json(row[0]) for row in rows]
+    return {record.generation: record.decision for record in records if record.decision is not None}
 
 
 def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:

@@ -11,11 +11,13 @@ from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.model import Disposition, FileClass, OpKind, OrderBy, Progress
 from lakeward.pipeline import check
-from lakeward.pipeline.effect import Effect, OpInput, work_out
+from lakeward.pipeline.cut import require_fitting_times, require_new_keys, require_parts_apart, with_cut
+from lakeward.pipeline.effect import Effect, OpInput, load_rows, work_out
 from lakeward.pipeline.erase.rows import without_erased
 from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
+from lakeward.pipeline.work import Waiting
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.parquet import parquet_columns
 from lakeward.sources.dms.problems import UnusableFileError
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
 
     from lakeward.datatypes import Column
     from lakeward.model import Generation, LandingFile, Place
-    from lakeward.pipeline.choose import Work
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.erase.erased import ErasedKeys
+    from lakeward.pipeline.work import Work
     from lakeward.pipeline.workspace import Workspace
     from lakeward.sources.base import FileSummary
 
@@ -65,8 +67,10 @@ class Prepared:
         return [one.summary for one in self.files if one.was_read]
 
 
-def prepare(context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases) -> Prepared:
-    """Read, check, fold and plan one op.
+def prepare(
+    context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases
+) -> Prepared | Waiting:
+    """Read, check, fold and plan one op; where change files must be applied before a load, plan these.
 
     Raises:
         DataError: the input is refused; nothing was written.
@@ -81,18 +85,43 @@ def prepare(context: TableContext, workspace: Workspace, work: Work, progress: P
     if records is not None:
         records = _taking_part(records, unstable)
         check.require_good_rows(context, records, stable)
+    if work.files and (not stable or (unstable and work.kind is OpKind.LOAD)):
+        return Waiting(f"{len(unstable)} files are still being written: {', '.join(unstable[:3])}")
+    if work.kind is OpKind.LOAD:
+        decided = with_cut(context, work, progress, columns, stable)
+        if decided.kind is not OpKind.LOAD:
+            return prepare(context, workspace, decided, progress, bases)
+        work = decided
+    else:
+        require_fitting_times(context, work, progress, stable)
     context.reached("check.read")
     record = _op_record(context, work, progress, stable)
     given = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
+    if work.kind is OpKind.LOAD:
+        _require_one_load(context, work, given, stable)
     effect = work_out(context, workspace, given)
     if effect.folded is not None and work.kind is OpKind.BATCH:
         check.require_delete_share(context, effect, columns, bases.mirror)
+    if effect.load_rows is not None and work.starts:
+        check.require_reload_size(context, effect, bases.mirror)
     context.reached("check.fold")
     changes = describe_changes(before, columns, context.settings.renames)
-    files = tuple(_file_record(one, record) for one in stable) + work.redelivered
+    files = tuple(_file_record(one, record) for one in stable) + work.notes
     rows, count = _to_log(records, work.kind, stable)
     is_last = work.is_last and not unstable
     return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
+
+
+def _require_one_load(context: TableContext, work: Work, given: OpInput, parts: Sequence[FileSummary]) -> None:
+    """Refuse parts that share keys with each other, in a reload, or with the load that they would join."""
+    if not context.settings.primary_key or given.changes is None:
+        return
+    if not work.starts:
+        earlier = load_rows(context, given.record.generation, given)
+        if earlier is not None:
+            require_new_keys(earlier, given.changes, context, parts)
+    elif given.record.generation > 1 and not work.earlier:
+        require_parts_apart(given.changes, context, parts)
 
 
 def read_work(
@@ -161,12 +190,23 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
         op=progress.op + 1,
         kind=work.kind,
         generation=generation.number,
-        progress=Progress(progress.op + 1, generations, *reached, progress.undone),
+        progress=Progress(
+            progress.op + 1, generations, *reached, progress.undone, _newest_file(work, progress, summaries)
+        ),
         starts=work.starts,
         late=bool(firsts and reached_before and _reaches_back(context, generation, min(firsts), reached_before)),
         partial=any(one.partial for one in changes),
         moves=any(one.moves and one.partial for one in changes),
+        decision=work.decision,
     )
+
+
+def _newest_file(work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> int | None:
+    """Return the latest modification time among the newest generation's files once the op is logged."""
+    times = [one.identity.mtime_us for one in summaries]
+    if not work.starts and progress.newest_file is not None:
+        times.append(progress.newest_file)
+    return max(times, default=None)
 
 
 def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:

@@ -15,9 +15,37 @@ from lakeward.pipeline.erase.erased import Erasure
 from lakeward.sources.base import FileSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class LoadDecision:
+    """Why a load was taken as it was: kept in the control row, so that the choice can be checked later.
+
+    ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
+    inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
+    ``observed`` (no change file was there) or ``same load`` (a part that came later). ``cut`` is in 20 digits,
+    ``before`` and ``after`` count the change files known on either side of it. ``changed`` are parts with new content,
+    ``kept`` parts taken over unchanged and ``dropped`` parts of the load before that this one does not have.
+    """
+
+    evidence: str
+    cut: str = ""
+    before: int = 0
+    after: int = 0
+    changed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    load_from: int | None = None
+    load_to: int | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LoadDecision:
+        """Read what :func:`dataclasses.asdict` returned, possibly by way of JSON."""
+        lists = {name: tuple(data[name]) for name in ("changed", "kept", "dropped")}
+        return cls(**{**data, **lists})
 
 
 @dataclass(frozen=True)
@@ -27,7 +55,7 @@ class OpRecord:
     ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
     ``partial`` and ``moves`` say what its changes need when folded. ``back_to`` is the op whose
     state holds again, where this one takes back every op after it. ``erasure`` tells what an erase op erases.
-    ``keys`` and ``reason`` say how many keys a repair puts right, and why.
+    ``keys`` and ``reason`` say how many keys a repair puts right, and why. ``decision`` says why a load was taken.
     """
 
     op: int
@@ -42,6 +70,7 @@ class OpRecord:
     erasure: Erasure | None = None
     keys: int | None = None
     reason: str = ""
+    decision: LoadDecision | None = None
 
     def to_json(self) -> str:
         """Write as JSON for the control row's detail column."""
@@ -52,6 +81,7 @@ class OpRecord:
         """Read what :meth:`to_json` wrote."""
         data = json.loads(text)
         data["erasure"] = Erasure.from_dict(data["erasure"]) if data.get("erasure") else None
+        data["decision"] = LoadDecision.from_dict(data["decision"]) if data.get("decision") else None
         return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
 
 
@@ -67,10 +97,10 @@ class FileRecord:
     def was_read(self) -> bool:
         """Tell files that the op read from those it only took note of.
 
-        These are copies, files that were fenced, and parts that a reload left over.
+        These are copies, files that were fenced, and load files that are not part of the load.
         """
         left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
-        return not (left_over or self.disposition in (Disposition.REDELIVERED, Disposition.FENCED))
+        return not (left_over or self.disposition.is_note or self.disposition is Disposition.FENCED)
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""

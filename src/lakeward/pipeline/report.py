@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakeward.pipeline.maintenance.report import TableMaintenance
     from lakeward.pipeline.prepare import Prepared
+    from lakeward.pipeline.records import LoadDecision
+    from lakeward.pipeline.row_changes import RowChanges
 
 
 class Outcome(StrEnum):
@@ -48,7 +50,7 @@ class OpReport:
     """One op: what it read, how it reached the mirror, what it left.
 
     ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``
-    says that nothing else waited when the op's files were chosen.
+    says that nothing else waited when the op's files were chosen. ``decision`` says why a load was taken as it was.
     """
 
     op: int
@@ -66,6 +68,7 @@ class OpReport:
     late: bool = False
     recovered: bool = False
     is_last: bool = False
+    decision: LoadDecision | None = None
     changelog_snapshot: int | None = None
     mirror_snapshot: int | None = None
     mirror_rows: int | None = None
@@ -74,7 +77,7 @@ class OpReport:
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table's part in a run."""
+    """One table's part in a run. ``warnings`` hold until somebody decides what they are about."""
 
     table: str
     outcome: Outcome
@@ -85,6 +88,7 @@ class TableReport:
     exit_code: int = 0
     mirror_rows: int | None = None
     maintenance: TableMaintenance | None = None
+    warnings: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -147,13 +151,14 @@ class RunReport:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a run would do next to one table, without having done it."""
+    """What a run would do next to one table, without having done it; ``replaces`` counts the rows a reload changes."""
 
     table: str
     outcome: Outcome
     op: OpReport | None = None
     files: tuple[str, ...] = ()
     files_waiting: int = 0
+    replaces: RowChanges | None = None
     message: str | None = None
     hint: str | None = None
     error_kind: str | None = None
@@ -186,4 +191,5 @@ def op_report(prepared: Prepared) -> OpReport:
         late=prepared.record.late,
         recovered=prepared.is_logged,
         is_last=prepared.is_last,
+        decision=prepared.record.decision,
     )

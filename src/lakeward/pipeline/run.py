@@ -14,7 +14,7 @@ from lakeward.logs import bind, event
 from lakeward.model import OpKind
 from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
-from lakeward.pipeline.choose import Waiting, choose
+from lakeward.pipeline.choose import choose
 from lakeward.pipeline.effect import bases_of, capture
 from lakeward.pipeline.erase.erased import unfinished_erasure
 from lakeward.pipeline.erase.lake import erase_beside_main, expire_after_erasure
@@ -27,6 +27,7 @@ from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.settings import keep_settings, require_same_layout
+from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -130,10 +131,7 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepar
     context.reached("choose.files")
     if work is None or isinstance(work, Waiting):
         return work
-    prepared = prepare(context, workspace, work, progress, bases)
-    if work.files and not prepared.summaries:
-        return Waiting(f"{len(prepared.unstable)} files are still being written: {', '.join(prepared.unstable[:3])}")
-    return prepared
+    return prepare(context, workspace, work, progress, bases)
 
 
 def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution] = ()) -> OpReport:

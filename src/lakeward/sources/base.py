@@ -42,8 +42,9 @@ class FileSummary:
     evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
     the file's identity differed from the listing's before or after reading: it leaves the op.
     ``erased`` counts rows that were left out because their key was erased; no other number counts them.
-    ``first`` and ``last`` are the smallest and greatest place of a change in the file, ``newest_commit`` the latest
-    commit time in microseconds since 1970.
+    ``first`` and ``last`` are the smallest and greatest place of a change in the file. ``oldest_commit`` and
+    ``newest_commit`` are the earliest and latest time in the timestamp column, in microseconds since 1970: commit times
+    of changes, the time of loading of load rows.
     """
 
     path: str
@@ -67,6 +68,7 @@ class FileSummary:
     last: Place | None = None
     newest_commit: int | None = None
     columns: tuple[tuple[str, str], ...] | None = None
+    oldest_commit: int | None = None
 
     def to_json(self) -> str:
         """Write as JSON for the record's detail column."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.records import OpRecord
 
 _NAMED = 20
+_NOTES = tuple(one.value for one in Disposition if one.is_note)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress,
     for _, op, generation, detail in rows:
         one = FileRecord.from_json(detail)
         stood, stands = (not is_undone(op, progress.undone) for progress in (before, after))
-        is_note, content = one.disposition is Disposition.REDELIVERED, one.summary.content_hash
+        is_note, content = one.disposition.is_note, one.summary.content_hash
         origin = origins.setdefault(content, origins.get(newest, newest) if is_note else content)
         newest = content
         if not is_note:
@@ -140,7 +141,7 @@ def _was_read() -> Column:
         F.get_json_object(column(S.DETAIL), one) for one in ("$.disposition", "$.file.file_class")
     )
     left_over = (disposition == Disposition.SUPERSEDED.value) & (file_class == FileClass.LOAD.value)
-    return ~disposition.isin(Disposition.REDELIVERED.value, Disposition.FENCED.value) & ~left_over
+    return ~disposition.isin(*_NOTES, Disposition.FENCED.value) & ~left_over
 
 
 def _was_fenced() -> Column:
@@ -148,4 +149,4 @@ def _was_fenced() -> Column:
 
 
 def _was_noted() -> Column:
-    return F.get_json_object(column(S.DETAIL), "$.disposition") == Disposition.REDELIVERED.value
+    return F.get_json_object(column(S.DETAIL), "$.disposition").isin(*_NOTES)

@@ -143,7 +143,8 @@ class TableVerification:
     ``reason`` tells why this basis was taken. ``columns`` counts in how many rows each column differs. ``part`` tells
     what was looked at where it was not all. ``only_here`` and ``only_there`` are columns that one side lacks,
     ``not_compared`` those whose types cannot be compared without loss; ``left_out`` counts keys changed after the
-    cut-off. ``repair`` is the op that put findings right, and ``verified`` what is on record afterwards.
+    cut-off. ``repair`` is the op that put findings right, and ``verified`` what is on record afterwards. ``landing``
+    are faults found among the files in landing: some were not taken as their content says.
     """
 
     table: str
@@ -169,6 +170,7 @@ class TableVerification:
     repair: OpReport | None = None
     verified: Verified | None = None
     notes: tuple[str, ...] = ()
+    landing: tuple[str, ...] = ()
     message: str | None = None
     hint: str | None = None
     error_kind: str | None = None

@@ -24,6 +24,7 @@ from lakeward.pipeline.stamps import carried_stamps
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.verification.against import two_sides
 from lakeward.snapshots.verification.compare import chosen_keys, compare_rows
+from lakeward.snapshots.verification.landing import audit_landing
 from lakeward.snapshots.verification.recompute import find_origin, narrowed, recomputed
 from lakeward.snapshots.verification.report import Basis, TableVerification, Verdict, Verified
 from lakeward.snapshots.verification.source import shown_location
@@ -68,8 +69,21 @@ def verify_table(context: TableContext, options: VerifyOptions) -> TableVerifica
     if bases.mirror is None or not bases.applied:
         return never_run(context)
     with Workspace() as workspace:
-        report = recorded(context, bases, examine(context, workspace, bases, options).report)
+        report = _with_landing(context, workspace, bases, examine(context, workspace, bases, options).report)
+        report = recorded(context, bases, report)
     return replace(report, seconds=time.monotonic() - started)
+
+
+def _with_landing(
+    context: TableContext, workspace: Workspace, bases: Bases, report: TableVerification
+) -> TableVerification:
+    """Add what a look over landing finds, where a table is verified from its own files or changelog, and in whole."""
+    if report.basis == Basis.AGAINST or report.part is not None:
+        return report
+    audit = audit_landing(context, workspace, bases, progress_of(context, bases))
+    code = max(report.exit_code, FOUND_SOMETHING if audit.findings else 0)
+    notes = (*report.notes, *audit.notes)
+    return replace(report, landing=tuple(audit.findings), notes=notes, exit_code=code)
 
 
 def examine(context: TableContext, workspace: Workspace, bases: Bases, options: VerifyOptions) -> Examined:
@@ -103,7 +117,7 @@ def recorded(context: TableContext, bases: Bases, report: TableVerification) -> 
     before = last_verified(context.mirror.metadata(), progress_of(context, bases))
     if report.basis == Basis.AGAINST or (report.verdict is Verdict.CLEAN and report.part is not None):
         return replace(report, verified=before)
-    if report.verdict is Verdict.DIFFERENT:
+    if report.verdict is Verdict.DIFFERENT or report.landing:
         if before is not None:
             forget_verified(context.mirror)
         return report

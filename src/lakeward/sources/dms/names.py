@@ -15,7 +15,7 @@ from lakeward.model import FileClass
 TIME_DIGITS = 20
 _FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
 # The first digit of a counter is a decimal one: DMS pads with zeros, and LOADED.csv is not a load part.
-_LOAD = re.compile(r"^(?:.+_)?LOAD[0-9][0-9A-Fa-f]*" + _FORMAT, re.ASCII)
+_LOAD = re.compile(r"^(?P<segment>.+_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
 _CHANGES = re.compile(r"^(?P<date>\d{8})-(?P<time>\d{6,12})" + _FORMAT, re.ASCII)
 _TRANSACTIONS = re.compile(r"^CDC_TXN-(?P<date>\d{8})(?P<time>\d{6,12})\.csv(?:\.gz)?\Z", re.ASCII)
 
@@ -72,6 +72,13 @@ def is_date_folder(folder: str) -> bool:
 def file_format(path: str) -> str:
     """Give ``csv`` or ``parquet`` by the suffix, with or without ``.gz``."""
     return "parquet" if path.removesuffix(".gz").endswith(".parquet") else "csv"
+
+
+def load_part(path: str) -> tuple[str, int]:
+    """Return what names a load part whatever its format and padding: folder with segment, and counter."""
+    folder, _, name = path.rpartition("/")
+    match = _LOAD.match(name)
+    return (f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)) if match else (path, 0)
 
 
 def is_transactions(path: str) -> bool:

@@ -35,6 +35,7 @@ class Tally:
     order_by: OrderBy | None = None
     first: Place | None = None
     last: Place | None = None
+    oldest_commit: int | None = None
     newest_commit: int | None = None
     columns: tuple[tuple[str, str], ...] | None = None
 
@@ -45,16 +46,23 @@ class Tally:
         self.deletes += int(np.count_nonzero(deletes))
 
     def see_places(self, changes: pa.RecordBatch) -> None:
-        """Widen first and last by the places of change records."""
-        if self.file.file_class is FileClass.LOAD or not changes.num_rows:
+        """Widen the range of times, and of change records the first and last place."""
+        if not changes.num_rows:
+            return
+        self._see_times(changes.column(schemas.COMMIT_TIME))
+        if self.file.file_class is FileClass.LOAD:
             return
         sequences = changes.column(schemas.SEQUENCE)
         extremes = pc.min_max(sequences).as_py()
         low, high = (self._place(changes, sequences, extremes[end], end) for end in ("min", "max"))
         self.first = low if self.first is None else min(self.first, low)
         self.last = high if self.last is None else max(self.last, high)
-        newest = pc.max(changes.column(schemas.COMMIT_TIME)).cast(pa.int64()).as_py()
-        if newest is not None:
+
+    def _see_times(self, times: pa.Array) -> None:
+        found = pc.min_max(times)
+        oldest, newest = (found[end].cast(pa.int64()).as_py() for end in ("min", "max"))
+        if oldest is not None:
+            self.oldest_commit = oldest if self.oldest_commit is None else min(self.oldest_commit, oldest)
             self.newest_commit = newest if self.newest_commit is None else max(self.newest_commit, newest)
 
     def _place(self, changes: pa.RecordBatch, sequences: pa.Array, sequence: str, end: str) -> Place:
@@ -88,4 +96,5 @@ class Tally:
             last=self.last,
             newest_commit=self.newest_commit,
             columns=self.columns,
+            oldest_commit=self.oldest_commit,
         )
