@@ -22,6 +22,7 @@ from lakeward.errors import CutError
 from lakeward.model import Generation, time_digits
 from lakeward.pipeline.choose import Scan, batch_before, pending_changes, recut_hint, shown_time
 from lakeward.pipeline.ledger import change_files
+from lakeward.pipeline.loads import is_part
 from lakeward.pipeline.records import LoadDecision
 from lakeward.sources.dms.names import load_part
 from lakeward.transforms.columns import column
@@ -69,6 +70,12 @@ class _Load:
     def former(self) -> Generation | None:
         """The generation whose load this one would replace, None when the table has no load yet."""
         return self.progress.generation if self.work.starts else None
+
+    @property
+    def comes_later(self) -> bool:
+        """Whether there was a load before, so that files of several loads may lie side by side."""
+        current = self.progress.generation
+        return self.former is not None or (current is not None and current.emptied)
 
 
 def with_cut(
@@ -140,7 +147,7 @@ def _doubtful_parts(load: _Load) -> dict[str, str]:
     """Return the parts of which nothing shows that they are of one load, each with the reason."""
     parts = [part for part in load.parts if part.path not in load.context.options.keep_parts]
     spans = _spans(load, parts)
-    if len(parts) == 1 or (spans is None and load.former is None):
+    if len(parts) == 1 or (spans is None and not load.comes_later):
         return {}
     if spans is None:
         return dict.fromkeys((part.path for part in parts), "nothing inside it shows which load it belongs to")
@@ -148,7 +155,7 @@ def _doubtful_parts(load: _Load) -> dict[str, str]:
     for path in spans:
         segment, counter = load_part(path)
         segments.setdefault(segment, []).append((counter, path))
-    if len(segments) > 1 and load.former is not None:
+    if len(segments) > 1 and load.comes_later:
         return dict.fromkeys(spans, "it is one of several segments, which may be of different loads")
     neighbours = (pair for numbered in segments.values() for pair in pairwise(sorted(numbered)))
     return {
@@ -166,7 +173,7 @@ def _spans(load: _Load, parts: Sequence[FileSummary]) -> dict[str, tuple[int, in
     if load.times is not None and load.times[0] < load.times[1] and _is_proof(load):
         with_rows = (part for part in parts if part.rows > part.bad)
         return {part.path: (part.oldest_commit or 0, part.newest_commit or 0) for part in with_rows}
-    if load.former is not None and load.context.settings.landing_times == "trusted":
+    if load.comes_later and load.context.settings.landing_times == "trusted":
         return {part.path: (part.identity.mtime_us, part.identity.mtime_us) for part in parts}
     return None
 
@@ -292,12 +299,28 @@ def _joined(load: _Load) -> Work:
     """Complete the work of parts that come later: their rows were loaded before any change was written."""
     work, current = load.work, load.progress.generation
     assert current is not None  # parts join the load of a generation
+    _require_same_naming(load, current)
     if load.times is not None:
         _require_before_changes(load, load.times[0])
     ends = (current.load_to, load.times[1] if load.times else None)
     newest = max((moment for moment in ends if moment is not None), default=None)
     decision = replace(work.decision or LoadDecision(""), evidence=SAME_LOAD, cut=current.cut)
     return replace(work, generation=replace(current, load_to=newest), decision=decision)
+
+
+def _require_same_naming(load: _Load, current: Generation) -> None:
+    """Refuse parts that are named in another way than the load: one load has segments, or has none."""
+    entries = load.context.state.load_parts(load.context.table, current.number)
+    known = {_naming(load.context, entry.path) for entry in entries if is_part(entry)}
+    paths = [part.path for part in load.parts if part.path not in load.context.options.keep_parts]
+    if strange := [path for path in paths if _naming(load.context, path) not in known]:
+        raise _foreign_part(load.context, strange, "the parts of that load are named without segments, or by others")
+
+
+def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
+    """Return whether a part lies in a folder of its own, and whether its name has a segment."""
+    folder, _, segment = load_part(path)[0].rpartition("/")
+    return folder != context.folder, bool(segment)
 
 
 def _require_before_changes(load: _Load, loaded: int) -> None:

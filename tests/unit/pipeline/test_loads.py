@@ -141,8 +141,17 @@ def test_a_new_load_under_other_segment_names_is_not_mixed_with_the_old_one(tabl
 
 def test_a_new_load_without_any_shared_key_is_seen_by_its_own_time(timed):
     timed_load(timed)
-    timed.land("SEGMENT1_LOAD00000001.csv", "2024-02-01 00:00:00,9,i", at=START)
+    timed.land("LOAD00000002.csv", "2024-02-01 00:00:00,9,i", at=START)
     assert "its rows were loaded at 20240201" in timed.stops()
+
+
+def test_a_new_load_without_any_shared_key_is_seen_by_its_other_naming(table):
+    table.land("SEGMENT1_LOAD00000001.csv", "1,a", at=START)
+    table.run()
+    table.land("SEGMENT2_LOAD00000001.csv", "2,b", at=START)
+    assert table.run() == "idle" and table.rows == {1: "a", 2: "b"}
+    table.land("LOAD00000001.csv", "3,c", at=START)
+    assert "named without segments, or by others" in table.stops()
 
 
 def test_without_a_key_a_later_part_stops(tmp_path, monkeypatch):
