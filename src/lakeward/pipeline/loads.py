@@ -302,7 +302,7 @@ def _reload(context: TableContext, current: Generation, found: LoadFiles) -> Wor
         return Waiting("a reload is there; it is decided by a run without --file")
     written = [*found.changed, *found.added, *(seen.file for seen in (*found.identical, *found.returned))]
     if waiting := _settling(written, context.settings.reload_settle, "the reload is taken"):
-        return waiting
+        return Waiting(f"a reload is there ({_names(written)}): {waiting.reason}")
     chosen = _chosen_parts(context, found)
     _require_one_file_per_part(context, chosen.taken)
     entries = {seen.file.path: seen.entry for seen in chosen.same if seen.entry is not None}
