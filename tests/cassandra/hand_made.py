@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lakeward.lake.ownership import Claim
+
 ORDERS = TableName("shop", "orders")
 
 
@@ -46,10 +48,11 @@ def export(
     struct = snapshot_struct(schema, block.get("columns") or None, **times)
     store = LocalStore()
 
-    def write(staging: str) -> str:
-        layout = write_set(spark.createDataFrame(rows, struct), store, staging, schema.primary_key)
+    def write(claim: Claim) -> str:
+        layout = write_set(spark.createDataFrame(rows, struct), claim.store, claim.folder, schema.primary_key)
         document = {
             "kind": "export",
+            "lakeward": "0",
             "id": uuid.uuid4().hex,
             "table": str(schema.name),
             "created": moment.isoformat(),

@@ -17,9 +17,10 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.plans.planned import Planned
 from lakeward.diffing.shaping import shaped
+from lakeward.lake.hadoop_store import HadoopStore
 from lakeward.lake.iceberg.faults import classify_spark_error
 from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import HadoopStore, LocalStore
+from lakeward.lake.stores import LocalStore
 
 _SCHEMA = (
     "id bigint, `a.b` string, small smallint, f float, d double, dec decimal(38,10), flag boolean, day date, "

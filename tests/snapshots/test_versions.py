@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError, DataError
+from lakeward.lake.hadoop_store import HadoopStore
 from lakeward.lake.sets.checksums import checksum_columns, checksum_text
-from lakeward.lake.stores import HadoopStore
 from lakeward.transforms.hashing import content_hash, sorted_by_name
 from tests.snapshots.versions import LOADED, SETTINGS, create, line, made, names, refused, set_up, states
 from tests.spark.scene import TABLE, Scene
@@ -184,7 +184,13 @@ def test_hadoop_file_systems_do_what_the_local_disk_does(loaded: Scene, tmp_path
     assert store.folders(root) == ["a b", "c"]
     store.move(f"{root}/c", f"{root}/d")
     assert (store.exists(f"{root}/c"), store.read_text(f"{root}/d/x=1/copy.json")) == (False, "second")
-    store.delete(f"{root}/d")
+    store.move(f"{root}/d/x=1/copy.json", f"{root}/d/y/z/moved.json")
+    store.write_text(f"{root}/d/y/theirs", "theirs")
+    store.remove(root, ["d/y/z/moved.json", "d/y/missing", "d/y"])
+    assert (store.files(f"{root}/d/y/z"), store.read_text(f"{root}/d/y/theirs")) == ({}, "theirs")
+    store.prune(f"{root}/d")
+    assert store.folders(f"{root}/d") == ["y"]
+    store.remove(root, ["d/y/theirs"])
     assert (store.files(f"{root}/d"), store.folders(f"{root}/d"), store.read_text(f"{root}/d")) == ({}, [], None)
 
 

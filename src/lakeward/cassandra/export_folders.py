@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.origins import BLOCK, part_of
+from lakeward.cassandra.exports.publishing import SIDECAR
+from lakeward.cassandra.origins import BLOCK, EXPORT, part_of
 from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.folders import INCREMENTAL, Listing
+from lakeward.diffing.inputs.texts import TEXT_FORMATS
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import MANIFEST, SUCCESS, not_as_written
+from lakeward.lake.ownership import listed_files, remove_files, remove_listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from lakeward.lake.stores import Store
 
 SNAPSHOTS = "snapshot"
-_REMOVED = "_REMOVED"
+_REMOVED, _REMOVED_BY = "_REMOVED", "by lakeward\n"
 MINUTE_NAME = "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
 _MINUTE_SECONDS = 60
 # By so much the clocks of machines that export and that sync may differ.
@@ -83,6 +86,12 @@ class Found:
 
     exports: tuple[KnownExport, ...]
     unusable: Mapping[str, str]
+
+
+def _has_sidecar(manifest: str | None) -> bool:
+    """Whether an export has a file beside those that its manifest lists: the schema of files of text."""
+    document = json.loads(manifest or "{}")
+    return document.get("kind") == EXPORT and document.get("format") in TEXT_FORMATS
 
 
 class ExportFolder:
@@ -179,15 +188,25 @@ class ExportFolder:
         return None
 
     def remove_before(self, name: str) -> list[str]:
-        """Remove exports older than one, and the change sets made before it; give the folders that are gone."""
+        """Remove exports older than one, and the change sets made before it; return the folders that were removed.
+
+        Of each go the files that its manifest lists. What else lies there stays, and so does a folder without one.
+        """
         old = [one for kind in (SNAPSHOTS, INCREMENTAL) for one in self._older(self._listing(kind), name)]
-        for folder in old:
-            # Without its mark it is no export any more, however the rest ends; the other one lets the rest be found.
-            self.store.write_text(f"{folder}/{_REMOVED}", "")
-            self.store.delete(f"{folder}/{SUCCESS}")
-            self.store.delete(folder)
-            self._remove_empty_above(folder)
-        return old
+        return [folder for folder in old if self._is_removed(folder)]
+
+    def _is_removed(self, folder: str) -> bool:
+        """Remove what the manifest of a folder lists; whether there was any, or such a removal was interrupted."""
+        manifest = self.store.read_text(f"{folder}/{MANIFEST}")
+        if listed_files(manifest) is not None:
+            # This mark lets the rest be found, however this ends.
+            self.store.write_text(f"{folder}/{_REMOVED}", _REMOVED_BY)
+            remove_listed(self.store, folder, manifest, others=[SIDECAR] if _has_sidecar(manifest) else [])
+        elif self.store.read_text(f"{folder}/{_REMOVED}") != _REMOVED_BY:
+            return False
+        remove_files(self.store, folder, [_REMOVED])
+        self._remove_empty_above(folder)
+        return True
 
     @staticmethod
     def _older(listing: Listing, name: str) -> list[str]:
@@ -197,7 +216,7 @@ class ExportFolder:
     def _remove_empty_above(self, folder: str) -> None:
         parent = folder.rpartition("/")[0]
         while "=" in parent.rpartition("/")[2] and not self.store.files(parent) and not self.store.folders(parent):
-            self.store.delete(parent)
+            self.store.prune(parent)
             parent = parent.rpartition("/")[0]
 
     def _listing(self, kind: str) -> Listing:

@@ -195,7 +195,7 @@ class _Job:
             found = None
         plan = found or ExportPlan.new(wanted, asked.groups)
         require_same(plan, wanted, self.journal.folder)
-        require_free_minute(self.store, self.folder_of(plan))
+        require_free_minute(self.store, self.folder_of(plan), plan.id)
         if found is None:
             self.journal.begin(plan)
         return plan, found is not None

@@ -104,11 +104,11 @@ def _stage(desk: CassandraDesk, choices: dict[str, Any]) -> Iterator[Stage]:
         raise ConfigurationError(msg, hint="--staging URI")
     with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
         folder = f"{absolute(given or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
-        store = open_store(desk.spark, desk.config, folder)
+        stage = Stage(desk.spark, open_store(desk.spark, desk.config, folder), folder, tasks)
         try:
-            yield Stage(desk.spark, store, folder, tasks)
+            yield stage
         finally:
-            store.delete(folder)
+            stage.remove()
 
 
 def _draw(console: Console, found: Compared, limit: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Kind = TypeVar("Kind", bound=type)
-_METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "delete", "link", "point")
+_METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
 # They do not get better by waiting: the address is wrong, or permissions are.
 _WRONG_PLACE = frozenset({
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS,

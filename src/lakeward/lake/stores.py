@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import errno
 import os
 import re
 import shutil
 import stat
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.catalog import CatalogKind, s3_properties
 from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.store_errors import telling_errors
-from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.s3 import is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,18 +27,26 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
 
-# Stores without folders: a rename there is a copy, file by file, and can be seen half done.
-_OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss")
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 # Spark's own local file system leaves a hidden checksum file beside every file it writes.
 _NO_CHECKSUM_FILES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+# Names of files that Spark writes begin with it; Spark 3 does not know the setting and begins them with "part".
+_BASE_NAME = "mapreduce.output.basename"
 
 
 class Store(Protocol):
-    """What publishing needs of a file system. Paths are whole: a local path or a URI."""
+    """What publishing needs of a file system. Paths are whole: a local path or a URI.
+
+    There is no way to remove a folder with whatever it holds: files are removed by their names, so that those of others
+    stay. ``signature`` is the beginning of the names of files that are written by a signed store, else empty.
+    """
 
     can_rename: bool
     options: Mapping[str, str]
+    signature: str
+
+    def signed(self, writer: str) -> Self:
+        """Return the same file system for one writer, whose id is in the names of all files that Spark writes by it."""
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or folder."""
@@ -54,10 +64,16 @@ class Store(Protocol):
         """Give the names of the folders directly in a folder."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a folder to a name that is free."""
+        """Rename a folder or file to a name that is free."""
 
-    def delete(self, path: str) -> None:
-        """Remove a file or a folder with all it holds; nothing happens where there is none."""
+    def remove(self, folder: str, paths: Iterable[str]) -> None:
+        """Remove files by their paths from a folder, and folders below it that are empty thereby.
+
+        A path where there is nothing, or where a folder is, is passed over.
+        """
+
+    def prune(self, folder: str) -> None:
+        """Remove the empty folders at and below a folder, and nothing else."""
 
     def link(self, places: Mapping[str, str]) -> None:
         """Let files be in second places as well, without their bytes passing through this process if possible."""
@@ -78,6 +94,8 @@ def open_store(spark: SparkSession, config: Config, location: str) -> Store:
     scheme = urlsplit(location).scheme if "://" in location or location.startswith("file:") else ""
     if scheme in ("", "file"):
         return LocalStore()
+    from lakeward.lake.hadoop_store import HadoopStore
+
     if is_s3(location):
         require_s3_classes(spark)
     return HadoopStore(spark, config, scheme)
@@ -109,6 +127,13 @@ class LocalStore:
 
     can_rename = True
     options: Mapping[str, str] = _NO_CHECKSUM_FILES
+    signature = ""
+
+    def signed(self, writer: str) -> Self:
+        """Return the same file system for one writer."""
+        made = copy.copy(self)
+        made.signature, made.options = signature_of(writer), signed_options(self.options, writer)
+        return made
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or folder."""
@@ -117,7 +142,8 @@ class LocalStore:
     def read_text(self, path: str) -> str | None:
         """Read a small file; None when there is none."""
         try:
-            return local_path(path).read_text(encoding="utf-8")
+            # What is not UTF-8 was not written by this program, and is refused by whoever reads the text.
+            return local_path(path).read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -125,12 +151,15 @@ class LocalStore:
         """Write a small file whole, by a draft that takes the place of what was there."""
         file = local_path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.{os.getpid()}")
-        with draft.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(file)
+        draft = file.with_name(_draft_name(file.name))
+        try:
+            with draft.open("x", encoding="utf-8") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def files(self, folder: str) -> dict[str, int]:
         """Give every file below a folder by its path from there, with its size."""
@@ -154,17 +183,26 @@ class LocalStore:
         return sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
 
     def move(self, source: str, target: str) -> None:
-        """Rename a folder to a name that is free."""
+        """Rename a folder or file to a name that is free."""
         local_path(target).parent.mkdir(parents=True, exist_ok=True)
         local_path(source).rename(local_path(target))
 
-    def delete(self, path: str) -> None:
-        """Remove a file or a folder with all it holds."""
-        found = local_path(path)
-        if found.is_dir() and not found.is_symlink():
-            shutil.rmtree(found)
-        else:
-            found.unlink(missing_ok=True)
+    def remove(self, folder: str, paths: Iterable[str]) -> None:
+        """Remove files by their paths from a folder, and folders below it that are empty thereby."""
+        root, parents = local_path(folder), set()
+        for path in paths:
+            file = root / path
+            if file.is_symlink() or not file.is_dir():
+                file.unlink(missing_ok=True)
+            parents |= {one for one in file.parents if root in one.parents}
+        # The innermost come first: what holds them may be empty then.
+        for parent in sorted(parents, key=lambda one: -len(one.parts)):
+            _remove_if_empty(parent)
+
+    def prune(self, folder: str) -> None:
+        """Remove the empty folders at and below a folder, and nothing else."""
+        for place, _, _ in os.walk(local_path(folder), topdown=False, onerror=_unless_gone):
+            _remove_if_empty(Path(place))
 
     def link(self, places: Mapping[str, str]) -> None:
         """Give files second names; where the disk has no such thing, copy them."""
@@ -173,6 +211,9 @@ class LocalStore:
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(local_path(source), place)
+            except FileExistsError:
+                # A copy would replace it.
+                raise
             except OSError:
                 shutil.copy2(local_path(source), place)
 
@@ -182,127 +223,40 @@ class LocalStore:
 
     def point(self, folder: str, name: str, target: str) -> None:
         """Let a symbolic link lead to a folder beside it."""
-        draft = local_path(folder) / f".{name}.{os.getpid()}"
-        draft.unlink(missing_ok=True)
+        place = local_path(folder) / name
+        if os.path.lexists(place) and not (place.is_symlink() and len(place.readlink().parts) == 1):
+            msg = f"{place} is there, and is no link to a folder beside it: it is not replaced"
+            raise ConfigurationError(msg, hint="move it elsewhere, or publish to another folder")
+        draft = place.with_name(_draft_name(name))
         draft.symlink_to(target, target_is_directory=True)
-        draft.replace(local_path(folder) / name)
+        draft.replace(place)
+
+
+def signature_of(writer: str) -> str:
+    """Return what the names of files begin with that a writer makes by Spark."""
+    return f"part-w{writer}"
+
+
+def signed_options(options: Mapping[str, str], writer: str) -> dict[str, str]:
+    """Return options of Spark by which files get such names."""
+    return {**options, _BASE_NAME: signature_of(writer)}
+
+
+def _draft_name(name: str) -> str:
+    """Return a hidden name that no other file has."""
+    return f".{name}.{uuid.uuid4().hex[:12]}"
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        # Not empty, gone already, or a link: not to be removed.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+            raise
 
 
 def _unless_gone(error: OSError) -> None:
     """Let a folder that is none, or is gone since it was listed, hold no files; one that cannot be read is an error."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error
-
-
-@telling_errors
-class HadoopStore:
-    """Any file system that the session's Hadoop knows: HDFS, S3 and stores like it, others by their jars."""
-
-    def __init__(self, spark: SparkSession, config: Config, scheme: str) -> None:
-        self.can_rename = scheme not in _OBJECT_STORES
-        s3 = s3_properties(config, CatalogKind.HADOOP) if scheme in ("s3", "s3a") else {}
-        self.options: Mapping[str, str] = {name.removeprefix("hadoop."): value for name, value in s3.items()}
-        # What Spark's tasks need to open files of S3 by themselves.
-        self.s3 = config.s3
-        self._config = config
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
-        for name, value in self.options.items():
-            self._conf.set(name, value)
-
-    def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
-        return bool(self._system(path).exists(self._path(path)))
-
-    def read_text(self, path: str) -> str | None:
-        """Read a small file; None when there is none."""
-        if not self.exists(path):
-            return None
-        stream = self._system(path).open(self._path(path))
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
-        finally:
-            stream.close()
-
-    def write_text(self, path: str, text: str) -> None:
-        """Write a small file whole: a store makes it seen at its end, elsewhere a draft is renamed."""
-        target = path if not self.can_rename else f"{path}.draft"
-        stream = self._system(path).create(self._path(target), True)
-        try:
-            stream.write(bytearray(text.encode("utf-8")))
-        finally:
-            stream.close()
-        if self.can_rename:
-            self._replace(target, path)
-
-    def _replace(self, draft: str, path: str) -> None:
-        hadoop = self._jvm.org.apache.hadoop.fs
-        overwrite = hadoop.Options.Rename.OVERWRITE
-        options = self._jvm.java.lang.reflect.Array.newInstance(overwrite.getDeclaringClass(), 1)
-        options[0] = overwrite
-        context = hadoop.FileContext.getFileContext(self._path(path).toUri(), self._conf)
-        context.rename(self._path(draft), self._path(path), options)
-
-    def files(self, folder: str) -> dict[str, int]:
-        """Give every file below a folder by its path from there, with its size."""
-        if not self.exists(folder):
-            return {}
-        system = self._system(folder)
-        # As files are listed: with the host, also where the path names none.
-        root = system.makeQualified(self._path(folder))
-        start = len(root.toString().rstrip("/")) + 1
-        found = system.listFiles(root, True)
-        sizes: dict[str, int] = {}
-        while found.hasNext():
-            one = found.next()
-            sizes[one.getPath().toString()[start:]] = int(one.getLen())
-        return sizes
-
-    def folders(self, folder: str) -> list[str]:
-        """Give the names of the folders directly in a folder."""
-        if not self.exists(folder):
-            return []
-        found = self._system(folder).listStatus(self._path(folder))
-        return sorted(one.getPath().getName() for one in found if one.isDirectory())
-
-    def move(self, source: str, target: str) -> None:
-        """Rename a folder to a name that is free."""
-        if not self._system(source).rename(self._path(source), self._path(target)):
-            msg = f"cannot rename {source} to {target}"
-            raise ConfigurationError(msg, hint="check the permissions of the folder")
-
-    def delete(self, path: str) -> None:
-        """Remove a file or a folder with all it holds."""
-        self._system(path).delete(self._path(path), True)
-
-    def link(self, places: Mapping[str, str]) -> None:
-        """Copy files; S3 does it by itself."""
-        if any(is_s3(source) for source in places):
-            self._copy_in_s3(places)
-            return
-        for source, target in places.items():
-            util, system = self._jvm.org.apache.hadoop.fs.FileUtil, self._system(source)
-            util.copy(system, self._path(source), system, self._path(target), False, self._conf)
-
-    def _copy_in_s3(self, places: Mapping[str, str]) -> None:
-        client = s3_client(self._config.s3, self._config.s3.keys())
-        try:
-            for source, target in places.items():
-                old, new = S3Location.parse(source, "source"), S3Location.parse(target, "target")
-                with s3_errors(target):
-                    client.copy({"Bucket": old.bucket, "Key": old.prefix}, new.bucket, new.prefix)
-        finally:
-            client.close()
-
-    def for_spark(self, path: str) -> str:
-        """Give the path as Spark takes it; Hadoop knows S3 by the scheme s3a only."""
-        return re.sub("^s3n?:", "s3a:", path)
-
-    def point(self, folder: str, name: str, target: str) -> None:
-        """Do nothing: only a local disk has links."""
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self.for_spark(path))
-
-    def _system(self, path: str) -> Any:
-        return self._path(path).getFileSystem(self._conf)

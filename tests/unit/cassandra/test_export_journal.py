@@ -46,10 +46,12 @@ def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: P
 
     journal.begin(plan)
     folder = tmp_path / ".export-in-progress"
-    (folder / "whole.parquet").write_bytes(b"12345")
-    (folder / "cut.parquet").write_bytes(b"123")
-    _note(folder, plan.groups[0], "whole.parquet", 5)
-    _note(folder, plan.groups[1], "cut.parquet", 5)
+    whole, cut = (f"{one.name}-{'a' * 8}.parquet" for one in plan.groups[:2])
+    (folder / whole).write_bytes(b"12345")
+    (folder / cut).write_bytes(b"123")
+    (folder / f".{cut}.{'b' * 8}").write_bytes(b"1")
+    _note(folder, plan.groups[0], whole, 5)
+    _note(folder, plan.groups[1], cut, 5)
     _note(folder, plan.groups[2], None, 0)
 
     assert journal.plan() == plan
@@ -57,6 +59,26 @@ def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: P
     journal.remove()
     assert journal.plan() is None
     assert not folder.exists()
+
+
+def test_files_of_others_in_the_folder_of_an_export_under_way_stay(tmp_path: Path) -> None:
+    folder = tmp_path / ".export-in-progress"
+    theirs = {folder / name: name for name in ("notes.txt", "deep/group-1.parquet", "group-00000.txt", ".hidden")}
+    for path, text in theirs.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    journal, plan = Journal(LocalStore(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
+    journal.begin(plan)
+    _note(folder, plan.groups[0], None, 0)
+    journal.remove()
+    assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == theirs
+    (folder / "plan.json").write_text("my plan for the week")
+    with pytest.raises(RefusedInputError, match=r"plan\.json is no plan of an export"):
+        journal.plan()
+    (tmp_path / ".export-owner.json").write_text("the owner of this folder is me")
+    with pytest.raises(ConfigurationError, match="it is not replaced"):
+        Ownership(LocalStore(), str(tmp_path)).require_free()
+    assert (tmp_path / ".export-owner.json").read_text() == "the owner of this folder is me"
 
 
 def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_own(tmp_path: Path) -> None:
@@ -203,12 +225,13 @@ def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: 
     moment = datetime(2026, 11, 15, 10, 30, 59, tzinfo=UTC)
     folder = snapshot_folder(str(tmp_path), moment)
     assert folder == f"{tmp_path}/snapshot/year=2026/month=11/day=15/hour=10/minute=30"
-    require_free_minute(LocalStore(), folder)
+    require_free_minute(LocalStore(), folder, "e")
     made = tmp_path / "snapshot" / "year=2026" / "month=11" / "day=15" / "hour=10" / "minute=30"
     made.mkdir(parents=True)
     (made / "_manifest.json").write_text(json.dumps({"id": "abc123", "created": "2026-11-15T10:30:58"}))
-    require_free_minute(LocalStore(), folder)
+    with pytest.raises(RefusedInputError, match="exists already and is not overwritten"):
+        require_free_minute(LocalStore(), folder, "e")
     (made / "_SUCCESS").touch()
 
     with pytest.raises(RefusedInputError, match=r"minute=30 holds the export abc123 of 2026-11-15T10:30:58 already"):
-        require_free_minute(LocalStore(), folder)
+        require_free_minute(LocalStore(), folder, "e")

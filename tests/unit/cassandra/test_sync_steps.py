@@ -127,7 +127,7 @@ class World:
     def appear(self, kind: str, document: Mapping[str, Any]) -> Path:
         folder = self.root / kind / self.time.strftime("year=%Y/month=%m/day=%d/hour=%H/minute=%M")
         folder.mkdir(parents=True)
-        (folder / "_manifest.json").write_text(json.dumps(document))
+        (folder / "_manifest.json").write_text(json.dumps({"lakeward": "0", "files": [], **document}))
         self.point()
         (folder / "_SUCCESS").touch()
         return folder
@@ -294,7 +294,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
     # A process that dies while it removes leaves the rest to the next one.
     world.source[1] = "4"
     with monkeypatch.context() as broken:
-        broken.setattr("lakeward.lake.stores.shutil.rmtree", lambda _: (_ for _ in ()).throw(CrashError))
+        broken.setattr("lakeward.cassandra.export_folders.remove_files", lambda *_: (_ for _ in ()).throw(CrashError))
         with pytest.raises(CrashError):
             world.sync(keep=2)
     assert world.folder.names()[0].split("/")[3] == "hour=13"
@@ -309,6 +309,36 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
     monkeypatch.setattr("lakeward.cassandra.syncing.next_step", lambda *_: None)
     world.sync(keep=1, source=False)
     assert [one.split("/")[3] for one in folder.names()] == ["hour=15", "hour=16", "hour=17", "hour=18"]
+
+
+def test_files_of_others_among_old_exports_stay(world):
+    def put(folder: str, *names: str) -> dict[Path, str]:
+        found = {world.root / folder / name: f"theirs {name}" for name in names}
+        for path, text in found.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return found
+
+    theirs = {
+        **put("snapshot/year=2020/month=01/day=01/hour=00/minute=00", "_SUCCESS", "part-00000.parquet", "deep/x"),
+        **put("snapshot/year=2020/month=01/day=01/hour=00/minute=01", "_REMOVED", "part-00000.parquet"),
+        **put("snapshot/year=2020/month=01/day=01/hour=00/minute=02", "_SUCCESS", "_manifest.json", ".hidden"),
+        **put("incremental/year=2020/month=01/day=01/hour=00/minute=00", "_SUCCESS", "notes.txt"),
+        **put("snapshot/year=2026/month=11/day=15/hour=10/minute=30", "deep/part-00000.parquet", "_schema.json"),
+    }
+    folder = world.folder
+    for hour in range(4):
+        world.source[1] = str(hour)
+        (world.root / "snapshot").mkdir(exist_ok=True)
+        world.time += timedelta(hours=1)
+        world.export()
+    first = next(one for one in folder.names() if one.startswith("year=2026"))
+    theirs |= put(f"snapshot/{first}", "inside/notes.txt", "part-00000.parquet")
+    removed = folder.remove_before(folder.names()[-1])
+    assert {path: path.read_text() for path in theirs} == theirs
+    assert f"{world.root}/snapshot/{first}" in removed
+    assert not (world.root / "snapshot" / first / "_manifest.json").exists()
+    assert not [one for one in removed if "year=2020" in one]
 
 
 def test_exports_of_another_job_are_applied_in_order(world):

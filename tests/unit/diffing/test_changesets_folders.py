@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
-from lakeward.errors import RefusedInputError
-from lakeward.lake import folders
+from lakeward.errors import ConflictError, RefusedInputError
+from lakeward.lake import ownership
 from lakeward.lake.folders import appear
+from lakeward.lake.ownership import Claim
 from lakeward.lake.stores import LocalStore
+from lakeward.lake.writers import Writer
 
 
 class ObjectStore(LocalStore):
@@ -25,22 +31,28 @@ class ObjectStore(LocalStore):
         raise AssertionError(msg)
 
 
+OLD = datetime.now(UTC) - timedelta(days=2)
 STORES = pytest.mark.parametrize("store", [LocalStore(), ObjectStore()], ids=["disk", "objects"])
 
 
-def fill(text: str):
-    def write(folder: str) -> str:
-        Path(folder).mkdir(parents=True)
-        (Path(folder) / "part-0").write_text(text)
+def fill(text: str) -> Callable[[Claim], str]:
+    def write(claim: Claim) -> str:
+        (Path(claim.folder) / f"{claim.store.signature}-0").write_text(text)
         return f'{{"text": "{text}"}}'
 
     return write
 
 
+def content_of(folder: Path) -> str:
+    [part] = folder.glob("part-*")
+    return part.read_text()
+
+
 def visible(root: Path) -> list[str]:
     """What a reader sees: nothing hidden, and folders only by what is in them."""
     files = [one.relative_to(root) for one in root.rglob("*") if one.is_file()]
-    return sorted(str(one) for one in files if not any(part.startswith(".") for part in one.parts))
+    shown = sorted(str(one) for one in files if not any(part.startswith(".") for part in one.parts))
+    return [re.sub("part-w[0-9a-f]{12}-", "part-", one) for one in shown]
 
 
 @STORES
@@ -56,15 +68,15 @@ def test_a_folder_that_is_there_is_refused_and_stays(store, tmp_path):
     appear(store, f"{tmp_path}/set", fill("x"))
     with pytest.raises(RefusedInputError, match="exists already"):
         appear(store, f"{tmp_path}/set", fill("y"))
-    assert (tmp_path / "set/part-0").read_text() == "x"
+    assert content_of(tmp_path / "set") == "x"
 
 
 @STORES
 def test_what_fails_leaves_nothing(store, tmp_path):
     (tmp_path / "kept").mkdir()
 
-    def write(folder: str) -> str:
-        fill("x")(folder)
+    def write(claim: Claim) -> str:
+        fill("x")(claim)
         msg = "the disk is full"
         raise OSError(msg)
 
@@ -91,8 +103,8 @@ def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_clears_
         lambda self, path, text: die() if path.endswith(step) else write_text(self, path, text), raising=False,
     )  # fmt: skip
     monkeypatch.setattr(type(store), "move", die if step == "move" else type(store).move)
-    monkeypatch.setattr(type(store), "delete", lambda self, path: None)
-    monkeypatch.setattr(folders, "_writer", lambda: f"20261115T000000Z@{socket.gethostname()}@{2**22 + 1}@0")
+    monkeypatch.setattr(type(store), "remove", lambda self, folder, paths: None)
+    monkeypatch.setattr(Writer, "here", classmethod(lambda cls: cls(socket.gethostname(), 2**22 + 1, 1.0, OLD)))
     if store.can_rename or step != "move":
         with pytest.raises(DeadError):
             appear(store, f"{tmp_path}/set", fill("x"))
@@ -102,34 +114,183 @@ def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_clears_
         return
     appear(store, f"{tmp_path}/set", fill("y"))
     assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
-    assert (tmp_path / "set/part-0").read_text() == "y"
+    assert content_of(tmp_path / "set") == "y"
     assert [one.name for one in tmp_path.iterdir()] == ["set"]
 
 
+def claimed(folder: Path, writer: Writer) -> Path:
+    """Make a hidden folder as a writer leaves it that was killed."""
+    folder.mkdir()
+    claim = Claim(LocalStore(), str(folder), folder.name.rpartition("@")[2], writer, {"_manifest.json"})
+    claim._write()
+    (folder / f"part-w{claim.id}-00000-x.parquet").write_text("rows")
+    return folder
+
+
 def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
-    now, old = (f"{moment:%Y%m%dT%H%M%SZ}" for moment in (datetime.now(UTC), datetime.now(UTC) - timedelta(days=2)))
-    here = socket.gethostname()
-    names = {
-        "dead": f".staging-set@{old}@{here}@{2**22 + 1}@aa",
-        "alive": f".staging-set@{old}@{here}@{os.getpid()}@aa",
-        "elsewhere": f".staging-set@{now}@another-machine@1@aa",
-        "long gone": f".staging-set@{old}@another-machine@1@aa",
-        "other": f".staging-other@{old}@{here}@{2**22 + 1}@aa",
-        "odd": ".staging-set@by-hand",
-    }
-    for name in names.values():
-        (tmp_path / name).mkdir()
+    here, gone, now = socket.gethostname(), 2**22 + 1, datetime.now(UTC)
+    own = psutil.Process(os.getppid())
+    dead = claimed(tmp_path / ".staging-set@aaaaaaaaaaa1", Writer(here, gone, 1.0, OLD))
+    reused = claimed(tmp_path / ".staging-set@aaaaaaaaaaa2", Writer(here, own.pid, 1.0, OLD))
+    long_gone = claimed(tmp_path / ".staging-set@aaaaaaaaaaa3", Writer("another-machine", 1, 1.0, OLD))
+    kept = [
+        claimed(tmp_path / ".staging-set@aaaaaaaaaaa4", Writer(here, own.pid, own.create_time(), OLD)),
+        claimed(tmp_path / ".staging-set@aaaaaaaaaaa5", Writer("another-machine", 1, 1.0, now)),
+        claimed(tmp_path / ".staging-other@aaaaaaaaaaa6", Writer(here, gone, 1.0, OLD)),
+        tmp_path / ".staging-set@by-hand",
+        tmp_path / ".staging-set@aaaaaaaaaaa7",
+    ]
+    for one in kept[3:]:
+        one.mkdir()
+        (one / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.parquet").write_text("theirs")
+    before = {path: path.read_bytes() for one in kept for path in one.rglob("*")}
+    theirs = dead / "deep/notes.txt"
+    theirs.parent.mkdir()
+    theirs.write_text("theirs")
     appear(LocalStore(), f"{tmp_path}/set", fill("x"))
-    left = {one.name for one in tmp_path.iterdir()}
-    assert left == {"set", *(names[one] for one in ("alive", "elsewhere", "other", "odd"))}
+    assert {path: path.read_bytes() for path in before} == before
+    assert not reused.exists() and not long_gone.exists()
+    assert [one for one in dead.rglob("*") if one.is_file()] == [theirs]
+    assert theirs.read_text() == "theirs"
 
 
 def test_a_folder_that_comes_up_meanwhile_is_not_replaced(tmp_path):
-    def write(folder: str) -> str:
-        fill("mine")(folder)
+    def write(claim: Claim) -> str:
+        fill("mine")(claim)
         appear(LocalStore(), f"{tmp_path}/set", fill("theirs"))
         return "{}"
 
     with pytest.raises(RefusedInputError, match="exists already"):
         appear(LocalStore(), f"{tmp_path}/set", write)
-    assert (tmp_path / "set/part-0").read_text() == "theirs"
+    assert content_of(tmp_path / "set") == "theirs"
+
+
+FOREIGN = (
+    "notes.txt",
+    "deep/er/part-00000.parquet",
+    ".hidden",
+    "_SUCCESS",
+    "_manifest.json",
+    "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet",
+    "part-waaaaaaaaaaaa-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet",
+    "_temporary/0/task/part-00000",
+    "_lakeward-writing-aaaaaaaaaaaa.json",
+    "_writing",
+)
+
+
+@STORES
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_others_are_refused_and_stay(store, tmp_path, name):
+    theirs = tmp_path / "set" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text('{"not": "ours"}')
+    with pytest.raises(RefusedInputError, match=r"not empty, and nothing shows|exists already") as refused:
+        appear(store, f"{tmp_path}/set", fill("x"))
+    assert refused.value.exit_code == 2
+    assert theirs.read_text() == '{"not": "ours"}'
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [theirs]
+
+
+@STORES
+def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tmp_path):
+    theirs = "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet"
+
+    def write(claim: Claim) -> str:
+        fill("x")(claim)
+        (Path(claim.folder) / theirs).write_text("theirs")
+        found = ownership.written_files(claim.store, claim.folder)
+        assert [one.startswith("part-w") for one in found] == [True]
+        msg = "the disk is full"
+        raise OSError(msg)
+
+    with pytest.raises(OSError, match="the disk is full"):
+        appear(store, f"{tmp_path}/set", write)
+    files = [one for one in tmp_path.rglob("*") if one.is_file()]
+    assert [one.name for one in files] == [theirs]
+    assert files[0].read_text() == "theirs"
+
+
+def left_by_a_dead_writer(folder: Path, *, host: str, heard: datetime) -> list[Path]:
+    folder.mkdir(parents=True)
+    claim = Claim(ObjectStore(), str(folder), "a" * 12, Writer(host, 2**22 + 1, 1.0, heard), {"_manifest.json"})
+    claim._write()
+    names = ("_manifest.json", f"part-w{claim.id}-00000-x.parquet", f"_temporary/0/a/part-w{claim.id}-00001-x.parquet")
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("unfinished")
+    return [folder / name for name in (*names, claim.file)]
+
+
+def test_an_interrupted_write_in_place_is_cleared_away_by_the_next_one(tmp_path):
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+    assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
+
+
+def test_an_interrupted_write_in_place_with_files_of_others_is_refused_and_they_stay(tmp_path):
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    theirs = tmp_path / "set" / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet"
+    theirs.write_text("theirs")
+    with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote what is there: part-00000-0c2"):
+        appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+    assert theirs.read_text() == "theirs"
+
+
+def test_a_writer_elsewhere_that_may_be_alive_is_not_disturbed(tmp_path):
+    files = left_by_a_dead_writer(tmp_path / "set", host="another-machine", heard=datetime.now(UTC))
+    with pytest.raises(ConflictError, match="is being written by process"):
+        appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+    assert all(one.exists() for one in files)
+
+
+def test_a_claim_that_was_copied_or_damaged_proves_nothing(tmp_path):
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    (tmp_path / "set").rename(tmp_path / "copy")
+    before = {one: one.read_bytes() for one in (tmp_path / "copy").rglob("*") if one.is_file()}
+    with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote"):
+        appear(ObjectStore(), f"{tmp_path}/copy", fill("y"))
+    assert {one: one.read_bytes() for one in before} == before
+
+
+@pytest.mark.parametrize("path", ["../victim", "/etc/victim", "a/../../victim", "", "a//b", "a\\b", None, 7])
+def test_documents_name_no_file_outside_of_their_folder(tmp_path, path):
+    document = {"id": "x", "lakeward": "0", "files": [{"path": path, "size": 1}]}
+    assert ownership.listed_files(json.dumps(document)) is None
+    victim, folder = tmp_path / "victim", tmp_path / "set"
+    folder.mkdir()
+    victim.write_text("v")
+    (folder / "_manifest.json").write_text(json.dumps(document))
+    assert ownership.remove_listed(LocalStore(), str(folder), json.dumps(document)) == ["_manifest.json"]
+    assert victim.read_text() == "v"
+
+
+@pytest.mark.parametrize("text", [None, "", "0", "[]", "{}", '{"id": "x", "files": []}', '{"id": 1, "lakeward": 1}'])
+def test_a_manifest_that_is_not_of_this_program_proves_nothing(text):
+    assert ownership.listed_files(text) is None
+
+
+@STORES
+def test_what_a_manifest_lists_is_removed_and_nothing_else(store, tmp_path):
+    folder = tmp_path / "set"
+    for name, text in {"a=1/x.parquet": "own", "a=1/theirs": "t", "y.parquet": "changed", "_SUCCESS": ""}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    listed = [{"path": "a=1/x.parquet", "size": 3}, {"path": "y.parquet", "size": 3}, {"path": "gone", "size": 3}]
+    text = json.dumps({"id": "x", "lakeward": "0", "files": listed})
+    (folder / "_manifest.json").write_text(text)
+    assert ownership.remove_listed(store, str(folder), text) == ["a=1/theirs", "y.parquet"]
+    assert visible(tmp_path) == ["set/a=1/theirs", "set/y.parquet"]
+
+
+def test_a_store_removes_files_by_name_and_never_a_folder_that_holds_something(tmp_path):
+    store = LocalStore()
+    (tmp_path / "f/named-like-ours").mkdir(parents=True)
+    (tmp_path / "f/named-like-ours/theirs").write_text("t")
+    (tmp_path / "f/link").symlink_to(tmp_path / "f/named-like-ours")
+    store.remove(f"{tmp_path}/f", ["named-like-ours", "link", "missing", "a/b/missing"])
+    assert (tmp_path / "f/named-like-ours/theirs").read_text() == "t"
+    assert not (tmp_path / "f/link").is_symlink()
+    (tmp_path / "f/e/e").mkdir(parents=True)
+    store.prune(f"{tmp_path}/f")
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["f", "named-like-ours", "theirs"]

@@ -37,6 +37,7 @@ def test_whole_ones(found):
         (listing("a.parquet", location="/data/version=7"), "version=7 is the name"),
         (listing("day=01/a.parquet"), "day=01 below it is the name"),
         (listing("a.parquet", "_temporary/0/b.parquet"), "_temporary"),
+        (listing("a.parquet", "_lakeward-writing-0123456789ab.json"), "a writer that has not finished"),
     ],
 )
 def test_unfinished_ones_are_refused_unless_told_otherwise(found, reason):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from lakeward.lake.stores import HadoopStore
+from lakeward.lake.hadoop_store import HadoopStore
 
 
 class _Path:

@@ -12,13 +12,14 @@ import pytest
 
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
+from lakeward.lake.ownership import Claim, written_files
 from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.snapshots.versions import files
+from lakeward.snapshots.versions.current import _require_own_pointer
 from lakeward.snapshots.versions.files import (
     Place,
     complete_manifest,
-    data_files,
     publishing,
     put_in_place,
     remove_folder,
@@ -77,15 +78,14 @@ def publish(place: Place, content: str, crash_at: str | None = None) -> list[str
         if step == crash_at:
             raise Crash(step)
 
-    def write(folder: str) -> Manifest:
-        before = data_files(place.store, folder)
-        place.store.write_text(f"{folder}/part-{content}.parquet", content)
-        files = {path: size for path, size in data_files(place.store, folder).items() if path not in before}
-        return manifest_of(content, files, place.version)
+    def write(claim: Claim) -> Manifest:
+        before = claim.store.files(claim.folder)
+        claim.store.write_text(f"{claim.folder}/{claim.store.signature}-{content}.parquet", content)
+        return manifest_of(content, written_files(claim.store, claim.folder, before), place.version)
 
     context: Any = SimpleNamespace(reached=reached)
     with contextlib.suppress(Crash):
-        put_in_place(context, place, write, lambda made: recorded.append(made.id))
+        put_in_place(context, place, "uuid", write, lambda made: recorded.append(made.id))
     return recorded
 
 
@@ -118,7 +118,7 @@ def test_a_version_appears_whole_and_is_not_overwritten_unasked(place):
     require_free(place, replace=True)
     publish(place, "second")
     assert content_of(place) == "second"
-    assert len(data_files(place.store, place.folder)) == 1
+    assert len(written_files(place.store, place.folder)) == 1
     assert [name for name in place.store.folders(place.root) if name.startswith(".")] == []
 
 
@@ -131,7 +131,9 @@ def test_a_crash_leaves_the_former_version_or_the_new_one(place, step):
     after = content_of(place)
     assert after == ("second" if step in ("publish.aside", "publish.moved") and place.store.can_rename else after)
     assert [name for name in place.store.folders(place.root) if name.startswith(".")] == []
-    assert list(data_files(place.store, place.folder)) == [f"part-{after}.parquet"]
+    [part] = written_files(place.store, place.folder)
+    assert part.endswith(f"-{after}.parquet")
+    assert not [path for path in place.store.files(place.root) if "writing" in path]
     publish(place, "third")
     assert content_of(place) == "third"
 
@@ -158,25 +160,30 @@ def test_files_of_others_are_neither_removed_nor_mixed_with_a_version_unasked(pl
         assert place.store.files(one.folder) == before
         with pytest.raises(ConfigurationError, match="exists already"):
             require_free(one, replace=False)
-    publish(others, "asked for")
-    assert {*place.store.files(others.folder)} == {"_SUCCESS", "_manifest.json", "part-asked for.parquet"}
+        with pytest.raises(ConfigurationError, match="nothing shows that Lakeward wrote"):
+            publish(one, "asked for")
+        with pytest.raises(ConfigurationError, match="nothing shows that Lakeward wrote"):
+            remove_folder(one, "uuid")
+        assert place.store.files(one.folder) == before
 
 
 def test_a_removed_version_is_gone_at_once(place):
     publish(place, "first")
-    remove_folder(place)
+    remove_folder(place, "uuid")
     assert not place.store.exists(place.folder)
-    remove_folder(place)
+    remove_folder(place, "uuid")
+    assert place.store.files(place.root) == {}
 
 
 def test_files_that_are_missing_or_changed_are_refused(place):
     publish(place, "first")
-    file = Path(place.folder, "part-first.parquet")
+    [part] = written_files(place.store, place.folder)
+    file = Path(place.folder, part)
     file.write_text("longer than before")
     with pytest.raises(DataError, match="1 of 1 files are missing or not as they were written"):
         find_version(place.store, place.folder)
     file.unlink()
-    with pytest.raises(DataError, match=r"part-first\.parquet"):
+    with pytest.raises(DataError, match=r"-first\.parquet"):
         find_version(place.store, place.folder)
     Path(place.folder, "_SUCCESS").unlink()
     with pytest.raises(DataError, match="not finished"):
@@ -211,8 +218,15 @@ def test_the_local_store_links_points_and_understands_uris(tmp_path):
     assert store.folders(str(tmp_path)) == ["a b", "c"]
     assert store.files(str(tmp_path / "nowhere")) == {}
     assert store.read_text(str(tmp_path / "nowhere")) is None
-    store.delete(str(tmp_path / "current"))
-    assert (tmp_path / "c").exists()
+    store.remove(str(tmp_path), ["current"])
+    assert (tmp_path / "c").exists() and not (tmp_path / "current").is_symlink()
+    (tmp_path / "current").write_text("theirs")
+    with pytest.raises(ConfigurationError, match="it is not replaced"):
+        store.point(str(tmp_path), "current", "c")
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "a b")
+    with pytest.raises(ConfigurationError, match="no link to a folder beside it"):
+        store.point(str(tmp_path), "elsewhere", "c")
+    assert ((tmp_path / "current").read_text(), (tmp_path / "elsewhere").readlink()) == ("theirs", tmp_path / "a b")
 
 
 def test_two_commands_that_publish_one_table_wait_for_each_other_and_not_for_its_runs(monkeypatch):
@@ -225,3 +239,137 @@ def test_two_commands_that_publish_one_table_wait_for_each_other_and_not_for_its
             pass
     with publishing(context):
         pass
+
+
+FOREIGN = (
+    "notes.txt",
+    ".hidden",
+    "deep/er/part-00000.parquet",
+    "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet",
+    "part-waaaaaaaaaaaa-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet",
+    "_lakeward-writing-aaaaaaaaaaaa.json",
+    "_writing",
+    "sold=2020-01-01/theirs.parquet",
+)
+
+
+def put_foreign(folder: str) -> dict[Path, str]:
+    found = {Path(folder, name): f"theirs {name}" for name in FOREIGN}
+    for path, text in found.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return found
+
+
+def bytes_of(found: dict[Path, str]) -> dict[Path, str]:
+    return {path: path.read_text() for path in found}
+
+
+def test_files_of_others_in_a_version_survive_its_replacement_and_its_removal(place, caplog):
+    publish(place, "first")
+    theirs = put_foreign(place.folder)
+    tidy(place)
+    assert bytes_of(theirs) == theirs
+    publish(place, "second")
+    assert (bytes_of(theirs), content_of(place)) == (theirs, "second")
+    remove_folder(place, "uuid")
+    assert bytes_of(theirs) == theirs
+    assert len(place.store.files(place.root)) == len(theirs), "something of the version was left"
+    assert "files there that it does not list were left" in caplog.text
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_files_of_others_survive_a_crash_at_every_step(place, step):
+    publish(place, "first")
+    theirs = put_foreign(place.folder)
+    publish(place, "second", crash_at=step)
+    tidy(place)
+    assert bytes_of(theirs) == theirs
+    assert content_of(place) in ("first", "second")
+    own = {path for path in place.store.files(place.root) if Path(place.root, path) not in theirs}
+    assert len(own) == 3, "something was left by the writer that died"
+
+
+def test_hidden_folders_of_others_beside_a_version_are_left_alone(place):
+    publish(place, "first")
+    names = (
+        ".staging-x",
+        ".staging-version=v1@aaaaaaaaaaaa",
+        ".dropped-version=v1@aaaaaaaaaaaa",
+        ".replaced-version=v1@b",
+    )
+    theirs = {path: text for name in names for path, text in put_foreign(f"{place.root}/{name}").items()}
+    tidy(place)
+    publish(place, "second")
+    remove_folder(place, "uuid")
+    tidy(place)
+    assert bytes_of(theirs) == theirs
+
+
+def test_a_version_of_another_table_or_lake_is_not_replaced(place):
+    publish(place, "first")
+    before = place.store.files(place.folder)
+    with pytest.raises(ConfigurationError, match=r"made from the table uuid; expected .* made from another"):
+        remove_folder(place, "another")
+    assert place.store.files(place.folder) == before
+    Path(place.folder).rename(Path(place.root, "version=v2"))
+    copied = Place(place.store, place.root, "v2")
+    with pytest.raises(ConfigurationError, match="holds version v1 of"):
+        publish(copied, "second")
+    assert place.store.files(copied.folder) == before
+
+
+def test_another_spark_job_in_a_version_is_not_ended_by_ours(tmp_path):
+    place = Place(ObjectStore(), str(tmp_path / "sales.product"), "v1")
+    publish(place, "first")
+    theirs = Path(place.folder, "_temporary/0/task/part-00000-theirs.parquet")
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+    with pytest.raises(DataError, match="files of another Spark job"):
+        publish(place, "second")
+    assert (theirs.read_text(), content_of(place)) == ("theirs", "first")
+
+
+def test_an_interrupted_removal_goes_on(place, monkeypatch):
+    publish(place, "first")
+    theirs = put_foreign(place.folder)
+    remove, calls = type(place.store).remove, []
+
+    def once(self: Any, folder: str, paths: Any) -> None:
+        calls.append(folder)
+        if len(calls) > 1:
+            raise Crash
+        remove(self, folder, paths)
+
+    monkeypatch.setattr(type(place.store), "remove", once)
+    with pytest.raises(Crash):
+        remove_folder(place, "uuid")
+    monkeypatch.undo()
+    assert place.manifest() is None, "it looks whole while it is being removed"
+    tidy(place)
+    remove_folder(place, "uuid")
+    assert bytes_of(theirs) == theirs
+    assert len(place.store.files(place.root)) == len(theirs)
+
+
+def test_a_damaged_file_of_a_version_goes_with_it(place):
+    publish(place, "first")
+    [part] = written_files(place.store, place.folder)
+    Path(place.folder, part).write_text("cut")
+    publish(place, "second")
+    assert [path.rpartition("-")[2] for path in written_files(place.store, place.folder)] == ["second.parquet"]
+    Path(place.folder, next(iter(written_files(place.store, place.folder)))).write_text("cut again")
+    remove_folder(place, "uuid")
+    assert place.store.files(place.root) == {}
+
+
+@pytest.mark.parametrize("text", ["mine", "[]", "{}", '{"table": "other.table", "version": "v1"}', "\udcff"])
+def test_a_pointer_of_somebody_else_is_not_replaced(place, text):
+    file = Path(place.root, "_current.json")
+    _require_own_pointer(place, "sales.product")
+    file.parent.mkdir()
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigurationError, match="it is not replaced"):
+        _require_own_pointer(place, "sales.product")
+    file.write_text('{"table": "sales.product", "version": "v0"}')
+    _require_own_pointer(place, "sales.product")

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.comparing.widths import fitted_frame
-from lakeward.cassandra.exports.groups import Group, read_groups
+from lakeward.cassandra.exports.groups import Group, is_group_file, read_groups
 from lakeward.cassandra.exports.places import place_of
 from lakeward.cassandra.exports.publishing import Staged
 from lakeward.cassandra.ranges import grouped
 from lakeward.cassandra.snapshot_columns import snapshot_struct
 from lakeward.diffing.inputs.sides import Side
+from lakeward.lake.ownership import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,11 @@ class Stage:
     store: Store
     folder: str
     tasks: int
+
+    def remove(self) -> None:
+        """Remove what was put there."""
+        present = self.store.files(self.folder)
+        remove_files(self.store, self.folder, [path for path in present if is_group_file(path)])
 
     def side(self, plan: ReadPlan, shown: TableSchema, ranges: Sequence[TokenRange], name: str) -> Side:
         """Read ranges of a table into a folder of that name and give them as a side of a comparison.

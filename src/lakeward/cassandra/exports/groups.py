@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 
 # Rows, or bytes of them, that are held until they are written: large enough to be packed and read well.
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 100_000, 64 * 2**20
+
+
+_OWN_NAME = re.compile(r"\.?group-\d{5,}(-[0-9a-f]{32})?(-[0-9a-f]{8})?\.(parquet|json)(\.[0-9a-f]{8})?")
+
+
+def is_group_file(path: str) -> bool:
+    """Whether a file has a name as tasks name what they have read, its notes and its drafts."""
+    return _OWN_NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True)

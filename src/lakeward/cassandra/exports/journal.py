@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.exports.groups import Group, ReadGroup
+from lakeward.cassandra.exports.groups import Group, ReadGroup, is_group_file
 from lakeward.cassandra.ranges import TokenRange
 from lakeward.errors import RefusedInputError
+from lakeward.lake.ownership import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,15 +83,22 @@ class Journal:
         self.store, self.folder = store, f"{root}/{FOLDER}"
 
     def plan(self) -> ExportPlan | None:
-        """Give what an interrupted export was to read; None where there is none, or one that nobody can go on with."""
+        """Give what an interrupted export was to read; None where there is none, or one that nobody can go on with.
+
+        Raises:
+            RefusedInputError: a file of somebody else is in its place.
+        """
         text = self.store.read_text(f"{self.folder}/{_PLAN}")
         if text is None:
             return None
         try:
             return ExportPlan.from_json(text)
-        except (ValueError, KeyError, TypeError):
-            # Of another version, or not by Lakeward: the next one begins anew.
+        except (KeyError, TypeError):
+            # Of another version: the next one begins anew.
             return None
+        except ValueError as error:
+            msg = f"{self.folder}/{_PLAN} is no plan of an export: {error}; it is not replaced"
+            raise RefusedInputError(msg, hint="look at it, and move it elsewhere or remove it") from error
 
     def begin(self, plan: ExportPlan) -> None:
         """Begin anew; what another one left is removed."""
@@ -110,9 +118,10 @@ class Journal:
         return found
 
     def remove(self) -> None:
-        """Remove all of it; the plan goes first, so that nobody goes on with a half."""
-        self.store.delete(f"{self.folder}/{_PLAN}")
-        self.store.delete(self.folder)
+        """Remove what exports wrote there; the plan goes first, so that nobody goes on with a half."""
+        remove_files(self.store, self.folder, [_PLAN])
+        own = [path for path in self.store.files(self.folder) if is_group_file(path)]
+        remove_files(self.store, self.folder, own)
 
 
 def is_too_old(plan: ExportPlan) -> bool:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import threading
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-import psutil
-
-from lakeward.errors import ConflictError
+from lakeward.errors import ConfigurationError, ConflictError
+from lakeward.lake.writers import Writer
 from lakeward.logs import event
 
 if TYPE_CHECKING:
@@ -45,10 +42,18 @@ class Ownership:
 
         Raises:
             ConflictError: naming it.
+            ConfigurationError: a file of somebody else has the name of the one that says so.
         """
         found = self._found()
-        if found is not None and found.get("run") != self._run and _is_alive(found):
-            msg = f"another export of this table is under way: process {found['pid']} on {found['host']} ({self._file})"
+        if found is None or found.get("run") == self._run:
+            return
+        try:
+            writer = Writer.from_document(found)
+        except ValueError as error:
+            msg = f"{self._file} is not what an export writes there: {error}; it is not replaced"
+            raise ConfigurationError(msg, hint="look at it, and move it elsewhere or remove it") from error
+        if writer.is_alive(_SILENT):
+            msg = f"another export of this table is under way: process {writer.pid} on {writer.host} ({self._file})"
             raise ConflictError(msg, hint="wait for it, or end it; the next one goes on where it stopped")
 
     def __enter__(self) -> Self:
@@ -62,7 +67,8 @@ class Ownership:
         self._over.set()
         self._teller.join()
         if self._is_own():
-            self._store.delete(self._file)
+            folder, _, name = self._file.rpartition("/")
+            self._store.remove(folder, [name])
 
     def require_own(self) -> None:
         """Refuse to publish what another process has taken over.
@@ -79,16 +85,14 @@ class Ownership:
 
     def _found(self) -> dict[str, Any] | None:
         text = self._store.read_text(self._file)
-        return dict(json.loads(text)) if text else None
+        try:
+            found = json.loads(text or "null")
+        except ValueError:
+            found = {}
+        return found if found is None or isinstance(found, dict) else {}
 
     def _tell(self) -> None:
-        document = {
-            "run": self._run,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "process_started": psutil.Process().create_time(),
-            "heard": datetime.now(UTC).isoformat(),
-        }
+        document = {"run": self._run, **Writer.here().to_document()}
         self._store.write_text(self._file, json.dumps(document) + "\n")
 
     def _tell_often(self) -> None:
@@ -99,13 +103,3 @@ class Ownership:
                 self._tell()
             except Exception as error:  # the next minute is another try; until then nobody takes the work over
                 logger.warning("cannot tell that this export is alive: %s", error, extra=event("cassandra.export"))
-
-
-def _is_alive(owner: dict[str, Any]) -> bool:
-    if owner["host"] != socket.gethostname():
-        return datetime.now(UTC) - datetime.fromisoformat(owner["heard"]) < _SILENT
-    try:
-        # Numbers of processes come again; the time of their start does not.
-        return bool(psutil.Process(owner["pid"]).create_time() == owner["process_started"])
-    except psutil.NoSuchProcess:
-        return False

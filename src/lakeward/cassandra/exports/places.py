@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyarrow import NativeFile, OSFile
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.stores import HadoopStore, LocalStore, local_path
+from lakeward.lake.hadoop_store import HadoopStore
+from lakeward.lake.stores import LocalStore, local_path
 from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:

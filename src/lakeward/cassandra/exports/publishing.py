@@ -31,11 +31,11 @@ from pyspark.sql.types import AtomicType
 from lakeward.cassandra.origins import BLOCK, EXPORT
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_schema, write_text
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS, appear, own_version
+from lakeward.lake.folders import MANIFEST, SUCCESS, appear, own_version, require_absent
+from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import read_parquet
-from lakeward.snapshots.versions.files import data_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from lakeward.cassandra.exports.groups import ReadGroup
+    from lakeward.lake.ownership import Claim
     from lakeward.lake.sets.layout import SetLayout
     from lakeward.lake.stores import Store
 
 SNAPSHOTS = "snapshot"
 SET, PLAIN = "set", "plain"
-_SIDECAR = "_schema.json"
+# Beside files of text, for readers that know the columns' types only from it; the manifest does not list it.
+SIDECAR = "_schema.json"
 
 
 def snapshot_folder(root: str, moment: datetime) -> str:
@@ -58,17 +60,19 @@ def snapshot_folder(root: str, moment: datetime) -> str:
     return f"{root}/{SNAPSHOTS}/{moment.strftime('year=%Y/month=%m/day=%d/hour=%H/minute=%M')}"
 
 
-def require_free_minute(store: Store, folder: str) -> None:
-    """Refuse the second export of a minute.
+def require_free_minute(store: Store, folder: str, export_id: str) -> None:
+    """Refuse the second export of a minute, and a folder that holds anything else, before a row is read.
 
     Raises:
         RefusedInputError: there is one; the message says which.
+        ConflictError: another process is writing there.
     """
     first = _complete(store, folder)
     if first is not None:
         told = f"the export {first.get('id')} of {first.get('created')}"
         msg = f"{folder} holds {told} already; a minute has one, and nothing is overwritten"
         raise RefusedInputError(msg, hint="the same command a minute later, or with another --to")
+    require_absent(store, folder, lease=export_id)
 
 
 def is_published(store: Store, folder: str, export_id: str) -> bool:
@@ -141,42 +145,45 @@ def publish(
     """
     written: list[Written] = []
 
-    def write(target: str) -> str:
+    def write(claim: Claim) -> str:
         if format in TEXT_FORMATS:
-            written.append(_as_text(spark, staged, target, format))
+            written.append(_as_text(spark, staged, claim, format))
         elif layout == SET:
-            written.append(_as_set(spark, staged, target))
+            written.append(_as_set(spark, staged, claim))
         else:
-            written.append(_as_it_is(staged, target))
+            written.append(_as_it_is(staged, claim))
         return _manifest(staged, written[0], format, layout, about)
 
-    appear(staged.store, folder, write)
+    # Who works on an export with this number holds it alone.
+    appear(staged.store, folder, write, lease=str(about["id"]))
     return written[0]
 
 
-def _as_set(spark: SparkSession, staged: Staged, folder: str) -> Written:
-    found = write_set(staged.read(spark), staged.store, folder, staged.keys, expected_rows=staged.rows)
+def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Written:
+    found = write_set(staged.read(spark), claim.store, claim.folder, staged.keys, expected_rows=staged.rows)
     return Written({one.path: one.size for one in found.buckets}, found.checksum, found)
 
 
-def _as_it_is(staged: Staged, folder: str) -> Written:
-    """Take the files as tasks wrote them."""
-    places = {one.file: f"part-{one.number:05d}.parquet" for one in staged.groups if one.file is not None}
-    staged.store.link({f"{staged.folder}/{old}": f"{folder}/{new}" for old, new in places.items()})
+def _as_it_is(staged: Staged, claim: Claim) -> Written:
+    """Take the files as tasks wrote them, under names that say whose they are."""
+    begin = claim.store.signature
+    places = {one.file: f"{begin}-{one.number:05d}.parquet" for one in staged.groups if one.file is not None}
+    staged.store.link({f"{staged.folder}/{old}": f"{claim.folder}/{new}" for old, new in places.items()})
     return Written({places[one.file]: one.bytes for one in staged.groups if one.file is not None})
 
 
-def _as_text(spark: SparkSession, staged: Staged, folder: str, kind: str) -> Written:
+def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Written:
     """Write text, and hold what reads back of it against what was read from the cluster."""
-    rows = staged.read(spark)
-    write_text(rows, staged.store, folder, kind)
-    files = data_files(staged.store, folder)
+    rows, folder = staged.read(spark), claim.folder
+    claim.record([SIDECAR])
+    write_text(rows, claim.store, folder, kind)
+    files = written_files(claim.store, folder)
     again = read_text_rows(spark, staged.store, folder, files, staged.struct, kind)
     expected, found = (_checksum(one, staged.struct) for one in (rows, again))
     if found != expected:
         msg = f"what {kind.upper()} gives back ({found}) is not what was read from the cluster ({expected})"
         raise DataError(msg, hint="nothing was published: --format parquet holds every value")
-    staged.store.write_text(f"{folder}/{_SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
+    staged.store.write_text(f"{folder}/{SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
     return Written(files, expected)
 
 

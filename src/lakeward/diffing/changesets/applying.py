@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.reading_diffs import ReadDiff
+    from lakeward.lake.ownership import Claim
     from lakeward.lake.sets.checksums import Checksum
     from lakeward.lake.stores import Store
 
@@ -167,8 +168,8 @@ def _write(
     require_absent(store, to)
     written: list[Checksum] = []
 
-    def write(folder: str) -> str:
-        content, described = _filled(rows, past, sets, store, folder, keys)
+    def write(claim: Claim) -> str:
+        content, described = _filled(rows, past, sets, claim, keys)
         _require_checksum(content.text, expected, sets)
         written.append(content)
         manifest = {**_manifest(content, rows.schema, keys, past, sets), **described}
@@ -179,13 +180,14 @@ def _write(
 
 
 def _filled(
-    rows: DataFrame, past: Side, sets: Sequence[ChangeSet], store: Store, folder: str, keys: tuple[str, ...]
+    rows: DataFrame, past: Side, sets: Sequence[ChangeSet], claim: Claim, keys: tuple[str, ...]
 ) -> tuple[Checksum, dict[str, Any]]:
     """Fill a folder with a set, or with plain files where the key makes none; say what the manifest has of them."""
     if why_no_set(rows.schema, keys):
-        content, files = write_plain(rows, store, folder)
+        content, files = write_plain(rows, claim.store, claim.folder)
         return content, {"files": [{"path": path, "size": size} for path, size in sorted(files.items())]}
-    layout = write_set(rows, store, folder, keys, count=bucket_count(_estimated_rows(past, sets)))
+    count = bucket_count(_estimated_rows(past, sets))
+    layout = write_set(rows, claim.store, claim.folder, keys, count=count)
     listed = [{"path": one.path, "size": one.size} for one in layout.buckets]
     return layout.content, {"set": layout.to_document(), "files": listed}
 

@@ -15,10 +15,10 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
+from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.writing import SESSION
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading
-from lakeward.snapshots.versions.files import data_files
 from lakeward.snapshots.versions.layouts import EMPTY_TEXT, from_text, reader_options, text_struct
 from lakeward.snapshots.versions.shapes import Shape
 from lakeward.transforms.columns import column, columns
@@ -63,8 +63,9 @@ def require_writable(schema: T.StructType, options: DiffOptions, kind: str) -> N
 
 def write_rows(
     rows: DataFrame, store: Store, folder: str, kind: str, keys: Sequence[str], options: DiffOptions
-) -> None:
-    """Write the rows of a diff into a folder in a format (``kind``)."""
+) -> dict[str, int]:
+    """Write the rows of a diff into a folder in a format (``kind``); return the files with their sizes."""
+    before = store.files(folder)
     prepared, name = rows, kind
     if kind == "csv":
         prepared = rows.select(*[_csv_cell(one, options) for one in rows.schema.fields])
@@ -75,8 +76,8 @@ def write_rows(
         writer = writer.option(option, value)
     with session_settings(rows.sparkSession, SESSION):
         writer.save(store.for_spark(folder))
-    if kind == "json":
-        _name_as_json(store, folder)
+    written = written_files(store, folder, before)
+    return _named_as_json(store, folder, written) if kind == "json" else written
 
 
 def read_rows(
@@ -150,9 +151,9 @@ def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Co
     )
 
 
-def _name_as_json(store: Store, folder: str) -> None:
-    """Let readers know the files by their names; Spark calls every file of lines a text."""
-    found = [f"{folder}/{path}" for path in data_files(store, folder) if path.endswith(".txt")]
-    store.link({path: f"{path.removesuffix('.txt')}.json" for path in found})
-    for path in found:
-        store.delete(path)
+def _named_as_json(store: Store, folder: str, written: Mapping[str, int]) -> dict[str, int]:
+    """Rename files of lines, which Spark calls texts, so that readers know them; return them with their sizes."""
+    names = {path: f"{path.removesuffix('.txt')}.json" for path in written}
+    store.link({f"{folder}/{old}": f"{folder}/{new}" for old, new in names.items()})
+    store.remove(folder, names)
+    return {names[path]: size for path, size in written.items()}

@@ -10,8 +10,7 @@ from lakeward.diffing.changesets.files import FORMATS, require_writable, write_r
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS, appear
-from lakeward.snapshots.versions.files import data_files
+from lakeward.lake.folders import MANIFEST, SUCCESS, appear, require_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
+    from lakeward.lake.ownership import Claim
     from lakeward.lake.stores import Store
 
 
@@ -33,11 +33,12 @@ def require_free_minute(store: Store, to: str, moment: datetime) -> None:
     """Refuse the second change set of a minute; to be asked before the work, which may be long.
 
     Raises:
-        RefusedInputError: there is one; the message says which.
+        RefusedInputError: there is one, the message says which; or files of others are in its place.
     """
     folder = change_set_folder(to, moment)
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
+        require_absent(store, folder)
         return
     first = read_change_set_manifest(text, folder)
     msg = f"{folder} holds the change set {first.id} of {first.created} already; a minute has one"
@@ -68,10 +69,10 @@ def write_change_set(
     require_free_minute(store, to, moment)
     folder = change_set_folder(to, moment)
 
-    def write(staging: str) -> str:
-        write_rows(frame, store, staging, manifest.format, manifest.keys, manifest.options)
+    def write(claim: Claim) -> str:
+        files = write_rows(frame, claim.store, claim.folder, manifest.format, manifest.keys, manifest.options)
         final = check() if check is not None else manifest
-        return replace(final, schema=frame.schema, files=data_files(store, staging)).to_json()
+        return replace(final, schema=frame.schema, files=files).to_json()
 
     appear(store, folder, write)
     return folder

@@ -10,8 +10,8 @@ beside those that count. The rule for others, without their hidden files (names 
    manifest lists has its size.
 3. ``_SUCCESS`` in it: what one Spark job wrote. Folders below it are its partitions, whatever their names.
 4. Neither. If it, or a folder below it, is named like a snapshot (``version=…``, ``year=…`` to ``minute=…``), or Spark
-   has left its ``_temporary`` there, it is an unfinished or partial snapshot and refused. Otherwise it is a folder of
-   plain files, whose folders below (``dept=…``) are partitions.
+   has left its ``_temporary`` there or a writer of Lakeward its claim, it is an unfinished or partial snapshot and
+   refused. Otherwise it is a folder of plain files, whose folders below (``dept=…``) are partitions.
 
 ``incomplete_ok`` takes the folder as it is where 2 and 4 would refuse; 1 stays. None refuses as False does, but no hint
 names the option: the command has none.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.inputs.addresses import LATEST, PREVIOUS, span_of
 from lakeward.errors import RefusedInputError
+from lakeward.lake.ownership import is_claim
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
 
 if TYPE_CHECKING:
@@ -172,6 +173,8 @@ def _unfinished(listing: Listing) -> str | None:
     own = listing.location.rstrip("/").rpartition("/")[2]
     if _SNAPSHOT_NAME.fullmatch(own):
         return f"{own} is the name of a snapshot's folder"
+    if any(is_claim(path) for path in listing.files):
+        return "the mark of a writer that has not finished is there"
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
     if _UNFINISHED in folders:
         return f"Spark has left its {_UNFINISHED} folder there"

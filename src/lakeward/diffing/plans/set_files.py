@@ -6,7 +6,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.lake.stores import HadoopStore, LocalStore, local_path
+from lakeward.lake.hadoop_store import HadoopStore
+from lakeward.lake.stores import LocalStore, local_path
 from lakeward.s3 import is_s3
 from lakeward.sources.s3 import S3Storage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.writing import SESSION, WRITER_OPTIONS
 from lakeward.lake.settings import session_settings
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def write_plain(rows: DataFrame, store: Store, folder: str) -> tuple[Checksum, dict[str, int]]:
-    """Write rows into an empty folder as Spark has them; give their checksum, and every file with its size."""
-    writer = rows.write.mode("append")
+    """Write rows into a folder as Spark has them; give their checksum, and every file with its size."""
+    before, writer = store.files(folder), rows.write.mode("append")
     for name, value in {**store.options, **WRITER_OPTIONS}.items():
         writer = writer.option(name, value)
     with session_settings(rows.sparkSession, SESSION):
         writer.parquet(store.for_spark(folder))
-    files = {path: size for path, size in store.files(folder).items() if path.endswith(".parquet")}
+    files = {path: size for path, size in written_files(store, folder, before).items() if path.endswith(".parquet")}
     written = read_parquet(rows.sparkSession, store, folder, files, rows.schema)
     found = written.agg(*checksum_columns(rows.schema)).first()
     assert found is not None  # an aggregate of all rows is one row

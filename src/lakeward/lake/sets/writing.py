@@ -14,6 +14,7 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.errors import DataError, RefusedInputError
+from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
 from lakeward.lake.settings import session_settings
@@ -47,8 +48,8 @@ WRITER_OPTIONS = {
 # no variants.
 _UNPLACEABLE = ("MapType", "CalendarIntervalType", "VariantType", "FloatType", "DoubleType")
 _PLACE, _FILE, _NTH = f"{S.PREFIX}bucket", f"{S.PREFIX}file", f"{S.PREFIX}nth"
-# Spark names a file by the partition that wrote it, which is the bucket.
-PART_PATTERN = r"(?:^|/)part-(\d+)-[^/]*\.parquet$"
+# Spark names a file by the partition that wrote it, which is the bucket; before it comes the id of the writer.
+PART_PATTERN = r"(?:^|/)part-(?:w[0-9a-f]{12}-)?(\d+)-[^/]*\.parquet$"
 _PART = re.compile(PART_PATTERN)
 _DUPLICATE = "LAKEWARD_DUPLICATE_KEY"
 _SHOWN_KEY = re.compile(rf"{_DUPLICATE} (\{{.*?\}}) {_DUPLICATE}", re.DOTALL)
@@ -91,7 +92,8 @@ def write_set(
     before = store.files(folder)
     with session_settings(rows.sparkSession, SESSION):
         _write(rows, wanted)
-    files = {path: size for path, size in store.files(folder).items() if path not in before and _PART.search(path)}
+    written = written_files(store, folder, before)
+    files = {path: size for path, size in written.items() if _PART.search(path)}
     layout = _described(rows.sparkSession, rows.schema, wanted, files)
     if expected_rows is not None and layout.rows != expected_rows:
         msg = f"the files in {folder} hold {layout.rows:,} rows, expected {expected_rows:,}"

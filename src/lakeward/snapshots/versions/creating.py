@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import ConflictError
 from lakeward.lake.folders import own_version
+from lakeward.lake.ownership import written_files
 from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
 from lakeward.pipeline.as_of import rows_as_of
@@ -19,10 +20,10 @@ from lakeward.pipeline.moments import Moment, parse_moment
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.versions.files import (
     Place,
-    data_files,
     publishing,
     put_in_place,
     require_free,
+    require_own,
     table_root,
     tidy,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeward.lake.ownership import Claim
     from lakeward.pipeline.as_of import AsOf
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
@@ -79,6 +81,7 @@ def create_files(context: TableContext, moment: Moment, order: FilesOrder) -> Pu
     with publishing(context) as lease:
         tidy(place)
         require_free(place, replace=order.replace)
+        require_own(place, table_uuid(context))
         return publish_as_of(context, moment, place, order, before=lease.require)
 
 
@@ -108,9 +111,9 @@ def _publish(
     head = describe(context, found, place.version, shape, folder_column)
     publications: list[Publication] = []
 
-    def write(folder: str) -> Manifest:
-        former = data_files(place.store, folder)
-        target = Target(place.store, folder, shape, columns, folder_column)
+    def write(claim: Claim) -> Manifest:
+        former = claim.store.files(claim.folder)
+        target = Target(claim.store, claim.folder, shape, columns, folder_column)
         return written(context, found.rows, target, head, former=former)
 
     def record(manifest: Manifest) -> None:
@@ -118,7 +121,7 @@ def _publish(
         made = publication_of(manifest, place.folder, PublicationKind.FILES, registered=order.registered)
         publications.append(record_instead(context, replace(made, created=order.created or made.created)))
 
-    put_in_place(context, place, write, record)
+    put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
 
 
@@ -131,7 +134,7 @@ def written(
         content, layout = write_rows_as_set(context, rows, target, keys)
     else:
         content = write_rows(context, rows, target)
-    files = {path: size for path, size in data_files(target.store, target.folder).items() if path not in former}
+    files = written_files(target.store, target.folder, former)
     manifest = replace(head, rows=int(content.split(":")[0]), content_hash=content, files=files, set=layout)
     if layout is None:
         require_rows(context, target, sorted(files), rows, content)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakeward.errors import DataError
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.lake.ownership import written_files
 from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import AsOf, standpoint
 from lakeward.pipeline.effect import capture
@@ -26,7 +27,7 @@ from lakeward.snapshots.versions.creating import (
     written,
 )
 from lakeward.snapshots.versions.dropping import remove_versions
-from lakeward.snapshots.versions.files import Place, data_files, place_of, publishing, put_in_place, table_root, tidy
+from lakeward.snapshots.versions.files import Place, place_of, publishing, put_in_place, table_root, tidy
 from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates, write_rows
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.shapes import NO_DATE, Shape
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
+    from lakeward.lake.ownership import Claim
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
     from lakeward.snapshots.versions.publications import Publication
@@ -96,6 +98,7 @@ def rebuild_current(context: TableContext, publication: Publication) -> Publicat
 def _publish(
     context: TableContext, place: Place, shape: Shape, before: Callable[[], None], *, anew: bool = False
 ) -> Publication:
+    _require_own_pointer(place, str(context.table))
     while True:
         found, former = _current_rows(context), None if anew else _former(context, place, shape)
         require_erasures_applied(context, found.at.bases)
@@ -125,6 +128,20 @@ def _pointed(place: Place) -> str | None:
     except ValueError:
         return None
     return str(found.get("version")) if isinstance(found, dict) else None
+
+
+def _require_own_pointer(place: Place, table: str) -> None:
+    """Refuse to replace a file of somebody else that has the pointer's name."""
+    text = place.store.read_text(f"{place.root}/{POINTER}")
+    if text is None:
+        return
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("table") != table or "version" not in found:
+        msg = f"{place.root}/{POINTER} is there, and does not point to a version of {table}: it is not replaced"
+        raise ConfigurationError(msg, hint="look at it, and move it elsewhere, or publish to another folder")
 
 
 def _known(context: TableContext, root: str) -> list[Publication]:
@@ -165,26 +182,31 @@ def _written(
     head = describe(context, found, place.version, shape, folder_column)
     publications: list[Publication] = []
 
-    def write(folder: str) -> Manifest:
-        target = Target(place.store, folder, shape, found.at.bases.columns, folder_column)
+    def write(claim: Claim) -> Manifest:
+        target = Target(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
         if folder_column:
-            return _write_dates(context, found, target, head, former)
-        return written(context, found.rows, target, head, former=data_files(place.store, folder))
+            return _write_dates(context, found, target, head, former, claim)
+        return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
 
     def record(manifest: Manifest) -> None:
         before()
         made = publication_of(manifest, place.folder, PublicationKind.CURRENT)
         publications.append(record_instead(context, made))
 
-    put_in_place(context, place, write, record)
+    put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
 
 
 def _write_dates(
-    context: TableContext, found: AsOf, target: Target, head: Manifest, former: tuple[str, Manifest] | None
+    context: TableContext,
+    found: AsOf,
+    target: Target,
+    head: Manifest,
+    former: tuple[str, Manifest] | None,
+    claim: Claim,
 ) -> Manifest:
     """Write the dates whose rows changed, and link the files of all others."""
-    earlier = data_files(target.store, target.folder)
+    earlier = target.store.files(target.folder)
     parts = _hash_by_date(found, target)
     known = former[1].parts if former else {}
     changed = {date for date, content in parts.items() if known.get(date) != content}
@@ -194,9 +216,9 @@ def _write_dates(
         if content != combined(parts[date] for date in changed):
             msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
             raise DataError(msg, hint=f"lakeward run {context.table}")
-    fresh = {path: size for path, size in data_files(target.store, target.folder).items() if path not in earlier}
+    fresh = written_files(target.store, target.folder, earlier)
     context.reached("publish.dates")
-    linked = _link(target, former, parts.keys() - changed)
+    linked = _link(claim, former, parts.keys() - changed)
     whole = combined(parts.values())
     rows, files = int(whole.split(":")[0]), {**fresh, **linked}
     require_rows(context, target, sorted(files), found.rows, whole)
@@ -216,14 +238,15 @@ def _is_among(target: Target, dates: Iterable[str]) -> Column:
     return text.isin(sorted(dates))
 
 
-def _link(target: Target, former: tuple[str, Manifest] | None, dates: Iterable[str]) -> dict[str, int]:
+def _link(claim: Claim, former: tuple[str, Manifest] | None, dates: Iterable[str]) -> dict[str, int]:
     if former is None:
         return {}
     folder, manifest = former
     wanted = set(dates)
     files = {path: size for path, size in manifest.files.items() if _date_of(path) in wanted}
-    if folder != target.folder:
-        target.store.link({f"{folder}/{path}": f"{target.folder}/{path}" for path in files})
+    if files and folder != claim.folder:
+        claim.record(files)
+        claim.store.link({f"{folder}/{path}": f"{claim.folder}/{path}" for path in files})
     return files
 
 
@@ -250,6 +273,7 @@ def _flip(context: TableContext, place: Place, made: Publication) -> None:
         "content_hash": made.content_hash,
         "created": made.created,
     }
-    place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
+    # The link first: where something else has its name, the pointer does not say either that this was published.
     place.store.point(place.root, LINK, place.name)
+    place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
     context.reached("publish.flipped")

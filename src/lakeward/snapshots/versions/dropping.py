@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakeward.lake.stores import open_store
+from lakeward.snapshots.versions.creating import table_uuid
 from lakeward.snapshots.versions.files import place_of, publishing, remove_folder, tidy
 from lakeward.snapshots.versions.publications import PublicationKind, forget_publications
 from lakeward.snapshots.versions.tags import drop_tags
@@ -61,10 +62,11 @@ def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
 
 def remove_versions(context: TableContext, folders: Sequence[Publication]) -> None:
     """Remove version folders one after the other; the caller holds the publishing lease."""
+    mirror_uuid = table_uuid(context)
     for one in folders:
         place = place_of(open_store(context.spark, context.config, one.location), one.location)
-        remove_folder(place)
         tidy(place)
+        remove_folder(place, mirror_uuid)
         context.reached("publish.removed")
         forget_publications(context.mirror, [one.id])
         context.reached("publish.forgotten")

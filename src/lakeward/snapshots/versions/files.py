@@ -2,17 +2,34 @@
 
 Where folders can be renamed, a version is written beside its place and renamed into it. Where they cannot, its files
 are written in place, and the manifest, written last, says which of them count. A version's record comes before it is
-seen: whatever a crash leaves, no place that holds rows is unknown.
+seen: whatever a crash leaves, no place that holds rows is unknown. Files of others in such a folder stay there: what
+is removed is what :mod:`lakeward.lake.ownership` proves to be this program's.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
+from lakeward.lake.folders import staging_folder, staging_id
+from lakeward.lake.ownership import (
+    GONE,
+    SET_ASIDE,
+    STAGING,
+    Claim,
+    claims,
+    foreign_files,
+    is_listed,
+    listed_files,
+    remove_listed,
+    require_no_spark_job,
+    shown,
+)
+from lakeward.logs import event
 from lakeward.model import TableId
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, read_manifest
 from lakeward.state.leases import HeldLease, current_owner
@@ -24,10 +41,8 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
 
+logger = logging.getLogger(__name__)
 VERSION_PREFIX = "version="
-# Lies in a folder that cannot be renamed while it is written: what is there is a writer's of Lakeward.
-WRITING = "_writing"
-STAGING, SET_ASIDE, GONE = ".staging-", ".replaced-", ".dropped-"
 # Another command that publishes the same table is waited for this long.
 _PATIENCE_SECONDS = 60.0
 
@@ -49,6 +64,11 @@ class Place:
     def folder(self) -> str:
         """The folder that readers see."""
         return f"{self.root}/{self.name}"
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self.root.rpartition("/")[2]
 
     def manifest(self) -> Manifest | None:
         """Give the manifest of what is there, None where nothing complete is."""
@@ -105,61 +125,103 @@ def tidy(place: Place) -> None:
     """Finish or take back what a dead publisher left in a table's folder; the caller holds the publishing lease."""
     store, root = place.store, place.root
     if not store.can_rename:
-        _remove_unlisted(place)
+        _take_back(store, place.folder, place.table)
         return
     names = store.folders(root)
     for aside in (one for one in names if one.startswith(SET_ASIDE)):
         _finish_replacement(store, root, aside, names)
+    for claim in claims(store, place.folder, store.files(place.folder)):
+        # Its folder has become this one, and nobody was left to say that the work is done.
+        claim.end()
     for name in names:
-        if name.startswith((STAGING, GONE)):
-            store.delete(f"{root}/{name}")
+        if name.startswith(STAGING):
+            _take_back(store, f"{root}/{name}", place.table)
+        elif name.startswith(GONE):
+            remove_listed(store, f"{root}/{name}", store.read_text(f"{root}/{name}/{MANIFEST}"))
+
+
+def _take_back(store: Store, folder: str, table: str) -> None:
+    """Remove what a dead publisher of a table wrote into a folder, but for what a complete manifest lists there."""
+    manifest = complete_manifest(store, folder) if not folder.rpartition("/")[2].startswith(STAGING) else None
+    keep = {MANIFEST, SUCCESS, *manifest.files} if manifest else set()
+    for claim in claims(store, folder, store.files(folder)):
+        # Who held the lease of this table is gone, or would not be asked here.
+        if claim.lease == table or not claim.is_alive:
+            claim.withdraw(keep=keep)
 
 
 def _finish_replacement(store: Store, root: str, aside: str, names: list[str]) -> None:
     """Let the new version take the place that it was about to take, or the former one go back to it."""
     name, _, attempt = aside.removeprefix(SET_ASIDE).rpartition("@")
     staged = f"{STAGING}{name}@{attempt}"
+    if listed_files(store.read_text(f"{root}/{aside}/{MANIFEST}")) is None:
+        return
     if name in names:
-        store.delete(f"{root}/{aside}")
+        _let_go(store, f"{root}/{aside}", f"{root}/{name}")
     elif staged in names and complete_manifest(store, f"{root}/{staged}") is not None:
         store.move(f"{root}/{staged}", f"{root}/{name}")
         names.remove(staged)
-        store.delete(f"{root}/{aside}")
+        _let_go(store, f"{root}/{aside}", f"{root}/{name}")
     else:
         store.move(f"{root}/{aside}", f"{root}/{name}")
 
 
-def _remove_unlisted(place: Place) -> None:
-    """Remove files of a version that its manifest does not list: a dead writer's, or the former version's.
-
-    A folder without a complete manifest and without a writer's mark is somebody else's, or a version that was damaged.
-    """
-    manifest, present = place.manifest(), place.store.files(place.folder)
-    if manifest is None and WRITING not in present:
-        return
-    kept = {MANIFEST, SUCCESS, *manifest.files} if manifest else set()
-    # The mark goes last: this may be interrupted, too.
-    for path in sorted(present.keys() - kept, key=lambda path: path == WRITING):
-        place.store.delete(f"{place.folder}/{path}")
+def _let_go(store: Store, aside: str, folder: str) -> None:
+    """Remove a replaced version that was set aside; files of others go back to the folder in which they were put."""
+    manifest = store.read_text(f"{aside}/{MANIFEST}")
+    for path in foreign_files(store, aside, manifest):
+        if not store.exists(f"{folder}/{path}"):
+            store.move(f"{aside}/{path}", f"{folder}/{path}")
+    remove_listed(store, aside, manifest)
+    store.prune(aside)
 
 
 def require_free(place: Place, *, replace: bool) -> None:
     """Refuse a version that is there already, unless it shall be replaced."""
-    if not replace and place.store.exists(place.folder):
+    store, folder = place.store, place.folder
+    # Stores without folders may list one that lost its last file.
+    is_taken = store.exists(folder) if store.can_rename else bool(store.files(folder))
+    if is_taken and not replace:
         msg = f"{place.folder} exists already; a version is never overwritten unasked"
         raise ConfigurationError(msg, hint="the same command with --replace")
+
+
+def require_own(place: Place, mirror_uuid: str) -> None:
+    """Refuse to replace or remove what is not a version of this table that this program wrote.
+
+    Raises:
+        ConfigurationError: files are there without a manifest of it.
+    """
+    store, folder = place.store, place.folder
+    text, present = store.read_text(f"{folder}/{MANIFEST}"), store.files(folder)
+    if text is None and not present:
+        return
+    hint = "look at it, and move it elsewhere or remove it by hand; nothing there was touched"
+    if listed_files(text) is None:
+        msg = f"{folder} has no readable {MANIFEST}: nothing shows that Lakeward wrote what is there: {shown(present)}"
+        raise ConfigurationError(msg, hint=hint)
+    found = read_manifest(text or "", folder)
+    if (found.table, found.version, found.lineage.mirror_uuid) != (place.table, place.version, mirror_uuid):
+        of = f"version {found.version} of {found.table}, made from the table {found.lineage.mirror_uuid}"
+        msg = f"{folder} holds {of}; expected version {place.version} of {place.table}, made from {mirror_uuid}"
+        raise ConfigurationError(msg, hint=hint)
 
 
 def put_in_place(
     context: TableContext,
     place: Place,
-    write: Callable[[str], Manifest],
+    mirror_uuid: str,
+    write: Callable[[Claim], Manifest],
     record: Callable[[Manifest], None],
 ) -> Manifest:
-    """Write a version, record it and let it take its place; ``write`` fills the folder it is given.
+    """Write a version, record it and let it take its place; ``write`` fills the claim's folder by the claim's store.
 
     A crash at any point leaves the former version or the new one; :func:`tidy` does the rest.
+
+    Raises:
+        ConfigurationError: what is in its place is no version of this table.
     """
+    require_own(place, mirror_uuid)
     way = _by_renaming if place.store.can_rename else _by_manifest
     try:
         return way(context, place, write, record)
@@ -170,64 +232,75 @@ def put_in_place(
 
 
 def _by_renaming(
-    context: TableContext, place: Place, write: Callable[[str], Manifest], record: Callable[[Manifest], None]
+    context: TableContext, place: Place, write: Callable[[Claim], Manifest], record: Callable[[Manifest], None]
 ) -> Manifest:
-    store, attempt = place.store, uuid.uuid4().hex[:12]
-    staging = f"{place.root}/{STAGING}{place.name}@{attempt}"
-    manifest = write(staging)
-    context.reached("publish.written")
-    store.write_text(f"{staging}/{MANIFEST}", manifest.to_json())
-    store.write_text(f"{staging}/{SUCCESS}", "")
-    context.reached("publish.staged")
-    record(manifest)
-    context.reached("publish.recorded")
-    aside = f"{place.root}/{SET_ASIDE}{place.name}@{attempt}"
-    if store.exists(place.folder):
-        store.move(place.folder, aside)
-        context.reached("publish.aside")
-    store.move(staging, place.folder)
-    context.reached("publish.moved")
-    store.delete(aside)
+    store, staging = place.store, staging_folder(place.folder)
+    files = (MANIFEST, SUCCESS)
+    with _claimed(Claim.begin(store, staging, name=staging_id(staging), files=files, lease=place.table)) as claim:
+        manifest = write(claim)
+        context.reached("publish.written")
+        store.write_text(f"{staging}/{MANIFEST}", manifest.to_json())
+        store.write_text(f"{staging}/{SUCCESS}", "")
+        context.reached("publish.staged")
+        record(manifest)
+        context.reached("publish.recorded")
+        aside = f"{place.root}/{SET_ASIDE}{place.name}@{claim.id}"
+        if store.exists(place.folder):
+            store.move(place.folder, aside)
+            context.reached("publish.aside")
+        store.move(staging, place.folder)
+        context.reached("publish.moved")
+        claim.end(place.folder)
+        _let_go(store, aside, place.folder)
     return manifest
 
 
 def _by_manifest(
-    context: TableContext, place: Place, write: Callable[[str], Manifest], record: Callable[[Manifest], None]
+    context: TableContext, place: Place, write: Callable[[Claim], Manifest], record: Callable[[Manifest], None]
 ) -> Manifest:
-    store = place.store
-    former = store.files(place.folder)
-    store.write_text(f"{place.folder}/{WRITING}", "")
-    manifest = write(place.folder)
-    context.reached("publish.written")
-    record(manifest)
-    context.reached("publish.recorded")
-    store.write_text(f"{place.folder}/{MANIFEST}", manifest.to_json())
-    store.write_text(f"{place.folder}/{SUCCESS}", "")
-    context.reached("publish.moved")
-    for path in former.keys() - manifest.files.keys() - {MANIFEST, SUCCESS}:
-        store.delete(f"{place.folder}/{path}")
-    store.delete(f"{place.folder}/{WRITING}")
+    store, folder = place.store, place.folder
+    present, listed = store.files(folder), listed_files(store.read_text(f"{folder}/{MANIFEST}")) or {}
+    require_no_spark_job(folder, present)
+    # Named by the claim, as its own manifest will be gone when they are removed.
+    former = {path for path, size in present.items() if is_listed(path, size, listed)}
+    former |= {MANIFEST, SUCCESS} - present.keys()
+    with _claimed(Claim.begin(store, folder, files=former, lease=place.table)) as claim:
+        manifest = write(claim)
+        context.reached("publish.written")
+        record(manifest)
+        context.reached("publish.recorded")
+        store.write_text(f"{folder}/{MANIFEST}", manifest.to_json())
+        store.write_text(f"{folder}/{SUCCESS}", "")
+        context.reached("publish.moved")
+        claim.withdraw(keep={MANIFEST, SUCCESS, *manifest.files})
     return manifest
 
 
-def data_files(store: Store, folder: str) -> dict[str, int]:
-    """Give the data files of a folder with their sizes; hidden ones and Spark's own leavings are none."""
-    return {path: size for path, size in store.files(folder).items() if not _is_hidden(path)}
+@contextmanager
+def _claimed(claim: Claim) -> Iterator[Claim]:
+    """Be at work on a claim; what a failure leaves is the next publisher's to tidy."""
+    try:
+        yield claim
+    finally:
+        claim.release()
 
 
-def _is_hidden(path: str) -> bool:
-    """Tell names that readers pass over; the folders of a column whose name begins so are no such."""
-    return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
+def remove_folder(place: Place, mirror_uuid: str) -> None:
+    """Remove a version, but for files of others in its folder: it is gone for readers at once.
 
-
-def remove_folder(place: Place) -> None:
-    """Remove a version: it is gone for readers at once, or its manifest goes first."""
+    Raises:
+        ConfigurationError: what is there is no version of this table.
+    """
     store = place.store
-    if store.can_rename and store.exists(place.folder):
+    require_own(place, mirror_uuid)
+    if not store.exists(place.folder):
+        return
+    manifest, gone = store.read_text(f"{place.folder}/{MANIFEST}"), place.folder
+    if store.can_rename and not foreign_files(store, place.folder, manifest):
         gone = f"{place.root}/{GONE}{place.name}@{uuid.uuid4().hex[:12]}"
         store.move(place.folder, gone)
-        store.delete(gone)
-        return
-    store.delete(f"{place.folder}/{SUCCESS}")
-    store.delete(f"{place.folder}/{MANIFEST}")
-    store.delete(place.folder)
+    if left := remove_listed(store, gone, manifest):
+        told = "%s was dropped; files there that it does not list were left: %s"
+        logger.warning(told, gone, shown(left), extra=event("snapshot.left"))
+    elif store.can_rename:
+        store.prune(gone)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
 from lakeward.lake.folders import not_as_written
+from lakeward.lake.ownership import SET_ASIDE
 from lakeward.lake.stores import open_store
-from lakeward.snapshots.versions.files import SET_ASIDE, VERSION_PREFIX
+from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.layouts import read_files
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
 
