@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import random
 import threading
@@ -310,16 +311,40 @@ def test_maintenance_after_a_run_goes_by_debt_and_never_fails_it(scene: Scene, m
     assert scene.rows() == second
 
 
-def test_orphan_files_go_when_they_are_old(scene: Scene) -> None:
+def test_orphan_files_go_when_they_are_old_and_files_of_others_stay(scene: Scene) -> None:
     source = loaded(scene, batches=0)
-    folder = data_files(scene)[0].parent
-    old, young = folder / "left.parquet", folder / "new.parquet"
-    for file in (old, young):
+    folder, uuid = data_files(scene)[0].parent, "0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10"
+    table = folder.parent
+    own = f"00000-7-{uuid}-00001.parquet"
+    old, young = folder / own, folder / own.replace("-7-", "-8-")
+    manifest = table / f"metadata/{uuid}-m0.avro"
+    foreign = [
+        folder / "left.parquet",
+        folder / ".hidden",
+        folder / f"backup/{own}",
+        folder / f"part-00000-{uuid}-c000.snappy.parquet",
+        table / "notes.txt",
+        table / f"elsewhere/{own}",
+        table / "_SUCCESS",
+    ]
+    for file in (old, young, manifest, *foreign):
+        file.parent.mkdir(exist_ok=True)
         file.write_bytes(b"left behind")
-    os.utime(old, (time.time() - 4 * 86_400,) * 2)
+    for file in (old, manifest, *foreign):
+        os.utime(file, (time.time() - 4 * 86_400,) * 2)
     planned = scene.lakeward.maintain.plan(only="orphans").tables[0]
-    assert [Path(one).name for one in work(planned, WorkKind.ORPHANS).paths] == ["left.parquet"]
+    assert {Path(one).name for one in work(planned, WorkKind.ORPHANS).paths} == {own, manifest.name}
     assert old.exists()
-    assert work(maintained(scene, only="orphans"), WorkKind.ORPHANS).removed_files == 1
-    assert (old.exists(), young.exists()) == (False, True)
+    other = table / f"metadata/00007-{uuid}.metadata.json"
+    document = json.loads(next((table / "metadata").glob("*.metadata.json")).read_text())
+    other.write_text(json.dumps({**document, "table-uuid": uuid}))
+    os.utime(other, (time.time() - 4 * 86_400,) * 2)
+    refused = maintained(scene, only="orphans")
+    assert "metadata of another table" in str(refused.message) and old.exists()
+    other.unlink()
+    done = maintained(scene, only="orphans")
+    assert work(done, WorkKind.ORPHANS).removed_files == 2
+    assert (old.exists(), manifest.exists(), young.exists()) == (False, False, True)
+    assert {file.read_bytes() for file in foreign} == {b"left behind"}
+    assert "did not write" in str(done.message)
     assert scene.rows() == source.rows()

@@ -1,8 +1,10 @@
 """Which snapshots may go: never the state that held when the window began, nor what a branch or a tag needs."""
 
+import pytest
+
 from lakeward.lake.iceberg.expiry import expirable
 from lakeward.lake.iceberg.metadata import Snapshot
-from lakeward.lake.iceberg.orphans import why_not_own
+from lakeward.lake.iceberg.orphans import is_iceberg_file, why_not_own
 
 APPLIED = "lakeward.applied-op"
 
@@ -60,3 +62,31 @@ def test_a_folder_that_others_may_use_is_told():
     assert why_not_own("/lake/sales", "product", []) is not None
     assert why_not_own(own, "product", ["/lake/sales/product/inner"]) is not None
     assert why_not_own(own, "product", [own + "/"]) is not None
+
+
+UUID = "0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        (f"data/00000-12-{UUID}-00001.parquet", True),
+        (f"data/dept=Tools/sold_day=2020-01-01/00003-1-{UUID}-0-00001.parquet", True),
+        (f"data/00000-12-{UUID}-00001-deletes.puffin", True),
+        (f"metadata/snap-12-1-{UUID}.avro", True),
+        (f"metadata/{UUID}-m0.avro", True),
+        (f"metadata/00012-{UUID}.metadata.json", True),
+        (f"data/backup/00000-12-{UUID}-00001.parquet", False),
+        (f"elsewhere/00000-12-{UUID}-00001.parquet", False),
+        (f"data/part-00000-{UUID}-c000.snappy.parquet", False),
+        (f"metadata/notes-{UUID}.avro", False),
+        ("data/notes.txt", False),
+        (f"00000-12-{UUID}-00001.parquet", False),
+    ],
+)
+def test_only_what_iceberg_names_and_places_so_is_taken_for_its_own(path, is_own):
+    for location in ("/lake/sales/product", "s3://b/lake/product/"):
+        assert is_iceberg_file(f"{location.rstrip('/')}/{path}", location) is is_own
+        assert not is_iceberg_file(f"{location.rstrip('/')}2/{path}", location)
+    assert is_iceberg_file(f"file:/lake/t/{path}", "file:///lake/t") is is_own
+    assert is_iceberg_file(f"s3a://b/t/{path}", "s3://b/t") is is_own

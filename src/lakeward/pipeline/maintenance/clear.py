@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.orphans import remove_orphans
+from lakeward.lake.iceberg.orphans import Orphans, remove_orphans
 from lakeward.pipeline.maintenance.expire import targets
 from lakeward.pipeline.maintenance.report import WorkKind, WorkReport
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from lakeward.pipeline.context import TableContext
+
+_SHOWN = 5
 
 
 def locations(context: TableContext) -> tuple[str, ...]:
@@ -39,4 +41,12 @@ def clear_orphans(
         found = remove_orphans(table, older_than_ms=older_than, others=apart, dry_run=dry_run)
         context.reached("maintain.orphans")
         report = WorkReport(WorkKind.ORPHANS, name, removed_files=found.count, paths=found.paths)
-        yield (report if found.count else None), found.skipped
+        yield (report if found.count else None), found.skipped or _foreign(table.identifier, found)
+
+
+def _foreign(identifier: str, found: Orphans) -> str | None:
+    if not found.foreign:
+        return None
+    more = f" and {found.foreign - _SHOWN} more" if found.foreign > _SHOWN else ""
+    shown = ", ".join(found.foreign_paths[:_SHOWN]) + more
+    return f"{identifier}: its folder holds old files that Iceberg did not write; they were left: {shown}"
