@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
-DEMO := .demo
+# Not to be set from outside: what it names is removed.
+override DEMO := .demo
 # Tests without JVM and servers; and the others, each of three processes with a Spark application and servers of its own:
 # they often wait for a server, a lease or a clock, so that three keep two cores busy.
 SHARED := --dist loadfile --no-loadscope-reorder
@@ -40,9 +41,7 @@ test: setup lint ## check, and all tests with the coverage floor
 	$(BIN)/coverage report
 
 demo: setup ## load a sample shop, change it, show before and after
-	@rm -rf $(DEMO)
-	@mkdir -p $(DEMO)
-	@$(BIN)/lakeward demo $(DEMO)
+	@$(BIN)/lakeward demo $(DEMO) --force
 
 package: setup-python ## wheel, entry script, dependencies and Lambda archives for AWS and clusters, in dist/
 	@$(BIN)/python scripts/package.py

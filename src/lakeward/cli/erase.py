@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -133,6 +134,9 @@ def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
 def _require_writable(path: str | None) -> None:
     """Refuse a place where no receipt can be written while nothing is erased yet."""
     file = Path(path) if path else Path("erasure.json")
+    if path and file.is_file() and file.stat().st_size:
+        msg = f"{file} is there already, and a receipt replaces nothing"
+        raise ConfigurationError(msg, hint="--receipt OTHER_FILE")
     try:
         if file.is_file():
             file.open("a", encoding="utf-8").close()
@@ -144,7 +148,7 @@ def _require_writable(path: str | None) -> None:
 
 
 def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:
-    file = Path(path or f"erasure-{receipt.table}-op{receipt.op}.json")
+    file = Path(path) if path else _free_name(receipt)
     try:
         file.write_text(json.dumps(receipt.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
@@ -177,3 +181,10 @@ def _draw_receipt(console: Console, receipt: Receipt) -> None:
         facts.append(("snapshots", f"{receipt.snapshots_expired:,} expired, also within the undo window"))
         facts.append(("proof", "a scan of every place found no row of these keys" if receipt.proved else "missing"))
     lines(console, facts)
+
+
+def _free_name(receipt: Receipt) -> Path:
+    """Return a name for a receipt that no file has: one of another lake may lie here."""
+    name = f"erasure-{receipt.table}-op{receipt.op}"
+    files = (Path(f"{name}{f'-{number}' if number > 1 else ''}.json") for number in count_from(1))
+    return next(file for file in files if not file.exists())

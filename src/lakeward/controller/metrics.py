@@ -208,14 +208,21 @@ class Metrics(Silent):
         self._values[key] = self._values.get(key, 0.0) + value
 
     def _carry_on(self, file: Path) -> None:
-        """Go on from what an earlier process has written; a file that is no metrics file is started anew."""
+        """Go on from what an earlier process has written.
+
+        Raises:
+            ConfigurationError: the file holds something else, which would be replaced.
+        """
         try:
             families = list(text_string_to_metric_families(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            logger.warning("%s cannot be read as metrics, counters start at 0: %s", file, error)
-            return
+            msg = f"{file} is there, and cannot be read as figures: {error}; it is not replaced"
+            raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one") from error
+        if others := sorted({one.name for one in families if not one.name.startswith("lakeward_")}):
+            msg = f"{file} holds figures that are not Lakeward's ({', '.join(others[:5])}); it is not replaced"
+            raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one")
         for sample in (sample for family in families for sample in family.samples):
             if sample.name in _CARRIED:
                 self._values[sample.name, sample.labels.get(_TABLE, "")] = sample.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 from lakeward.demo import shop
 from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_changes, write_parquet_load
 from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MARK = "# Written by lakeward demo."
@@ -42,6 +43,9 @@ tables:
 """
 # What a demo leaves in its folder.
 _CONTENT = (_CONFIGURATION_FILE, "landing", "lake", "lakeward.db", "lakeward.db-wal", "lakeward.db-shm")
+_LAKE_TABLE = re.compile(r"lake/data/(sampledb|people)(_[a-z]+)?/(store|product|productorder|persons)(?=/)")
+_LAKE_CATALOG = re.compile(r"lake/catalog\.db(-wal|-shm|-journal)?")
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def write_project(folder: Path, *, force: bool = False) -> Path:
     Raises:
         ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
     """
-    make_room(folder, _CONTENT, force=force)
+    make_room(folder, _CONTENT, _is_own, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / _CONFIGURATION_FILE
     file.write_text(_CONFIGURATION, encoding="utf-8")
@@ -131,11 +135,36 @@ def land_changes(folder: Path) -> None:
     write_csv(folder / "landing/people/persons" / f"{shop.CHANGED:%Y%m%d-%H%M%S}000.csv", changes)
 
 
-def make_room(folder: Path, content: Sequence[str], *, force: bool, command: str = "lakeward demo") -> None:
-    """Clear a folder of an earlier demo, whose ``content`` is known; nothing else is touched.
+def _is_own(path: str) -> bool:
+    """Whether the demo wrote a file, by its path from the project's folder."""
+    change = f"{shop.CHANGED:%Y%m%d-%H%M%S}000"
+    names = ("LOAD00000001", "LOAD00000002", change)
+    folders = [(f"landing/sampledb/{one}", "parquet") for one in ("store", "product", "productorder")]
+    landed = {f"{one}/{name}.{kind}" for one, kind in [*folders, ("landing/people/persons", "csv")] for name in names}
+    return path in landed or path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None or is_own_lake_file(path)
+
+
+def is_own_lake_file(path: str) -> bool:
+    """Whether a file is one of the demo's tables in the lake, by its path from the project's folder."""
+    from lakeward.lake.iceberg.orphans import is_iceberg_file
+
+    table = _LAKE_TABLE.match(path)
+    if table is None:
+        return False
+    name = path.rpartition("/")[2]
+    # Hadoop leaves a checksum beside a file on a local disk.
+    plain = path.removesuffix(name) + (name[1:-4] if name.startswith(".") and name.endswith(".crc") else name)
+    return plain.endswith("/metadata/version-hint.text") or is_iceberg_file(plain, table[0])
+
+
+def make_room(
+    folder: Path, content: Sequence[str], is_own: Callable[[str], bool], *, force: bool, command: str = "lakeward demo"
+) -> None:
+    """Clear a folder of an earlier demo, whose ``content`` is known; ``is_own`` knows its files by their paths.
 
     Raises:
-        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
+        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo, or files
+            that the demo did not write among its own. Nothing is touched then.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -146,8 +175,23 @@ def make_room(folder: Path, content: Sequence[str], *, force: bool, command: str
     if present and not _is_demo(folder):
         msg = f"{folder} holds a project that is not a demo: {', '.join(path.name for path in present)}"
         raise ConfigurationError(msg, hint=f"{command} OTHER_FOLDER")
+    files = [file for path in present for file in _files(path)]
+    foreign = [file for file in files if not is_own(file.relative_to(folder).as_posix())]
+    if foreign:
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        shown = ", ".join(str(file) for file in foreign[:_SHOWN]) + more
+        msg = f"the demo in {folder} holds files that it did not write: {shown}"
+        raise ConfigurationError(msg, hint=f"move them elsewhere, or {command} OTHER_FOLDER; nothing was removed")
+    LocalStore().remove(str(folder), [file.relative_to(folder).as_posix() for file in files])
     for path in present:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        LocalStore().prune(str(path))
+
+
+def _files(path: Path) -> list[Path]:
+    """Return all files at or below a path, links among them."""
+    if path.is_symlink() or not path.is_dir():
+        return [path]
+    return sorted(one for one in path.rglob("*") if one.is_symlink() or not one.is_dir())
 
 
 def _is_demo(folder: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from lakeward.diffing.changesets.manifest import describe
 from lakeward.diffing.changesets.writing import require_free_minute, write_change_set
 from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.inputs.folders import require_outside
-from lakeward.diffing.report.page import render_report
+from lakeward.diffing.report.page import render_report, require_replaceable
 from lakeward.errors import RefusedInputError
 from lakeward.lake.stores import open_store
 
@@ -91,10 +91,13 @@ def run_comparison(
     """Compare, write what shall be written, and give what shall be shown.
 
     Raises:
+        ConfigurationError: something else than a report is where the report shall be.
         RefusedInputError: the sides cannot be compared, too much would be deleted, the minute has a change set, or the
             keys do not tell which row one is about.
     """
     to = wanted.to
+    if wanted.report:
+        require_replaceable(Path(wanted.report).absolute())
     checksums = bool(to) and wanted.checksums
     with Comparison(
         past, current, keys, options, plan=wanted.plan, exact=wanted.exact, checksums=checksums
@@ -204,9 +207,14 @@ def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]
         reason=comparison.reason,
         options=comparison.options,
     )
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    draft.write_text(page, encoding="utf-8")
-    draft.replace(target)
+    # It may have come while the comparison ran.
+    require_replaceable(target)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        draft.write_text(page, encoding="utf-8")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
     return str(target)
 
 

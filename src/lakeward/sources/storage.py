@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,7 @@ class LocalStorage:
     def replace(self, path: str, local_path: str) -> None:
         """Let a file have the content of a local one: a hidden copy beside it takes its place."""
         target = Path(self._local(path))
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
         try:
             shutil.copyfile(local_path, draft)
             shutil.copymode(target, draft)

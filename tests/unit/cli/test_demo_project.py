@@ -51,6 +51,24 @@ def test_force_replaces_a_demo_and_never_another_project(tmp_path):
     land_changes(demo)
     write_project(demo, force=True)
     assert len(contents(demo)) == 6
+    own = "lake/data/sampledb_changes/productorder/data/00000-1-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-00001.parquet"
+    for name in (
+        own,
+        "landing/sampledb/store/mine.csv",
+        "lake/data/mine/t/data/x.parquet",
+        "lake/data/sampledb/store/data/x",
+    ):
+        (demo / name).parent.mkdir(parents=True, exist_ok=True)
+        (demo / name).write_text("mine")
+        if name == own:
+            continue
+        before = contents(demo)
+        with pytest.raises(ConfigurationError, match="files that it did not write"):
+            write_project(demo, force=True)
+        assert (contents(demo), (demo / name).read_text()) == (before, "mine")
+        (demo / name).unlink()
+    write_project(demo, force=True)
+    assert not (demo / own).exists()
     (other / "landing").mkdir(parents=True)
     (other / "lakeward.yaml").write_text("tables: {}")
     with pytest.raises(ConfigurationError, match="not a demo"):

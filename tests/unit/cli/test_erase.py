@@ -105,6 +105,18 @@ def test_a_receipt_that_cannot_be_written_is_told_before_anything_is_erased(eras
     assert (erasing.asked, result.stdout) == ([], "")
 
 
+def test_a_receipt_replaces_no_file(erasing, call, project):
+    (project / "proof.json").write_text("mine")
+    result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--receipt", "proof.json")
+    assert result.exit_code == 2 and "a receipt replaces nothing" in result.stderr
+    assert (erasing.asked, (project / "proof.json").read_text()) == ([], "mine")
+    usual = project / f"erasure-{TABLE}-op9.json"
+    usual.write_text("of another lake")
+    assert call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes").exit_code == 0
+    assert usual.read_text() == "of another lake"
+    assert json.loads((project / f"erasure-{TABLE}-op9-2.json").read_text()) == {"table": TABLE, "op": 9}
+
+
 @pytest.mark.parametrize("output", ["json", "text"])
 def test_a_receipt_that_finds_no_room_is_on_standard_output(erasing, call, project, monkeypatch, output):
     def full(self, *arguments, **options):

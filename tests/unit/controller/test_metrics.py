@@ -68,11 +68,15 @@ def test_counters_go_on_from_the_file(tmp_path):
     assert after["lakeward_failed", "sales.product"] == 1
 
 
-def test_a_foreign_file_is_said_and_started_anew(tmp_path, caplog):
+@pytest.mark.parametrize("text", ["not { a metrics file", "# HELP node_load1 Load.\nnode_load1 0.5\n"])
+def test_a_foreign_file_is_refused_and_stays(tmp_path, text):
     file = tmp_path / "lakeward.prom"
-    file.write_text("not { a metrics file")
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match="it is not replaced"):
+        Metrics(file=file)
+    assert file.read_text() == text
+    file.write_text("")
     Metrics(file=file).run_finished(RUN)
-    assert "counters start at 0" in caplog.text
     assert written(file)["lakeward_runs_total", ""] == 1
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pytest
 from tests.unit.diffing.report_sample import sample_report
+
+from lakeward.diffing.report.page import require_replaceable
+from lakeward.errors import ConfigurationError
 
 _EMPTY = {"meta", "link"}
 
@@ -70,3 +74,17 @@ def test_nothing_is_shown_of_what_did_not_happen():
     text = " ".join(outline(sample_report(empty=True)).text)
     assert "Changed rows" not in text and "Changed columns" not in text and "Inserted rows" not in text
     assert "0 rows" in text
+
+
+def test_a_page_replaces_an_earlier_page_and_nothing_else(tmp_path):
+    file = tmp_path / "report.html"
+    require_replaceable(file)
+    for content in (b"", sample_report().encode()):
+        file.write_bytes(content)
+        require_replaceable(file)
+    for content in (b"mine", b"<!doctype html><html><head></head></html>", bytes(range(256))):
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError, match="it is not replaced"):
+            require_replaceable(file)
+    with pytest.raises(ConfigurationError, match="it is not replaced"):
+        require_replaceable(tmp_path)

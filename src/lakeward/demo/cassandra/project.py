@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import yaml
@@ -25,6 +26,11 @@ clusters:
     hosts: [{_HOST}]
     port: {{port}}
 """
+_SERVER_FILE = re.compile(r"(?:ports\.yaml|ca\.pem|node\.p12|node\d+/.+|[^/]+\.log)")
+_EXPORTED = re.compile(
+    r"_SUCCESS|_manifest\.json|_schema\.json|_lakeward-writing-[0-9a-f]{12}\.json|part-w[0-9a-f]{12}-.+"
+)
+_LAKE_CATALOG = re.compile(r"lake/catalog\.db(-wal|-shm|-journal)?")
 # What a demo leaves in its folder.
 _CONTENT = (
     _CONFIGURATION_FILE,
@@ -44,13 +50,24 @@ def write_project(folder: Path, *, force: bool) -> Path:
     Raises:
         ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
     """
-    make_room(folder, _CONTENT, force=force, command=COMMAND)
+    make_room(folder, _CONTENT, _is_own, force=force, command=COMMAND)
     (folder / _SERVER).mkdir(parents=True, exist_ok=True)
     cql, storage = free_ports((_HOST,), 2)
     (folder / _SERVER / _PORTS_FILE).write_text(yaml.safe_dump({"cql": cql, "storage": storage}), encoding="utf-8")
     file = folder / _CONFIGURATION_FILE
     file.write_text(_CONFIGURATION.format(port=cql), encoding="utf-8")
     return file
+
+
+def _is_own(path: str) -> bool:
+    """Whether the demo or its server wrote a file, by its path from the project's folder."""
+    top, _, rest = path.partition("/")
+    if top == _SERVER:
+        # The server keeps whatever it needs below its nodes' folders, which nobody else uses.
+        return _SERVER_FILE.fullmatch(rest) is not None
+    if top == EXPORTS:
+        return _EXPORTED.fullmatch(path.rpartition("/")[2]) is not None
+    return path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None
 
 
 def server_of(folder: Path) -> LocalCassandra:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.report.markup import Html, element, joined
 from lakeward.diffing.report.style import STYLE
+from lakeward.errors import ConfigurationError
 from lakeward.lake.folders import own_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from lakeward.diffing.alignment import Alignment
     from lakeward.diffing.options import DiffOptions
@@ -24,6 +26,9 @@ _KINDS = (
     ("D", "cut", "−", "Deleted"),  # noqa: RUF001 - the sign for minus
 )
 _Row = dict[str, str | None]
+# By this a file is known as a page of this program's, which the next one may replace.
+_GENERATOR = '<meta name="generator" content="Lakeward diff report">'
+_HEAD_BYTES = 4096
 
 
 def render_report(
@@ -53,6 +58,7 @@ def render_report(
     )
     head = joined(
         Html('<meta charset="utf-8">'),
+        Html(_GENERATOR),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
         Html('<link rel="icon" href="data:,">'),
@@ -60,6 +66,22 @@ def render_report(
         element("style", Html(STYLE)),
     )
     return f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
+
+
+def require_replaceable(file: Path) -> None:
+    """Refuse to write a page over a file that is not one.
+
+    Raises:
+        ConfigurationError: there is something else.
+    """
+    if not file.exists() or (file.is_file() and not file.stat().st_size):
+        return
+    if file.is_file():
+        with file.open("rb") as content:
+            if _GENERATOR.encode() in content.read(_HEAD_BYTES):
+                return
+    msg = f"{file} is there, and is no report of an earlier comparison: it is not replaced"
+    raise ConfigurationError(msg, hint="--report OTHER_FILE, or move that one elsewhere")
 
 
 def _last_part(label: str) -> str:
