@@ -35,6 +35,8 @@ class OpenedLake:
         self.storage = open_storage(config.resolve(config.landing), config.s3)
         self.state = open_state(config.state, config.base)
         self._spark = spark
+        # Tables that live in a session are of use to whoever brought it, and end with one that is started here.
+        self._is_own_session = spark is None
         self._on_step = on_step
 
     @classmethod
@@ -79,4 +81,4 @@ class OpenedLake:
     def _bench(self) -> Workbench:
         from lakeward.controller.workbench import Workbench
 
-        return Workbench(self.config, self.spark, self.storage, self.state, self._on_step)
+        return Workbench(self.config, self.spark, self.storage, self.state, self._on_step, self._is_own_session)

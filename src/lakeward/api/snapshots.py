@@ -83,7 +83,7 @@ class Snapshots:
         layout: str = "flat",
         date_column: str | None = None,
         format: str = "parquet",  # noqa: A002 - the word that the command and the settings use
-        register: str | None = None,
+        register: str | bool | None = None,
         tag: str | None = None,
         replace: bool = False,
     ) -> Reports:
@@ -97,8 +97,9 @@ class Snapshots:
             layout: ``flat``, or ``dated`` for one folder per date of ``date_column``.
             date_column: a date or timestamp column.
             format: ``parquet``, ``csv``, ``json`` or ``orc``.
-            register: name ``database.table`` of an external table that shall point to the version; ``""`` for
-                ``default.<table>_snapshot``.
+            register: name ``database.table`` of an external table that shall point to the version; True or ``""`` for
+                ``default.<table>_snapshot``. Refused where Spark was started by this lake and keeps its tables in
+                memory: hand a session to :class:`Lakeward` to have such a table in it.
             tag: name of a tag to set on the mirror instead of writing files; ``""`` for a name made from the moment.
             replace: let the new version take the place of one that is there.
 
@@ -111,14 +112,15 @@ class Snapshots:
         chosen, config = self.find(tables), self.bench().config
         shape = Shape(format, layout, date_column or "", config.timezone)
         shape.require_usable()
+        wanted = _table_to_register(register)
         if (to is None) == (tag is None):
             msg = "a snapshot is written as files or set as a tag: exactly one of the two is needed"
             raise ConfigurationError(msg, hint="--to PATH, or --tag")
-        if tag is not None and (register is not None or shape != Shape(timezone=config.timezone)):
+        if tag is not None and (wanted is not None or shape != Shape(timezone=config.timezone)):
             msg = "a tag has neither files nor a registered table"
             raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or give --to PATH")
         moment = parse_moment(as_of, config.timezone)
-        request = SnapshotRequest(moment, _absolute(to), shape, register, tag, replace)
+        request = SnapshotRequest(moment, _absolute(to), shape, wanted, tag, replace)
         return [self._one(known, lambda one: self._created(one, request)) for known in chosen]
 
     def read(self, path: str) -> DataFrame:
@@ -208,6 +210,10 @@ class Snapshots:
                 name = request.tag or request.moment.label
                 made = create_tag(context, request.moment, name, replacing=request.replace)
                 return _report(context, made, dropped=_let_go(context))
+        if request.register is not None and bench.is_own_session:
+            from lakeward.snapshots.versions.registering import require_lasting
+
+            require_lasting(bench.spark, bench.config)
         context = bench.context(known)
         made = _create_files(context, known, request)
         return _report(context, made, dropped=_let_go(context))
@@ -241,6 +247,18 @@ def exit_code(reports: Iterable[SnapshotReport]) -> int:
     if not codes:
         return 0
     return max(codes) if all(one.outcome == "failed" for one in found) else 3
+
+
+def _table_to_register(register: object) -> str | None:
+    """Return the name of the table to register, empty for the usual one; None where there shall be none."""
+    if register is None or register is False:
+        return None
+    if register is True:
+        return ""
+    if not isinstance(register, str):
+        msg = f"register={register!r} names no table; expected database.table, or True for the usual name"
+        raise ConfigurationError(msg)
+    return register
 
 
 def _create_files(context: TableContext, known: KnownTable, request: SnapshotRequest) -> Publication:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="",
     metavar="[DB.NAME]",
-    help="Point an external table of the session's or Glue's catalog to the version.  "
+    help="Point an external table of Glue or of Spark's Hive metastore to the version.  "
     "[default name: default.TABLE_snapshot]",
 )
 @click.option("--replace", is_flag=True, help="Let the new version take the place of one that is there.")

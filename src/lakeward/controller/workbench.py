@@ -44,7 +44,7 @@ class Workbench:
     """Configuration, Spark, landing and state of one lake.
 
     ``on_step`` hears (table, step) of every step passed, from the thread that works on the table; what it raises ends
-    the work.
+    the work. ``is_own_session`` says that Spark was started by the lake and not handed to it.
     """
 
     config: Config
@@ -52,6 +52,7 @@ class Workbench:
     storage: Storage
     state: StateStore
     on_step: Callable[[str, str], None] | None = None
+    is_own_session: bool = False
 
     def context(
         self,

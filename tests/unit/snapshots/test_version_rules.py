@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from lakeward.api.snapshots import SnapshotReport, exit_code
+from lakeward.api.snapshots import SnapshotReport, Snapshots, _table_to_register, exit_code
 from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
@@ -19,7 +20,13 @@ from lakeward.snapshots.versions.creating import moment_of, moment_text
 from lakeward.snapshots.versions.current import combined
 from lakeward.snapshots.versions.dropping import beyond
 from lakeward.snapshots.versions.publications import Publication, PublicationKind
-from lakeward.snapshots.versions.registering import default_name, is_same_place, renew_registration, require_name
+from lakeward.snapshots.versions.registering import (
+    default_name,
+    is_same_place,
+    renew_registration,
+    require_lasting,
+    require_name,
+)
 from lakeward.snapshots.versions.shapes import Shape
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
@@ -101,6 +108,43 @@ def test_names_of_registered_tables():
     assert require_name("my-base.product", CatalogKind.GLUE) == "my-base.product"
     with pytest.raises(ConfigurationError, match="letters, digits and _"):
         require_name(default_name("Order Lines"), CatalogKind.SQLITE)
+
+
+@pytest.mark.parametrize("given", [True, ""])
+def test_registering_by_true_means_the_usual_name(given):
+    assert _table_to_register(given) == ""
+    assert _table_to_register("a.b") == "a.b"
+    assert _table_to_register(False) is _table_to_register(None) is None
+    with pytest.raises(ConfigurationError, match="register=7 names no table"):
+        _table_to_register(7)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "catalog", "lasts"),
+    [("in-memory", "sqlite:///c.db", False), ("hive", "sqlite:///c.db", True), ("in-memory", "glue://", True)],
+)
+def test_a_table_that_would_be_gone_with_the_process_is_not_registered(implementation, catalog, lasts):
+    spark: Any = SimpleNamespace(conf={"spark.sql.catalogImplementation": implementation})
+    config: Any = SimpleNamespace(lake=SimpleNamespace(catalog=catalog))
+    if lasts:
+        require_lasting(spark, config)
+        return
+    with pytest.raises(ConfigurationError, match="gone when this process ends") as refused:
+        require_lasting(spark, config)
+    assert "hive" in str(refused.value.hint) and refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("register", [True, "", "shop.products"])
+def test_a_lake_that_started_spark_itself_registers_nothing_in_memory(tmp_path, register):
+    config = parse_config({"lake": {"catalog": "sqlite:///c.db"}}, base=tmp_path)
+    spark: Any = SimpleNamespace(conf={"spark.sql.catalogImplementation": "in-memory"})
+    bench: Any = SimpleNamespace(config=config, spark=spark, is_own_session=True)
+    known: Any = SimpleNamespace(table="sales.product")
+    snapshots = Snapshots(bench=lambda: bench, find=lambda names: [known], known=lambda names: [known])
+    [report] = snapshots.create(["sales.product"], as_of="op:1", to=str(tmp_path / "out"), register=register)
+    assert (report.outcome, report.exit_code) == ("failed", 2)
+    assert "gone when this process ends" in str(report.message)
+    assert not (tmp_path / "out").exists()
 
 
 def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():

@@ -16,6 +16,9 @@ from lakeward.snapshots.versions.reading import find_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
     from lakeward.snapshots.versions.publications import Publication
@@ -25,6 +28,7 @@ SESSION_CATALOG = "spark_catalog"
 # Says whose table it is: one that Lakeward did not make is never replaced.
 OWN_PROPERTY = "lakeward.table"
 _NAME_PARTS = 2
+_LASTING = "hive"
 _SESSION_NAME = re.compile(r"\w+", re.ASCII)
 _URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
@@ -44,6 +48,22 @@ def require_name(name: str, kind: CatalogKind) -> str:
         msg = f"{name!r} cannot name a table of Spark's own catalog; expected letters, digits and _"
         raise ConfigurationError(msg, hint="--register default.product_snapshot")
     return name
+
+
+def require_lasting(spark: SparkSession, config: Config) -> None:
+    """Refuse to register where the table would be gone with the process, and nobody could ever read it.
+
+    Raises:
+        ConfigurationError: the session keeps its tables in memory.
+    """
+    if catalog_kind(config) is CatalogKind.GLUE or spark.conf.get("spark.sql.catalogImplementation") == _LASTING:
+        return
+    msg = "a registered table would be gone when this process ends: Spark keeps its own catalog in memory here"
+    hint = (
+        "leave out --register and read the version's folder; or lake: {catalog: glue://}; or a Hive metastore: "
+        "spark: {conf: {spark.sql.catalogImplementation: hive, spark.hadoop.hive.metastore.uris: thrift://…}}"
+    )
+    raise ConfigurationError(msg, hint=hint)
 
 
 def register(context: TableContext, publication: Publication) -> None:
