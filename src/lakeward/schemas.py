@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
+from lakeward.column_names import OWN_PREFIX
 from lakeward.datatypes import decimal_parts
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakeward.datatypes import Column
 
-PREFIX = "_lw_"
+PREFIX = OWN_PREFIX
 
 KIND = "_lw_kind"
 OP = "_lw_op"

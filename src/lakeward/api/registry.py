@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lakeward.controller.takeover import ImportedTable
     from lakeward.controller.validation import Finding
+    from lakeward.pipeline.columns_repair import ColumnsRepair
 
 
 class TableRegistry(OpenedLake):
@@ -77,6 +78,28 @@ class TableRegistry(OpenedLake):
             require_fitting(proposed, findings, force=force, on_finding=on_finding)
         self.state.set_table(table, active=active, settings=dict(settings or {}))
         return self.table(name)
+
+    def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
+        """Bring the columns of a table that was run to what its settings say; rows stay as they are.
+
+        Columns get the names that ``renames`` declares, which makes a mirror readable again whose names are not, and
+        columns that the settings declare to be the capture's own, a commit time for one, leave the mirror.
+
+        Args:
+            name: the table as ``schema.table``.
+            dry_run: only say what would be done.
+
+        Raises:
+            ConfigurationError: the settings do not say enough, or do not fit the columns that would be left.
+            ConflictError: another writer holds the table or was faster.
+        """
+        from lakeward.pipeline.columns_repair import plan_columns_repair, repair_columns
+
+        bench, known = self._bench(), self.table(name)
+        if dry_run:
+            return plan_columns_repair(bench.context(known))
+        with bench.leased(known) as context:
+            return repair_columns(context)
 
     def import_walkthrough(
         self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False

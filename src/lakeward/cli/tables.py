@@ -10,6 +10,7 @@ from lakeward.cli.options import command, group
 from lakeward.cli.output import add_row, count, emit, lines, note, table
 from lakeward.cli.tables_check import check, no_check_data, warn_of
 from lakeward.cli.tables_import import import_tables
+from lakeward.cli.tables_repair import repair
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def deactivate(invocation: Invocation, names: tuple[str, ...]) -> None:
     _switch(invocation, names, active=False)
 
 
-for _command in (list_tables, show, set_table, check, activate, deactivate, import_tables):
+for _command in (list_tables, show, set_table, check, activate, deactivate, repair, import_tables):
     tables.add_command(_command)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from lakeward.column_names import describe_problems, name_problems, renames_for
 from lakeward.controller.samples import take_sample
 from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.model import FileClass
@@ -120,6 +121,7 @@ class SettingsCheck:
         columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(one.setting, one.message) for one in problems)
+        yield from self._about_names(columns)
         yield from self._about_renames(columns)
         yield from self._about_changes(peeks, columns)
         if self._check_data and not problems and not stops:
@@ -140,6 +142,11 @@ class SettingsCheck:
         if peeks and not problems:
             message = "there is no schema: CSV files do not tell types, and they are never guessed"
             yield self._error("schema", message)
+
+    def _about_names(self, columns: Sequence[Column]) -> Iterator[Finding]:
+        if problems := name_problems([column.name for column in columns]):
+            message = f"the lake cannot have these columns: {describe_problems(problems)}"
+            yield self._error("renames", message, renames_for(problems, self._settings.renames))
 
     def _about_renames(self, columns: Sequence[Column]) -> Iterator[Finding]:
         names = [column.name for column in columns]
@@ -193,18 +200,25 @@ class SettingsCheck:
                 message = f"{nulls:,} rows of the load have NULL in key column {name}; it counts as a value like others"
                 yield self._warning("primary_key", message)
 
-    def _error(self, setting: str, message: str) -> Finding:
-        return Finding(str(self._table), Severity.ERROR, setting, message, self._remedy(setting))
+    def _error(self, setting: str, message: str, value: str | None = None) -> Finding:
+        return Finding(str(self._table), Severity.ERROR, setting, message, self._remedy(setting, value))
 
-    def _warning(self, setting: str, message: str) -> Finding:
-        return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting))
+    def _warning(self, setting: str, message: str, value: str | None = None) -> Finding:
+        return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting, value))
 
-    def _remedy(self, setting: str) -> str:
+    def _remedy(self, setting: str, value: str | None) -> str:
+        """Say how to change a setting, to ``value`` where that is known."""
         if setting == "files":
             return f"repair or remove the files, then: lakeward tables check {quote(str(self._table))}"
-        if self._known.declared:
+        if self._known.declared and value is None:
             return f"correct tables: {self._table}: {setting}: in lakeward.yaml"
-        return f"lakeward tables set {quote(str(self._table))} {_OPTIONS.get(setting, f'--set {setting}=VALUE')}"
+        if self._known.declared:
+            outer, _, inner = setting.partition(".")
+            written = f"{outer}: {{{inner}: {value}}}" if inner else f"{setting}: {value}"
+            return f"set tables: {self._table}: {written} in lakeward.yaml"
+        options = _OPTIONS.get(setting, f"--set {setting}=VALUE") if value is None else None
+        chosen = options or f"--set {quote(f'{setting}={value}')}"
+        return f"lakeward tables set {quote(str(self._table))} {chosen}"
 
 
 def require_fitting(

@@ -76,7 +76,7 @@ class Workbench:
             state=self.state,
             permission=permission or NoPermissionNeeded(),
             mirror=mirror_of(spark, known.table),
-            changelog=changelog_of(spark, known.table),
+            changelog=changelog_of(spark, known.table, known.settings.renames),
             transactions=shelf or TransactionShelf(self.storage),
             budget=budget or RunBudget(),
             options=options or RunOptions(),

@@ -24,6 +24,7 @@ from lakeward.pipeline.changelog import changes_before
 from lakeward.pipeline.erase.erased import erased_keys
 from lakeward.pipeline.folding import ONE_TASK, FoldInput, fold_changes, fold_keyless, rows_once_per_key
 from lakeward.pipeline.planner import ApplyPlan, Strategy, plan_fold
+from lakeward.pipeline.schema import require_readable_names
 from lakeward.transforms.columns import columns as named
 from lakeward.transforms.columns import conformed
 from lakeward.transforms.keys import lacking_keys
@@ -110,8 +111,14 @@ def load_branch(generation: int) -> str:
 
 
 def capture(context: TableContext) -> Bases:
-    """Capture what the next op stands on, loading each table's metadata once."""
-    return bases_of(context.changelog.look(), context.mirror.look())
+    """Capture what the next op stands on, loading each table's metadata once.
+
+    Raises:
+        ConfigurationError: the mirror's columns have names under which it cannot be read.
+    """
+    bases = bases_of(context.changelog.look(), context.mirror.look())
+    require_readable_names(context.table, bases.columns, context.settings)
+    return bases
 
 
 def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> Bases:

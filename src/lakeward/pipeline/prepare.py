@@ -16,7 +16,7 @@ from lakeward.pipeline.effect import Effect, OpInput, load_rows, work_out
 from lakeward.pipeline.erase.rows import without_erased
 from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.records import FileRecord, OpRecord
-from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
+from lakeward.pipeline.schema import describe_changes, known_columns, require_names, require_usable, with_file_columns
 from lakeward.pipeline.work import Waiting
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.parquet import parquet_columns
@@ -137,10 +137,11 @@ def read_work(
     settings = context.settings
     columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
     if not files:
+        require_names(context.table, columns, settings, mirror_columns)
         return columns, None, []
     columns = columns or _columns_of_first(context, files)
     for _ in range(_SCHEMA_ROUNDS):
-        require_usable(context.table, columns, settings)
+        require_usable(context.table, columns, settings, mirror_columns)
         spec = ReadSpec(context.table, columns, settings, generation.order_by)
         records, summaries = read_records(context.spark, workspace, context.storage, context.transactions, files, spec)
         check.require_readable(context, [one for one in summaries if one.stable])

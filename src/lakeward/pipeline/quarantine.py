@@ -23,7 +23,7 @@ from lakeward.pipeline.open_rows import is_named, open_rows
 from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord, Resolution
 from lakeward.pipeline.run import carry_out, finish_interrupted
-from lakeward.pipeline.schema import describe_changes, known_columns
+from lakeward.pipeline.schema import describe_changes, known_columns, require_names
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.raw import parse_raw
@@ -153,8 +153,10 @@ def _with_detail(row: BadRow, detail: str) -> BadRow:
 
 
 def _columns(context: TableContext) -> tuple[Column, ...]:
-    settings = context.settings
-    return known_columns(context.table, context.mirror.columns(), settings.columns, settings.renames)
+    settings, mirror = context.settings, context.mirror.columns()
+    columns = known_columns(context.table, mirror, settings.columns, settings.renames)
+    require_names(context.table, columns, settings, mirror)
+    return columns
 
 
 def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | None, outcome: str) -> OpReport:

@@ -26,6 +26,7 @@ from lakeward.pipeline.prepare import Prepared, prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
 from lakeward.pipeline.row_count import require_expected_rows
+from lakeward.pipeline.schema import require_readable_names
 from lakeward.pipeline.settings import keep_settings, require_same_layout
 from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
@@ -58,7 +59,9 @@ def run_table(context: TableContext) -> Iterator[OpReport | Rest]:
         LakewardError: the table stops here; everything published before stays.
     """
     changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
-    bases = _after_erasure(context, changelog, bases_of(changelog, mirror))
+    found = bases_of(changelog, mirror)
+    require_readable_names(context.table, found.columns, context.settings)
+    bases = _after_erasure(context, changelog, found)
     rows = None
     conflicts = 0
     while True:

@@ -6,16 +6,18 @@ the exact difference.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from lakeward.column_names import describe_problems, name_problems, renames_for
 from lakeward.datatypes import Column, can_widen, format_ddl, lake_type
 from lakeward.errors import ConfigurationError, SchemaError
 from lakeward.pipeline.settings_check import settings_problems
-from lakeward.schemas import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lakeward.column_names import NameProblem
     from lakeward.config import TableSettings
     from lakeward.model import TableId
     from lakeward.sources.base import FileSummary
@@ -84,15 +86,54 @@ def describe_changes(before: Sequence[Column], after: Sequence[Column], renames:
     return tuple(changes)
 
 
-def require_usable(table: TableId, columns: Sequence[Column], settings: TableSettings) -> None:
-    """Refuse settings that do not fit the table's columns, and names that Lakeward keeps for itself."""
-    names = [column.name for column in columns]
-    if own := [name for name in names if name.startswith(PREFIX)]:
-        msg = f"{table}: names starting with {PREFIX} are Lakeward's own: {', '.join(own)}"
-        raise ConfigurationError(msg, hint="rename the column at the source or by a DMS transformation rule")
+def require_usable(
+    table: TableId, columns: Sequence[Column], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> None:
+    """Refuse settings that do not fit the table's columns, and names that a column of the lake cannot have."""
+    require_names(table, columns, settings, mirror)
     if problem := next(settings_problems(columns, settings), None):
         msg = f"{table}: {problem.message}"
         raise ConfigurationError(msg, hint=f"lakeward tables check {table}")
+
+
+def require_names(
+    table: TableId, columns: Sequence[Column], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> None:
+    """Refuse columns under which the mirror could be written and not be read; ``mirror`` has been written already.
+
+    Raises:
+        ConfigurationError: some column needs another name.
+    """
+    present = [column.name for column in mirror]
+    problems = name_problems([column.name for column in columns], present)
+    if not problems:
+        return
+    msg = f"{table} cannot have these columns in the lake: {describe_problems(problems)}"
+    raise ConfigurationError(msg, hint=_renames_hint(table, problems, settings))
+
+
+def require_readable_names(table: TableId, mirror: Sequence[Column], settings: TableSettings) -> None:
+    """Refuse to work on a mirror that cannot be read because of its columns' names; earlier versions wrote such.
+
+    Raises:
+        ConfigurationError: some column needs another name.
+    """
+    names = [column.name for column in mirror]
+    problems = name_problems(names, names)
+    if problems:
+        msg = f"{table}: its mirror has columns that readers cannot read: {describe_problems(problems)}"
+        hint = f"{_renames_hint(table, problems, settings)}; then: lakeward tables repair {quote(str(table))}"
+        raise ConfigurationError(msg, hint=hint)
+
+
+def _renames_hint(table: TableId, problems: Sequence[NameProblem], settings: TableSettings) -> str:
+    """Say which setting gives the columns names that they can have."""
+    command = quote(f"renames={renames_for(problems, settings.renames)}")
+    hint = f"lakeward tables set {quote(str(table))} --set {command}, or the same as renames: in lakeward.yaml"
+    twins = [problem for problem in problems if problem.twin is not None]
+    if twins:
+        hint += f" ({twins[0].name}: {twins[0].twin} where both are one column that is spelt in two ways)"
+    return f"{hint}; a declared schema: has the new names"
 
 
 def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward.datatypes import quote_name
-from lakeward.schemas import PREFIX, spark_type
+from lakeward.schemas import PREFIX, UNCHANGED, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -27,13 +27,15 @@ def columns(names: Iterable[str]) -> list[Column]:
     return [column(name) for name in names]
 
 
-def conformed(frame: DataFrame, wanted: Iterable[TableColumn], renames: Mapping[str, str]) -> DataFrame:
+def conformed(frame: DataFrame, wanted: Collection[TableColumn], renames: Mapping[str, str]) -> DataFrame:
     """Give a frame the table's columns as an op wants them, Lakeward's own columns kept in front.
 
     A column the frame does not have yet is null, one it has under the name before a rename is found.
     """
-    present = set(frame.columns)
+    present, names = set(frame.columns), {one.name for one in wanted}
     former = {new: old for old, new in renames.items() if old in present}
+    pending = {old: new for new, old in former.items() if new in names and new not in present}
+    frame = with_renamed_unchanged(frame, pending)
     own = [column(name) for name in frame.columns if name.startswith(PREFIX)]
     values = []
     for one in wanted:
@@ -41,3 +43,15 @@ def conformed(frame: DataFrame, wanted: Iterable[TableColumn], renames: Mapping[
         value = column(name) if name is not None else F.lit(None)
         values.append(value.cast(spark_type(one.lake_type)).alias(one.name))
     return frame.select(*own, *values)
+
+
+def with_renamed_unchanged(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
+    """Return changes whose lists of columns that they do not speak of have the columns' new names.
+
+    Under the old name the list would say nothing of the column, and its missing value would count as NULL.
+    """
+    if not renames or UNCHANGED not in frame.columns:
+        return frame
+    names = F.create_map(*[F.lit(name) for pair in renames.items() for name in pair])
+    renamed = F.transform(column(UNCHANGED), lambda name: F.coalesce(F.try_element_at(names, name), name))
+    return frame.withColumn(UNCHANGED, renamed)

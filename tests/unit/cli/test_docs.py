@@ -17,6 +17,7 @@ from lakeward.controller.status import StatusTotals, TableStatus
 from lakeward.controller.takeover import ImportedTable
 from lakeward.controller.validation import Finding
 from lakeward.lake.iceberg.debt import Debt
+from lakeward.pipeline.columns_repair import ColumnsRepair
 from lakeward.pipeline.erase.landing import LandingTrace
 from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
 from lakeward.pipeline.quarantine import BadRow, QuarantineReport
@@ -70,7 +71,7 @@ def test_every_setting_says_what_it_means():
         OpReport, RowCounts, TablePlan, TableStatus, StatusTotals, Debt, RunSummary, Check, TableCheck, Finding,
         ImportedTable, SimulationResult, TableMaintenance, WorkReport, RowHistory, HistoryEntry, HistoryReport,
         TableVerification, RowFinding, Verified, SnapshotReport, Version, Receipt,
-        ErasedPlace, LandingTrace,
+        ErasedPlace, LandingTrace, ColumnsRepair,
         UndoPlan, ConcernedOp, RowChanges, Marked,
     ],
 )  # fmt: skip

@@ -132,6 +132,20 @@ def test_a_renamed_column_goes_by_its_new_name_in_the_key_and_by_either_in_the_p
         assert bench.check(primary_key="id", partition_by=partition, renames=renames) == []
 
 
+def test_names_that_the_lake_cannot_have_are_an_error_with_the_renames_that_help(bench):
+    bench.land(LOAD, {"id": [1], "v": ["a"], "V": ["b"], "_pos": [1]})
+    finding = bench.only(primary_key="id")
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "renames")
+    assert "'V' differs only in case from 'v'" in finding.message and "'_pos' is the name of" in finding.message
+    assert finding.hint == f"set tables: {TABLE}: renames: {{V: V_2, _pos: pos}} in lakeward.yaml"
+    assert bench.check(primary_key="id", renames={"V": "V_2", "_pos": "pos"}) == []
+    # A column that only a change file brings.
+    bench.path(LOAD).unlink()
+    bench.land(LOAD, {"id": [1], "v": ["a"]})
+    bench.land(CHANGE, {"Op": ["I"], "id": [1], "v": ["a"], "_row_id": [1]})
+    assert "'_row_id' is the name of" in bench.only(primary_key="id").message
+
+
 def test_keys_that_come_twice_are_counted_over_all_parts_and_shown(bench):
     bench.land(LOAD, {"id": [1, 2, 2, 3], "region": ["a", "a", "a", None]})
     bench.land("LOAD00000002.parquet", {"id": [1, 2, 1, 3], "region": ["a", "a", "b", None]})

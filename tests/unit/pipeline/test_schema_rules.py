@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from lakeward.config import TableSettings
 from lakeward.datatypes import Column, parse_ddl
 from lakeward.errors import ConfigurationError, SchemaError
 from lakeward.model import FileClass, FileIdentity, TableId
-from lakeward.pipeline.schema import describe_changes, known_columns, require_usable, with_file_columns
+from lakeward.pipeline.schema import (
+    describe_changes,
+    known_columns,
+    require_readable_names,
+    require_usable,
+    with_file_columns,
+)
 from lakeward.sources.base import FileSummary
 
 TABLE = TableId("sales", "product")
@@ -81,5 +88,45 @@ def test_narrowing_by_declaration_is_refused() -> None:
 def test_settings_must_name_columns_that_exist() -> None:
     with pytest.raises(ConfigurationError, match="primary_key names 'nope'"):
         require_usable(TABLE, parse_ddl("id int"), TableSettings(primary_key=("nope",)))
-    with pytest.raises(ConfigurationError, match="Lakeward's own"):
-        require_usable(TABLE, (Column("_lw_op", "int"),), TableSettings())
+
+
+@pytest.mark.parametrize(
+    ("columns", "words", "renames"),
+    [
+        ("id int, _lw_op int", "column '_lw_op' starts with _lw_", "{_lw_op: op}"),
+        ("id int, _LW_x int, x int", "column '_LW_x' starts with _lw_", "{_LW_x: x_2}"),
+        ("v int, V int, V_2 int", "column 'V' differs only in case from 'v'", "{V: V_3}"),
+        ("é int, É int", "column 'É' differs only in case from 'é'", '{"É": "É_2"}'),
+        ("_file int, _POS int", "'_POS' is the name of one of Iceberg's own columns", "{_file: file, _POS: POS}"),
+        ("_row_id int, _change_type int", "Iceberg's own", "{_row_id: row_id, _change_type: change_type}"),
+        ("___ int, `  ` int, on int, ON int", "column '  ' is blank", '{"  ": column, "ON": ON_2}'),
+    ],
+)
+def test_names_that_the_lake_cannot_hold_are_refused_with_names_that_it_can(
+    columns: str, words: str, renames: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        require_usable(TABLE, parse_ddl(columns), TableSettings())
+    assert words in raised.value.message
+    assert f"renames={renames}" in (raised.value.hint or "")
+    # What is proposed is a setting that is taken, and that helps.
+    given = yaml.safe_load(renames)
+    assert TableSettings(renames=given).renames == given
+    renamed = [Column(given.get(one.name, one.name), one.type) for one in parse_ddl(columns)]
+    require_usable(TABLE, renamed, TableSettings())
+
+
+def test_of_two_spellings_the_mirrors_stays_and_its_readable_names_go_on() -> None:
+    mirror = parse_ddl("id int, Name string, _FILE int, _change_type int, _LW_x int")
+    require_usable(TABLE, mirror, TableSettings(), mirror)
+    with pytest.raises(ConfigurationError, match="column 'NAME' differs only in case from 'Name'") as raised:
+        require_usable(TABLE, (Column("NAME", "string"), *mirror), TableSettings(), mirror)
+    assert "NAME: Name where both are one column" in (raised.value.hint or "")
+    require_readable_names(TABLE, mirror, TableSettings())
+    with pytest.raises(ConfigurationError, match="cannot read: column '_file' is the name"):
+        require_readable_names(TABLE, parse_ddl("id int, _file int"), TableSettings())
+    # What is proposed keeps the renames there are; one that made the name in question makes another one instead.
+    settings = TableSettings(renames={"a": "V", "b": "c"})
+    with pytest.raises(ConfigurationError) as raised:
+        require_usable(TABLE, parse_ddl("v int, V int, c int"), settings)
+    assert "renames={a: V_2, b: c, V: V_2}" in (raised.value.hint or "")

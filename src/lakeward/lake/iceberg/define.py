@@ -60,9 +60,9 @@ def mirror_of(spark: SparkSession, table: TableId) -> IcebergTable:
     return IcebergTable(spark, table.schema, table.name)
 
 
-def changelog_of(spark: SparkSession, table: TableId) -> IcebergTable:
-    """The table's changelog: every change and every op."""
-    return IcebergTable(spark, table.schema + CHANGELOG_SUFFIX, table.name)
+def changelog_of(spark: SparkSession, table: TableId, renames: Mapping[str, str] | None = None) -> IcebergTable:
+    """The table's changelog: every change and every op. ``renames`` are the declared ones, for reading changes."""
+    return IcebergTable(spark, table.schema + CHANGELOG_SUFFIX, table.name, renames=renames)
 
 
 def history_of(spark: SparkSession, table: TableId) -> IcebergTable:

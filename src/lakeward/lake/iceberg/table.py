@@ -18,6 +18,7 @@ from lakeward.datatypes import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN, Snapshot, TableMetadata
 from lakeward.schemas import PREFIX, spark_type
+from lakeward.transforms.columns import with_renamed_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,11 +53,19 @@ _CONFLICT = re.compile("|".join(_CONFLICTS))
 class IcebergTable:
     """A table of the lake by namespace and name."""
 
-    def __init__(self, spark: SparkSession, namespace: str, name: str) -> None:
-        """Name a table; nothing is loaded yet."""
+    def __init__(
+        self, spark: SparkSession, namespace: str, name: str, *, renames: Mapping[str, str] | None = None
+    ) -> None:
+        """Name a table; nothing is loaded yet. ``renames`` are columns whose former names its rows may mention."""
         self.spark = spark
         self.namespace = namespace
         self.name = name
+        self._renames = dict(renames or {})
+
+    @property
+    def jvm(self) -> Any:
+        """The bridge into the session's JVM."""
+        return _jvm(self.spark)
 
     @property
     def identifier(self) -> str:
@@ -137,6 +146,12 @@ class IcebergTable:
         Spark reads an old snapshot with the schema of its day; a column that was added, widened or renamed since
         is found by its field id.
         """
+        frame = self._read(snapshot_id, with_columns)
+        names = set(frame.columns)
+        present = {old: new for old, new in self._renames.items() if new in names and old not in names}
+        return with_renamed_unchanged(frame, present)
+
+    def _read(self, snapshot_id: int, with_columns: Sequence[str]) -> DataFrame:
         pinned = self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.identifier)
         table = self.load()
         then = table.schemas().get(table.snapshot(snapshot_id).schemaId())

@@ -25,7 +25,6 @@ def check_names(names: Iterable[str]) -> None:
 
 def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool = False) -> None:
     """Refuse a file whose columns the table does not know, or that lacks columns it must have."""
-    check_names([*layout.columns, *layout.unknown])
     if layout.repeated:
         msg = f"the file names columns more than once: {', '.join(layout.repeated)}"
         raise UnusableFileError(msg)

@@ -1,0 +1,106 @@
+"""Hazard 40: columns that differ only in case, and columns named like Iceberg's own or Lakeward's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+
+from lakeward.column_names import ICEBERG_NAMES, UNREADABLE_NAMES
+from lakeward.errors import ConfigurationError
+from lakeward.snapshots.verification.report import Verdict
+from tests.spark.readers import rows_by_pyiceberg
+from tests.spark.scene import TABLE, Scene
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def ints(*values: int) -> pa.Array:
+    return pa.array(values, pa.int32())
+
+
+def test_iceberg_has_no_names_of_its_own_but_those_refused(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    loader = java.Thread.currentThread().getContextClassLoader()
+    fields = java.java.lang.Class.forName("org.apache.iceberg.MetadataColumns", True, loader).getFields()
+    values = [field.get(None) for field in fields]
+    names = {value if isinstance(value, str) else value.name() for value in values if not isinstance(value, int)}
+    is_own = java.org.apache.iceberg.MetadataColumns.isMetadataColumn
+    assert {name for name in names if is_own(name)} == UNREADABLE_NAMES
+    assert {name for name in names if name.startswith("_")} == ICEBERG_NAMES
+
+
+def test_names_are_refused_before_anything_is_written_and_renames_help(scene: Scene) -> None:
+    scene.configure({TABLE: {"primary_key": "id"}})
+    load = {"id": ints(1, 2), "v": ["a", "b"], "V": ["A", "B"], "_file": ["f", "g"], "_LW_kind": ["k", "l"]}
+    scene.land_parquet("LOAD00000001.parquet", load)
+    refused = scene.refused()
+    for words in ("'V' differs only in case from 'v'", "'_file' is the name of one of Iceberg's", "'_LW_kind' starts"):
+        assert words in (refused.message or "")
+    assert "renames={V: V_2, _file: file, _LW_kind: kind}" in (refused.hint or "")
+    assert not scene.lakeward.spark.catalog.tableExists(TABLE)
+    renames = {"V": "V_2", "_file": "file", "_LW_kind": "kind"}
+    scene.configure({TABLE: {"primary_key": "id", "renames": renames}})
+    scene.run()
+    assert scene.rows() == [(1, "a", "A", "f", "k"), (2, "b", "B", "g", "l")]
+    # A column that comes later is refused as well, and nothing of its batch arrives.
+    scene.land_parquet("20240102-000000000.parquet", {"Op": ["U"], "id": ints(1), "v": ["new"], "_Pos": [7]})
+    assert "'_Pos' is the name of one of Iceberg's own columns" in (scene.refused().message or "")
+    assert scene.rows() == [(1, "a", "A", "f", "k"), (2, "b", "B", "g", "l")]
+    scene.configure({TABLE: {"primary_key": "id", "renames": {**renames, "_Pos": "pos"}}})
+    scene.run()
+    assert scene.rows() == [(1, "new", "A", "f", "k", 7), (2, "b", "B", "g", "l", None)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "renames", "error"),
+    [
+        (("v", "V"), {"V": "V_2"}, AnalysisException),
+        (("_file", "_pos"), {"_file": "file", "_pos": "pos"}, Py4JJavaError),
+    ],
+)
+def test_table_that_cannot_be_read_is_repaired(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, str], renames: dict[str, str], error: type[Exception]
+) -> None:
+    first, second = odd
+    scene.configure({TABLE: {"primary_key": "id"}})
+    with monkeypatch.context() as before:
+        # As it was when any name was taken.
+        before.setattr("lakeward.pipeline.schema.name_problems", lambda names, present=(): [])
+        load = {"id": ints(1, 2, 3), first: ["a", "b", "c"], second: ["A", "B", "C"]}
+        scene.land_parquet("LOAD00000001.parquet", load)
+        scene.run()
+        # A change that does not speak of the second column.
+        scene.land_parquet("20240102-000000000.parquet", {"Op": ["U", "D"], "id": ints(1, 2), first: ["a2", None]})
+        scene.try_run()
+    with pytest.raises(error):
+        scene.rows()
+    refused = scene.refused()
+    assert "its mirror has columns that readers cannot read" in (refused.message or "")
+    assert "lakeward tables repair sales.product" in (refused.hint or "")
+    with pytest.raises(ConfigurationError, match="readers cannot read"):
+        scene.lakeward.undo(TABLE, to_op=0)
+    with pytest.raises(ConfigurationError, match="readers cannot read"):
+        scene.lakeward.repair_table(TABLE)
+    scene.configure({TABLE: {"primary_key": "id", "renames": renames}})
+    assert scene.lakeward.repair_table(TABLE, dry_run=True).renamed == renames
+    assert scene.lakeward.repair_table(TABLE).renamed == renames
+    assert scene.lakeward.repair_table(TABLE).renamed == {}
+    scene.run()
+    expected = [(1, "a2", "A"), (3, "c", "C")]
+    assert scene.rows() == expected == rows_by_pyiceberg(scene)
+    # A late change folds the partial one again, from the changelog that was written under the old names.
+    scene.land_parquet("20240101-000000000.parquet", {"Op": ["U"], "id": ints(1), first: ["late"], second: ["late"]})
+    assert scene.run().ops[0].late
+    assert scene.rows() == [(1, "a2", "late"), (3, "c", "C")]
+    [verified] = scene.lakeward.verify([TABLE]).tables
+    assert verified.verdict is Verdict.CLEAN, verified
+    # The past was written under the old names, load and all.
+    scene.lakeward.undo(TABLE, to_op=1)
+    assert scene.rows() == [(1, "a", "A"), (2, "b", "B"), (3, "c", "C")]
+    scene.run()
+    assert scene.rows() == [(1, "a2", "late"), (3, "c", "C")]
