@@ -82,8 +82,8 @@ def _yaml(name: str) -> str:
 
 def _reason(name: str, twin: str | None, *, is_present: bool) -> str | None:
     lowered = name.lower()
-    if not name.strip():
-        return None if is_present else "is blank"
+    if not name:
+        return "has no name"
     if name in UNREADABLE_NAMES or (lowered in ICEBERG_NAMES and not is_present):
         return "is the name of one of Iceberg's own columns"
     if lowered.startswith(OWN_PREFIX) and not is_present:
@@ -97,6 +97,6 @@ def _free_name(name: str, taken: set[str]) -> str:
     """Return a name like ``name`` that no column has, in any case."""
     is_own = name.lower().startswith(OWN_PREFIX)
     bare = name[len(OWN_PREFIX) :] if is_own else name
-    bare = bare.strip().lstrip("_") or "column"
+    bare = bare.lstrip("_") or "column"
     candidates = [bare, *(f"{bare}_{number}" for number in range(2, len(taken) + 3))]
     return next(one for one in candidates if one.lower() not in taken)

@@ -104,3 +104,51 @@ def test_table_that_cannot_be_read_is_repaired(
     assert scene.rows() == [(1, "a", "A"), (2, "b", "B"), (3, "c", "C")]
     scene.run()
     assert scene.rows() == [(1, "a2", "late"), (3, "c", "C")]
+
+
+def test_header_taken_for_a_row_is_refused_and_one_that_was_taken_is_put_right(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"schema": "code string, name string", "primary_key": "code"}
+    scene.configure({TABLE: texts})
+    scene.land("LOAD00000001.csv", "code,name", "a,b")
+    assert "csv.header is not set: set csv.header: true" in (scene.refused().message or "")
+    assert not scene.lakeward.spark.catalog.tableExists(TABLE)
+    # As it was before, or as somebody said.
+    scene.configure({TABLE: {**texts, "csv": {"header": False}}})
+    scene.run()
+    assert scene.rows() == [("a", "b"), ("code", "name")]
+    scene.configure({TABLE: {**texts, "csv": {"header": True}}})
+    scene.land("20240102-000000000.csv", "Op,code,name", "I,c,d")
+    scene.run()
+    assert "csv.header was False, now True" in caplog.text and f"lakeward undo {TABLE} --to-op 0" in caplog.text
+    scene.lakeward.undo(TABLE, to_op=0)
+    scene.run()
+    assert scene.rows() == [("a", "b"), ("c", "d")]
+    # Bad rows say which setting they look like.
+    typed = {"schema": "id int, name string", "primary_key": "id"}
+    scene.configure({"sales.typed": typed, "sales.divided": typed})
+    scene.land("LOAD00000001.csv", "number,title", "1,b", folder="sales/typed")
+    scene.land("LOAD00000001.csv", "1;a", "2;b", folder="sales/divided")
+    hints = {one.table: one.hint or "" for one in scene.try_run("sales.typed", "sales.divided").tables}
+    assert "--set csv.header=true" in hints["sales.typed"]
+    assert "--set 'csv.delimiter=\";\"'" in hints["sales.divided"]
+
+
+def test_commit_time_that_became_a_column_leaves_the_mirror_by_an_explicit_step(scene: Scene) -> None:
+    scene.configure({TABLE: {"primary_key": "id"}})
+    early, late = "2024-01-01 00:00:00.000000", "2024-01-02 00:00:00.000000"
+    scene.land_parquet("LOAD00000001.parquet", {"ts": [early], "id": ints(1), "name": ["a"]})
+    scene.run()
+    assert scene.rows() == [(early, 1, "a")]
+    scene.configure({TABLE: {"primary_key": "id", "timestamp_column": "ts"}})
+    scene.land_parquet("20240103-000000000.parquet", {"Op": ["U"], "ts": [late], "id": ints(1), "name": ["b"]})
+    scene.run()
+    assert scene.rows() == [(late, 1, "b")]
+    assert scene.lakeward.repair_table(TABLE).dropped == ("ts",)
+    assert scene.rows() == [(1, "b")]
+    scene.lakeward.undo(TABLE, to_op=0)
+    # By its file the later one, by its time the earlier one.
+    scene.land_parquet("20240104-000000000.parquet", {"Op": ["U"], "ts": [early], "id": ints(1), "name": ["old"]})
+    scene.run()
+    assert scene.rows() == [(1, "b")]

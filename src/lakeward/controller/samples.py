@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.model import FileClass
-from lakeward.sources.dms.listing import list_files, table_folder
+from lakeward.sources.dms.listing import UnknownFile, list_folder, table_folder
 
 if TYPE_CHECKING:
     from lakeward.controller.tables import KnownTable
@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """A table's load parts, and of its files those to look at: the smallest of each kind and the newest change."""
+    """A table's load parts, and of its files those to look at: the smallest of each kind and the newest change.
+
+    ``unknown`` is how many files no rule knows, ``first_unknown`` one of them.
+    """
 
     loads: tuple[LandingFile, ...] = ()
     looked_at: tuple[LandingFile, ...] = ()
+    unknown: int = 0
+    first_unknown: str = ""
 
     @property
     def load_bytes(self) -> int:
@@ -35,8 +40,11 @@ def take_sample(storage: Storage, known: KnownTable) -> Sample:
     loads: list[LandingFile] = []
     smallest: LandingFile | None = None
     newest: LandingFile | None = None
-    for file in list_files(storage, table_folder(known.table, known.settings), known.settings):
-        if file.file_class is FileClass.LOAD:
+    unknown, first_unknown = 0, ""
+    for file in list_folder(storage, table_folder(known.table, known.settings), known.settings):
+        if isinstance(file, UnknownFile):
+            unknown, first_unknown = unknown + 1, first_unknown or file.path
+        elif file.file_class is FileClass.LOAD:
             loads.append(file)
         elif file.identity.size:
             smallest = file if smallest is None or file.identity.size < smallest.identity.size else smallest
@@ -44,4 +52,5 @@ def take_sample(storage: Storage, known: KnownTable) -> Sample:
     filled = [part for part in loads if part.identity.size]
     first = min(filled, key=lambda part: (part.identity.size, part.path)) if filled else None
     chosen = dict.fromkeys(file for file in (first, smallest, newest) if file is not None)
-    return Sample(tuple(sorted(loads, key=lambda part: part.order)), tuple(chosen))
+    parts = tuple(sorted(loads, key=lambda part: part.order))
+    return Sample(parts, tuple(chosen), unknown, first_unknown)

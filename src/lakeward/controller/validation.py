@@ -106,8 +106,7 @@ class SettingsCheck:
             message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
             yield self._warning("primary_key", message)
         sample = take_sample(self._storage, self._known)
-        if not sample.looked_at:
-            yield from self._without_files()
+        yield from self._about_files(sample)
         columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
         if not columns:
             first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
@@ -117,7 +116,10 @@ class SettingsCheck:
                 return
         peeks = [peek(self._storage, file, self._spec(columns)) for file in sample.looked_at]
         stops = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
-        yield from stops
+        suggested = list(self._about_looks(peeks))
+        yield from (*stops, *suggested)
+        if any(one.is_error for one in suggested):
+            return  # whatever else is found would be found under settings that are wrong
         columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(one.setting, one.message) for one in problems)
@@ -130,11 +132,15 @@ class SettingsCheck:
     def _spec(self, columns: Sequence[Column]) -> ReadSpec:
         return ReadSpec(self._table, tuple(columns), self._settings)
 
-    def _without_files(self) -> Iterator[Finding]:
-        if not self._config.transactions:
+    def _about_files(self, sample: Sample) -> Iterator[Finding]:
+        if not sample.looked_at and not self._config.transactions:
             folder, landing = table_folder(self._table, self._settings), self._config.landing
             message = f"there is no load or change file in folder {folder} of landing {landing}: nothing can be checked"
             yield self._warning("path", message)
+        if sample.unknown:
+            many = f"{sample.unknown:,} files such as " if sample.unknown > 1 else ""
+            message = f"{many}{sample.first_unknown}: no name that a load part or change file has, so not read"
+            yield self._warning("files", message)
 
     def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
         problems = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
@@ -142,6 +148,13 @@ class SettingsCheck:
         if peeks and not problems:
             message = "there is no schema: CSV files do not tell types, and they are never guessed"
             yield self._error("schema", message)
+
+    def _about_looks(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
+        """Name the settings with which the files would look right, each once."""
+        found = {(tip.setting, tip.value): (one.path, tip) for one in reversed(peeks) for tip in one.suggestions}
+        for path, tip in found.values():
+            make = self._error if tip.stops else self._warning
+            yield make(tip.setting, f"{path}: {tip.message}", tip.value)
 
     def _about_names(self, columns: Sequence[Column]) -> Iterator[Finding]:
         if problems := name_problems([column.name for column in columns]):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
 from lakeward.errors import BadRowError, DataError, DeleteShareError
 from lakeward.model import FileClass, OrderBy
 from lakeward.pipeline.ledger import bad_row_details
+from lakeward.sources.base import ReadSpec
+from lakeward.sources.dms.names import file_format, is_transactions
+from lakeward.sources.dms.sniffing import sniff_bad_rows
 from lakeward.transforms.columns import column, conformed
 from lakeward.transforms.fold import is_delete
 from lakeward.transforms.keys import having_keys
@@ -15,13 +19,14 @@ from lakeward.transforms.keys import having_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from lakeward.datatypes import Column
     from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Effect
     from lakeward.sources.base import FileSummary
+    from lakeward.sources.dms.sniffing import Suggestion
 
 _SHOWN = 5
 # Below this many rows a large share is a handful of rows, and no sign of a fault.
@@ -37,16 +42,39 @@ def require_readable(context: TableContext, summaries: Sequence[FileSummary]) ->
         raise DataError(msg, hint=hint)
 
 
-def require_good_rows(context: TableContext, records: DataFrame, summaries: Sequence[FileSummary]) -> None:
+def require_good_rows(
+    context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column]
+) -> None:
     """Refuse bad rows unless they are to be set aside."""
     bad = sum(one.bad for one in summaries)
     if not bad or context.settings.on_bad_row == "quarantine":
         return
-    rows = records.filter(column(S.KIND) == S.KIND_BAD).select(S.FILE, S.ROW, S.DETAIL).limit(_SHOWN).collect()
-    shown = "\n  ".join(_describe(*row) for row in rows)
-    msg = f"{context.table}: {bad:,} bad rows; nothing of this batch was applied:\n  {shown}"
+    fields = (S.FILE, S.ROW, S.DETAIL, S.RAW)
+    rows = records.filter(column(S.KIND) == S.KIND_BAD).select(*fields).limit(_SHOWN).collect()
+    shown = "\n  ".join(_describe(*row[:3]) for row in rows)
+    counted = "1 bad row" if bad == 1 else f"{bad:,} bad rows"
+    msg = f"{context.table}: {counted}; nothing of this batch was applied:\n  {shown}"
     hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"
+    found = _suggestions(rows, summaries, ReadSpec(context.table, tuple(columns), context.settings))
+    if found:
+        settings = " ".join(f"--set {quote(f'{one.setting}={one.value}')}" for one in found)
+        told = "; ".join(one.message for one in found)
+        hint = f"{told}: lakeward tables set {context.table} {settings}, or the same in lakeward.yaml; else {hint}"
     raise BadRowError(msg, hint=hint)
+
+
+def _suggestions(rows: Sequence[Row], summaries: Sequence[FileSummary], spec: ReadSpec) -> list[Suggestion]:
+    """Say which settings of CSV the bad rows look like, where their files have no header to look at."""
+    texts = [row[S.RAW] for row in rows if row[S.RAW] is not None and _is_headerless(row[S.FILE], spec)]
+    if len(texts) < len(rows):
+        return []
+    bad = {one.path: one.bad for one in summaries}
+    are_first = all(row[S.ROW] == 1 and bad.get(row[S.FILE]) == 1 for row in rows)
+    return sniff_bad_rows(texts, spec, are_first=are_first)
+
+
+def _is_headerless(path: str, spec: ReadSpec) -> bool:
+    return file_format(path) == "csv" and not is_transactions(path) and not spec.settings.csv.header
 
 
 def _describe(file: str, row: int, detail: str) -> str:

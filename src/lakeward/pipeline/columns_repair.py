@@ -15,13 +15,10 @@ from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.names import rename_everywhere
 from lakeward.pipeline.effect import bases_of
 from lakeward.pipeline.schema import require_readable_names
-from lakeward.pipeline.settings import keep_settings
+from lakeward.pipeline.settings import captured_columns, keep_settings
 from lakeward.pipeline.settings_check import settings_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lakeward.config import TableSettings
     from lakeward.pipeline.context import TableContext
 
 
@@ -79,13 +76,3 @@ def repair_columns(context: TableContext) -> ColumnsRepair:
             rename_everywhere(table, plan.renamed, plan.dropped)
         keep_settings(context, bases_of(None, context.mirror.look()).properties)
     return plan
-
-
-def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:
-    """Return the mirror's columns that the settings declare to be the capture's own, and no schema to be the source's.
-
-    A table that is read under these settings from the start has no such columns.
-    """
-    declared = {column.name for column in settings.columns or ()}
-    own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - declared
-    return tuple(column.name for column in mirror if column.name in own)

@@ -16,6 +16,7 @@ from lakeward.lake.iceberg.define import (
     EMPTY_TAG,
     LAYOUT_PROPERTY,
     LOGGED_STAMP,
+    READING_PROPERTY,
     SETTINGS_PROPERTY,
     empty_snapshot,
 )
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 LOAD_BRANCH_PREFIX = "load-"
-_PROPERTIES = (LAYOUT_PROPERTY, SETTINGS_PROPERTY)
+_PROPERTIES = (LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY)
 # Ops whose kind alone says what they do to the mirror.
 _WITHOUT_ROWS = {
     OpKind.TRUNCATE: ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate"),

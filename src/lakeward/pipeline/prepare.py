@@ -84,7 +84,7 @@ def prepare(
     unstable = tuple(one.path for one in summaries if not one.stable)
     if records is not None:
         records = _taking_part(records, unstable)
-        check.require_good_rows(context, records, stable)
+        check.require_good_rows(context, records, stable, columns)
     if work.files and (not stable or (unstable and work.kind is OpKind.LOAD)):
         return Waiting(f"{len(unstable)} files are still being written: {', '.join(unstable[:3])}")
     if work.kind is OpKind.LOAD:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
-from lakeward.lake.iceberg.define import create_changelog, create_mirror, empty_snapshot, evolve
+from lakeward.lake.iceberg.define import READING_PROPERTY, create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.logs import bind, event
 from lakeward.model import OpKind
 from lakeward.pipeline.apply import apply_op, take_back_load
@@ -27,7 +28,7 @@ from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
 from lakeward.pipeline.report import OpReport, op_report
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.schema import require_readable_names
-from lakeward.pipeline.settings import keep_settings, require_same_layout
+from lakeward.pipeline.settings import describe_changed_reading, keep_settings, require_same_layout
 from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
 
@@ -189,4 +190,15 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
     if prepared.schema_changes:
         evolve(context.changelog, prepared.columns, renames=settings.renames)
         evolve(context.mirror, prepared.columns, renames=settings.renames)
+    _warn_of_changed_reading(context, prepared)
     keep_settings(context, bases.properties)
+
+
+def _warn_of_changed_reading(context: TableContext, prepared: Prepared) -> None:
+    """Log that settings for reading changed since the last op; an undo is the way to read files anew."""
+    kept, mirror = prepared.bases.properties.get(READING_PROPERTY), prepared.bases.mirror
+    if kept is None or mirror is None or not mirror.rows or prepared.record.kind is OpKind.UNDO:
+        return
+    changed = describe_changed_reading(context.table, json.loads(kept), context.settings, prepared.bases.columns)
+    if changed is not None:
+        logger.warning("%s", changed, extra=event("settings.changed", table=str(context.table)))

@@ -6,13 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, SETTINGS_PROPERTY
+from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.lake.iceberg.partitions import renamed_partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lakeward.config import TableSettings
+    from lakeward.datatypes import Column
     from lakeward.lake.iceberg.table import IcebergTable
+    from lakeward.model import TableId
     from lakeward.pipeline.context import TableContext
 
 
@@ -23,9 +26,49 @@ def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> N
     wanted = {
         SETTINGS_PROPERTY: json.dumps(own, sort_keys=True),
         LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
+        READING_PROPERTY: json.dumps(reading_settings(context.settings), sort_keys=True),
     }
     if any(present.get(name) != text for name, text in wanted.items()):
         context.mirror.set_properties(wanted)
+
+
+def reading_settings(settings: TableSettings) -> dict[str, Any]:
+    """Return the settings by which a table's files are read, those of CSV by their full names."""
+    csv = settings.csv.model_dump(mode="json")
+    own = {name: getattr(settings, name) for name in ("timestamp_column", "sequence_column", "operation_column")}
+    return {**own, **{f"csv.{name}": value for name, value in csv.items()}}
+
+
+def describe_changed_reading(
+    table: TableId, before: Mapping[str, Any], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> str | None:
+    """Say what other settings for reading leave as it is in a table that was run with those of ``before``.
+
+    Returns None where nothing changed. ``mirror`` are the columns that its mirror has, as far as they are known.
+    """
+    now = reading_settings(settings)
+    changed = [name for name, value in now.items() if name in before and before[name] != value]
+    if not changed:
+        return None
+    shown = "; ".join(f"{name} was {before[name]!r}, now {now[name]!r}" for name in changed)
+    steps = [f"lakeward undo {table} --to-op 0", f"lakeward run {table}"]
+    kept = captured_columns(mirror, settings)
+    if kept:
+        shown += f"; the mirror keeps {', '.join(kept)} as a column"
+    if kept or (not mirror and any(not name.startswith("csv.") for name in changed)):
+        steps.insert(0, f"lakeward tables repair {table} (removes such a column from the mirror)")
+    anew = ", then ".join(steps)
+    return f"{table}: {shown}; files that were read before stay as they were read. To read them anew: {anew}"
+
+
+def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:
+    """Return the mirror's columns that the settings declare to be the capture's own, and no schema to be the source's.
+
+    A table that is read under these settings from the start has no such columns.
+    """
+    declared = {column.name for column in settings.columns or ()}
+    own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - declared
+    return tuple(column.name for column in mirror if column.name in own)
 
 
 def require_same_layout(context: TableContext, properties: Mapping[str, str | None]) -> None:

@@ -2,7 +2,8 @@
 
 from lakeward.config import TableSettings
 from lakeward.datatypes import parse_ddl
-from lakeward.pipeline.columns_repair import ColumnsRepair, captured_columns
+from lakeward.pipeline.columns_repair import ColumnsRepair
+from lakeward.pipeline.settings import captured_columns
 
 TABLE = "sales.product"
 PLAN = ColumnsRepair(TABLE, {"V": "V_2"}, ("ts",))

@@ -200,6 +200,46 @@ def test_csv_headers_and_named_columns_are_looked_at(bench):
     assert "csv.columns names nme, which the table's schema does not have" in finding.message
 
 
+def test_a_header_that_nobody_told_of_refuses_the_table_and_names_the_setting(bench):
+    bench.text("LOAD00000001.csv", "code,name", "a,b")
+    finding = bench.only(primary_key="code", schema="code string, name string")
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "csv.header")
+    assert finding.message.startswith("sales/product/LOAD00000001.csv: the first record holds the names of columns")
+    assert finding.hint == f"set tables: {TABLE}: csv: {{header: true}} in lakeward.yaml"
+    assert bench.check(primary_key="code", schema="code string, name string", csv={"header": True}) == []
+    # Named otherwise it is told by the types, and by the row that does not fit.
+    bench.text("LOAD00000001.csv", "number,title", "1,b")
+    header, bad = bench.check(primary_key="id", schema="id int, name string")
+    assert (header.severity, header.setting, bad.setting) == (Severity.WARNING, "csv.header", "on_bad_row")
+
+
+def test_another_delimiter_and_a_header_that_is_none_refuse_the_table(bench):
+    bench.text("LOAD00000001.csv", "1;a", "2;b")
+    settings = {"primary_key": "id", "schema": "id int, name string"}
+    finding = bench.only(**settings)
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "csv.delimiter")
+    assert finding.hint == f'set tables: {TABLE}: csv: {{delimiter: ";"}} in lakeward.yaml'
+    assert bench.check(**settings, csv={"delimiter": ";"}) == []
+    finding = bench.only(**settings, csv={"delimiter": ";", "header": True})
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "csv.header")
+
+
+def test_an_undeclared_commit_time_is_told_for_text_and_for_parquet(bench):
+    bench.text("LOAD00000001.csv", "2024-01-01 00:00:00.000000,1,a")
+    finding = bench.only(primary_key="id", schema="id int, name string")
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "timestamp_column")
+    assert bench.check(primary_key="id", schema="id int, name string", timestamp_column="commit_time") == []
+    bench.path("LOAD00000001.csv").unlink()
+    bench.land(LOAD, {"ts": ["2024-01-01 00:00:00.000000"], "id": [1]})
+    bench.land(CHANGE, {"Op": ["I"], "ts": ["2024-01-02 00:00:00.000000"], "id": [2]})
+    finding = bench.only(primary_key="id")
+    assert (finding.severity, finding.setting) == (Severity.WARNING, "timestamp_column")
+    assert "as things are it becomes a column of the mirror" in finding.message
+    assert finding.hint == f"set tables: {TABLE}: timestamp_column: ts in lakeward.yaml"
+    assert bench.check(primary_key="id", timestamp_column="ts") == []
+    assert bench.check(primary_key="id", schema="ts string, id bigint") == []
+
+
 def test_a_headerless_change_file_without_its_timestamp_is_found_by_its_looks(bench):
     bench.text("20240327-014303888.csv", "I,1,a", "U,1,b")
     finding = bench.only(primary_key="id", schema="id int, name string", timestamp_column="ts")
@@ -225,6 +265,13 @@ def test_a_table_without_files_can_only_be_warned_of(bench):
     (bench.root / "landing").mkdir()
     assert [one.setting for one in bench.check(primary_key="id")] == ["path"]
     assert [one.setting for one in bench.check(primary_key="idd", schema="id int")] == ["primary_key", "path"]
+
+
+def test_files_that_nobody_reads_are_told(landed):
+    landed.text("load00000002.csv", "1,a")
+    finding = landed.only(primary_key="id")
+    assert (finding.severity, finding.setting) == (Severity.WARNING, "files")
+    assert finding.message.startswith("sales/product/load00000002.csv: no name that a load part or change file has")
 
 
 def test_errors_refuse_an_activation_and_force_lets_them_through(landed):

@@ -99,7 +99,7 @@ def test_settings_must_name_columns_that_exist() -> None:
         ("é int, É int", "column 'É' differs only in case from 'é'", '{"É": "É_2"}'),
         ("_file int, _POS int", "'_POS' is the name of one of Iceberg's own columns", "{_file: file, _POS: POS}"),
         ("_row_id int, _change_type int", "Iceberg's own", "{_row_id: row_id, _change_type: change_type}"),
-        ("___ int, `  ` int, on int, ON int", "column '  ' is blank", '{"  ": column, "ON": ON_2}'),
+        ("___ int, ` ` int, on int, ON int, _lw_ int", "column 'ON' differs", '{"ON": ON_2, _lw_: column}'),
     ],
 )
 def test_names_that_the_lake_cannot_hold_are_refused_with_names_that_it_can(
@@ -114,6 +114,12 @@ def test_names_that_the_lake_cannot_hold_are_refused_with_names_that_it_can(
     assert TableSettings(renames=given).renames == given
     renamed = [Column(given.get(one.name, one.name), one.type) for one in parse_ddl(columns)]
     require_usable(TABLE, renamed, TableSettings())
+
+
+def test_a_column_needs_a_name() -> None:
+    with pytest.raises(ConfigurationError, match="column '' has no name") as raised:
+        require_usable(TABLE, (Column("id", "int"), Column("", "int")), TableSettings())
+    assert 'renames={"": column}' in (raised.value.hint or "")
 
 
 def test_of_two_spellings_the_mirrors_stays_and_its_readable_names_go_on() -> None:

@@ -33,6 +33,8 @@ LOAD_STAMP = "lakeward.load-op"
 REPAIRED_STAMP = "lakeward.repaired-op"
 SETTINGS_PROPERTY = "lakeward.settings"
 LAYOUT_PROPERTY = "lakeward.layout"
+# The settings by which its files were read last.
+READING_PROPERTY = "lakeward.reading"
 EMPTY_TAG = "lakeward-empty"
 
 _COMMON = {

@@ -74,6 +74,10 @@ class CsvFile:
         """Give the fields of the first records."""
         return [record.fields for _, record in islice(self.records(), PROBED_RECORDS)]
 
+    def probe_texts(self) -> list[str]:
+        """Return the texts of the first records."""
+        return [record.text for _, record in islice(self.records(), PROBED_RECORDS)]
+
     def raw(self, text: str) -> str:
         """Make a record's text stand alone: under a header its fields mean nothing without it."""
         return f"{self.header.text}\n{text}" if self.header else text

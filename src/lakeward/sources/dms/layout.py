@@ -132,6 +132,11 @@ def _possible(spec: ReadSpec, *, load: bool, has_operation: bool) -> Iterator[La
             yield _positions(spec, before, operation=operation, timestamp=timestamp, sequence=sequence)
 
 
+def possible_widths(spec: ReadSpec) -> set[int]:
+    """Return the numbers of fields that a headerless record of the table may have."""
+    return {layout.width for load in (True, False) for layout in _possible(spec, load=load, has_operation=False)}
+
+
 def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
     """Give the column lists that may have before images at the end of a record."""
     if spec.settings.before_image_columns is not None:

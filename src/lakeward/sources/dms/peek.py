@@ -18,11 +18,13 @@ from lakeward.sources.dms.layout import layout_by_names, probe_layout
 from lakeward.sources.dms.names import file_format
 from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+from lakeward.sources.dms.sniffing import sniff_header, sniff_named_times, sniff_records
 
 if TYPE_CHECKING:
     from lakeward.model import LandingFile
     from lakeward.sources.base import ReadSpec
     from lakeward.sources.dms.layout import Layout
+    from lakeward.sources.dms.sniffing import Suggestion
     from lakeward.sources.storage import Storage
 
 _UNREADABLE = (UnusableFileError, OSError, EOFError, zlib.error, pa.ArrowException)
@@ -34,7 +36,8 @@ class Peek:
 
     ``columns`` are the source's with their lake types (none in a CSV header); None where the file names none. Where
     ``has_layout`` is set, the flags tell which of the capture's own columns it has. ``mismatch`` says that the columns
-    do not fit the spec, ``problem`` why the file cannot be used at all.
+    do not fit the spec, ``problem`` why the file cannot be used at all. ``suggestions`` are settings with which it
+    would look right.
     """
 
     path: str
@@ -47,6 +50,7 @@ class Peek:
     has_before_images: bool = False
     mismatch: bool = False
     problem: str | None = None
+    suggestions: tuple[Suggestion, ...] = ()
 
     @property
     def tells_types(self) -> bool:
@@ -68,8 +72,12 @@ def peek(storage: Storage, file: LandingFile, spec: ReadSpec) -> Peek:
 def _peek_parquet(local_path: str, file: LandingFile, spec: ReadSpec) -> Peek:
     with plain_file(local_path) as path, open_parquet(path) as parquet:
         schema = parquet.schema_arrow
+        first = next(parquet.iter_batches(batch_size=1, use_threads=False), None)
     layout = layout_by_names(schema.names, spec.settings, _declared(spec))
     found = _peeked(file, layout, file_columns(schema, layout, spec.settings))
+    if first is not None and first.num_rows and not layout.repeated:
+        values = [column[0].as_py() for column in first.columns]
+        found = replace(found, suggestions=tuple(sniff_named_times(schema.names, values, spec)))
     return _checked(found, layout, spec, schema)
 
 
@@ -77,18 +85,30 @@ def _peek_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
     if not csv.shape.size:
         return Peek(file.path, file.file_class)
     if csv.settings.header:
-        layout = layout_by_names(csv.names(), spec.settings, _declared(spec))
-        columns = tuple(Column(name, "") for name in (*layout.columns, *layout.unknown))
-        return _checked(_peeked(file, layout, columns), layout, spec)
+        return _peek_named_csv(csv, file, spec)
     if not spec.columns:
         return Peek(file.path, file.file_class)
+    suggestions = tuple(sniff_records(csv.probe_texts(), spec, starts_file=True))
     is_load = file.file_class is FileClass.LOAD
     if configured := csv.settings.load_columns if is_load else csv.settings.columns:
         layout = layout_by_names(configured, spec.settings, _declared(spec))
         check_columns(layout, spec, names_from_settings=True)
     else:
         layout = probe_layout(csv.probe(), spec, load=is_load, has_operation=False)
-    return replace(_peeked(file, layout, None), problem=_wrong_width(csv, layout))
+    problem = None if any(one.stops for one in suggestions) else _wrong_width(csv, layout)
+    return replace(_peeked(file, layout, None), problem=problem, suggestions=suggestions)
+
+
+def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
+    names = csv.names()
+    layout = layout_by_names(names, spec.settings, _declared(spec))
+    suggestions = sniff_header(names, csv.header.text if csv.header else "", spec)
+    first = next(iter(csv.probe()), None)
+    if not suggestions and first is not None and len(first) == len(names):
+        suggestions = sniff_named_times(names, first, spec)
+    columns = tuple(Column(name, "") for name in (*layout.columns, *layout.unknown))
+    found = replace(_peeked(file, layout, columns), suggestions=tuple(suggestions))
+    return found if any(one.stops for one in suggestions) else _checked(found, layout, spec)
 
 
 def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from lakeward.sources.dms.layout import Layout
 
-_OPERATIONS = frozenset("IUD")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}")
+OPERATIONS = frozenset("IUD")
+COMMIT_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}")
 # AR_H_CHANGE_SEQ has 35 digits; a key of so many would be a decimal beyond any 64 bit number.
 _SEQUENCE = re.compile(r"[0-9]{20,38}")
 
@@ -24,13 +24,13 @@ def plausible_share(layout: Layout, records: Sequence[Sequence[str | None]], *, 
 
 def _is_plausible(layout: Layout, record: Sequence[str | None], *, load: bool) -> bool:
     operation = None if layout.operation is None else record[layout.operation]
-    if layout.operation is not None and operation not in _OPERATIONS:
+    if layout.operation is not None and operation not in OPERATIONS:
         return False
-    if layout.operation is None and not load and record[0] in _OPERATIONS:
+    if layout.operation is None and not load and record[0] in OPERATIONS:
         return False  # rather a change cut short than a change without operation
     # Metadata may be missing from a load row, never from a change; before images are missing from inserts.
     return (
-        _fits(record, layout.timestamp, _TIME, may_be_empty=load)
+        _fits(record, layout.timestamp, COMMIT_TIME, may_be_empty=load)
         and _fits(record, layout.sequence, _SEQUENCE, may_be_empty=load)
         and (not _has_image(layout, record) or not (load or operation == "I"))
     )

@@ -22,6 +22,7 @@ from lakeward.sources.dms.names import file_format
 from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 from lakeward.sources.dms.records import file_batch, record_schema
+from lakeward.sources.dms.sniffing import is_untold_header
 from lakeward.sources.dms.tally import Tally
 
 if TYPE_CHECKING:
@@ -104,11 +105,26 @@ def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, boo
         tally.columns = tuple((name, "") for name in (*layout.columns, *layout.unknown))
         check_columns(layout, spec)
         return layout, False
+    _require_no_header(csv, spec)
     if configured := csv.settings.load_columns if load else csv.settings.columns:
         layout = layout_by_names(configured, spec.settings, declared)
         check_columns(layout, spec, names_from_settings=True)
         return layout, False
     return probe_layout(csv.probe(), spec, load=load, has_operation=False), tells_by_count(spec)
+
+
+def _require_no_header(csv: CsvFile, spec: ReadSpec) -> None:
+    """Refuse a file that begins with the names of its columns where nobody said whether it has a header.
+
+    Where all columns are text, the names would become a row like any other.
+    """
+    first = next((record for _, record in csv.records()), None)
+    if first is not None and is_untold_header(first.fields, spec):
+        msg = (
+            f"its first record holds the names of the table's columns ({first.text}), and csv.header is not set: "
+            "set csv.header: true, or false if that record is a row"
+        )
+        raise UnusableFileError(msg)
 
 
 def tells_by_count(spec: ReadSpec) -> bool:
