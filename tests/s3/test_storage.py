@@ -60,7 +60,7 @@ def test_more_than_a_thousand_objects_and_folders_are_all_seen(bucket: Bucket) -
     walk = storage.walk("s/t")
     assert next(walk).path == "s/t/00000.csv"
     assert [file.path for file in walk] == [f"s/t/{number:05}.csv" for number in range(1, 1005)]
-    assert list(storage.folders("wide")) == [f"wide/folder {number:05}" for number in range(1005)]
+    assert list(storage.children("wide")) == [(f"wide/folder {number:05}", True) for number in range(1005)]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

@@ -13,6 +13,7 @@ from lakeward.model import TableId
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from lakeward.controller.proposals import Proposal
     from lakeward.controller.takeover import ImportedTable
     from lakeward.controller.validation import Finding
     from lakeward.pipeline.columns_repair import ColumnsRepair
@@ -29,6 +30,16 @@ class TableRegistry(OpenedLake):
         """
         discovery.require_landing(self.config, self.storage)
         return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
+
+    def propose_settings(self, name: str) -> Proposal:
+        """Look at a table's files for a key that is unique in its load and for the commit time's column.
+
+        Args:
+            name: the table as ``schema.table``.
+        """
+        from lakeward.controller.proposals import propose
+
+        return propose(self.storage, self.table(name))
 
     def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:
         """Hold the settings of tables against their files: all known ones, or those named.
@@ -78,6 +89,14 @@ class TableRegistry(OpenedLake):
             require_fitting(proposed, findings, force=force, on_finding=on_finding)
         self.state.set_table(table, active=active, settings=dict(settings or {}))
         return self.table(name)
+
+    def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
+        """Say what a change of settings leaves as it is in a table whose files were read before; None: nothing."""
+        from lakeward.pipeline.settings import describe_changed_reading, reading_settings
+
+        if not self.state.has_files(after.table):
+            return None
+        return describe_changed_reading(after.table, reading_settings(before.settings), after.settings)
 
     def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
         """Bring the columns of a table that was run to what its settings say; rows stay as they are.

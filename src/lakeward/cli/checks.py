@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from lakeward.cli.output import count
 from lakeward.errors import ConfigurationError, LakewardError
 
 if TYPE_CHECKING:
@@ -114,14 +115,16 @@ def _has_clusters_only(config: Config) -> bool:
 
 
 def _landing(config: Config) -> str:
-    from lakeward.controller.discovery import require_landing, wanted_tables
+    from lakeward.controller.discovery import landed_tables, require_landing
     from lakeward.model import TableId
     from lakeward.sources.storage import open_storage
 
     storage = open_storage(config.resolve(config.landing), config.s3)
     require_landing(config, storage)
-    folders = sum(isinstance(found, TableId) for found in wanted_tables(config, storage))
-    return f"{config.landing} holds {folders:,} table folders"
+    found = list(landed_tables(config, storage, config.declared()))
+    skipped = [one for one in found if not isinstance(one, TableId)]
+    left_out = f"; {count(len(skipped), 'folder')} left out: lakeward discover names them" if skipped else ""
+    return f"{config.landing} holds {count(len(found) - len(skipped), 'table')}{left_out}"
 
 
 def _warehouse(config: Config) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.options import command, group
-from lakeward.cli.output import add_row, count, emit, lines, note, table
+from lakeward.cli.output import add_row, count, emit, lines, note, table, warn
 from lakeward.cli.tables_check import check, no_check_data, warn_of
 from lakeward.cli.tables_import import import_tables
 from lakeward.cli.tables_repair import repair
@@ -83,8 +83,12 @@ def set_table(
         if not settings and active is None:
             msg = "nothing to set: give --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
             raise click.UsageError(msg)
+        before = _known(lake, name)
         known = lake.set_table(name, settings=settings, active=active, **_checking(choices))
+        changed = lake.changed_reading(before, known) if before else None
     _emit_table(invocation, known)
+    if changed is not None:
+        warn(changed)
 
 
 @command("activate")
@@ -113,6 +117,13 @@ def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool, **c
         known = [lake.table(name) for name in names]
         switched = [lake.set_table(str(one.table), active=active, **checking) for one in known]
     emit(invocation, {"tables": [_summary(one) for one in switched]}, lambda console: _draw_list(console, switched))
+
+
+def _known(lake: Lakeward, name: str) -> KnownTable | None:
+    """Return a table as it is, None where the command makes it known."""
+    from lakeward.model import TableId
+
+    return next((one for one in lake.tables() if one.table == TableId.parse(name)), None)
 
 
 def _own_settings(lake: Lakeward, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import TableId
-from lakeward.sources.dms.listing import SkippedFolder, holds_files, list_transactions, table_folders
+from lakeward.sources.dms.listing import SkippedFolder, list_transactions, table_folders, why_no_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,8 +24,8 @@ class Discovery:
     """What a look at landing found.
 
     ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
-    folders lie where tables do and were left out, ``stray`` is a file that shows where landing keeps its files if
-    it holds no table at all.
+    folders hold files and are no tables, or lie where tables do and were left out. ``stray`` is a file that shows
+    where landing keeps its files if it holds no table at all.
     """
 
     new: tuple[TableId, ...] = ()
@@ -44,13 +44,12 @@ def discover(config: Config, storage: Storage, state: StateStore, *, read_transa
     skipped: list[SkippedFolder] = []
     new: list[TableId] = []
     any_table = False
-    for found in wanted_tables(config, storage):
+    for found in landed_tables(config, storage, known):
         if isinstance(found, SkippedFolder):
             skipped.append(found)
             continue
-        is_new = found not in known and holds_files(storage, _folder(found))
-        any_table = any_table or is_new or found in known
-        if is_new and state.register(found, active=False):
+        any_table = True
+        if found not in known and state.register(found, active=False):
             new.append(found)
     unlanded: list[TableId] = []
     for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
@@ -59,11 +58,22 @@ def discover(config: Config, storage: Storage, state: StateStore, *, read_transa
     return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
 
 
-def wanted_tables(config: Config, storage: Storage) -> Iterator[TableId | SkippedFolder]:
-    """Give the folders that ``include`` and ``exclude`` let through, without a look inside."""
+def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
+    """Return the tables in landing that ``include`` and ``exclude`` let through, and what lies there and is none.
+
+    Folders of known tables are not looked into; of others only those with a load part or change file are tables.
+    """
     for found in table_folders(storage, transactions=config.transactions):
-        if is_wanted(config, found.path.replace("/", ".", 1) if isinstance(found, SkippedFolder) else str(found)):
+        if not is_wanted(config, found.path.replace("/", ".", 1) if isinstance(found, SkippedFolder) else str(found)):
+            continue
+        if isinstance(found, SkippedFolder) or found in known:
             yield found
+            continue
+        reason = why_no_table(storage, _folder(found))
+        if reason is None:
+            yield found
+        elif reason:
+            yield SkippedFolder(_folder(found), reason)
 
 
 def is_wanted(config: Config, name: str) -> bool:

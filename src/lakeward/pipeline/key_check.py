@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakeward.datatypes import Column
     from lakeward.model import LandingFile
     from lakeward.sources.base import ReadSpec
     from lakeward.sources.storage import Storage
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 _EXAMPLES = 5
+# Types that nobody makes a key of, and how many columns are tried, alone and in pairs.
+_NO_KEYS = ("float", "double", "boolean")
+_LIKELY, _PAIRED = 24, 6
 # Keys looked at again by value: with more of them nobody asks whether two hashes met by chance.
 _VERIFIED = 1000
 
@@ -103,6 +108,39 @@ def check_keys_with_spark(
         shown = repeated.orderBy(column(times).desc()).limit(_EXAMPLES).collect() if report.repeated else []
         report.examples = [(_named(spec, tuple(row)[:-1]), row[-1]) for row in shown]
     return report
+
+
+def unique_key(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -> tuple[str, ...]:
+    """Return columns whose values come once in the load and are never NULL, the likeliest key first; () where none do.
+
+    One column if any will do, else two of the first few. The load is read here, holding eight bytes per value.
+    """
+    likely = sorted(
+        (one for one in spec.columns if one.lake_type not in _NO_KEYS),
+        key=lambda one: (_rank(one, spec.table.name), spec.columns.index(one)),
+    )[:_LIKELY]
+    batches = [records.filter(pc.equal(records.column(S.KIND), S.KIND_CHANGE)).select([one.name for one in likely])
+               for part in parts for records in read_file(storage, part, spec)]  # fmt: skip
+    rows = pa.Table.from_batches(batches) if batches else None
+    if rows is None or not rows.num_rows:
+        return ()
+    candidates = [one.name for one in likely if not rows.column(one.name).null_count]
+    pairs = combinations(sorted(candidates[:_PAIRED], key=[one.name for one in spec.columns].index), 2)
+    for names in (*((name,) for name in candidates), *pairs):
+        hashes = np.concatenate([_hashes(batch) for batch in rows.select(list(names)).to_batches()])
+        if len(np.unique(hashes)) == rows.num_rows:
+            return names
+    return ()
+
+
+def _rank(column: Column, table: str) -> int:
+    """Place a column by what keys are usually named; times and bytes come last."""
+    name, own = column.name.lower(), table.lower()
+    if name in ("id", f"{own}_id", f"{own}id", f"id_{own}"):
+        return 0
+    if column.lake_type.startswith(("timestamp", "date", "binary")):
+        return 3
+    return 1 if name.endswith(("id", "key", "code", "no", "nr", "number")) else 2
 
 
 def describe_keys(examples: Sequence[tuple[dict[str, Any], int]]) -> str:

@@ -53,12 +53,11 @@ class S3Storage:
         """Tell whether a folder exists and holds at least one visible entry."""
         return any(True for _ in self._entries(prefix, page_size=_FEW))
 
-    def folders(self, prefix: str) -> Iterator[str]:
-        """Give the paths of the visible folders directly in a folder, in name order."""
+    def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
+        """Return (path, is folder) of the visible entries directly in a folder, folders in name order."""
         folder = prefix.strip("/")
         for name, is_folder in self._entries(prefix):
-            if is_folder:
-                yield f"{folder}/{name}" if folder else name
+            yield (f"{folder}/{name}" if folder else name), is_folder
 
     def _entries(self, prefix: str, page_size: int | None = None) -> Iterator[tuple[str, bool]]:
         """Give (name, is folder) of the visible entries of one folder, the folders of each page first."""

@@ -54,8 +54,8 @@ class Storage(Protocol):
         """Tell whether a folder exists and holds at least one visible entry."""
         ...
 
-    def folders(self, prefix: str) -> Iterator[str]:
-        """Give the paths of the visible folders directly in a folder, in name order."""
+    def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
+        """Return (path, is folder) of the visible entries directly in a folder, folders in name order."""
         ...
 
     def identity(self, path: str) -> FileIdentity:
@@ -150,12 +150,11 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
-    def folders(self, prefix: str) -> Iterator[str]:
-        """Give the paths of the visible folders directly in a folder, in name order."""
+    def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
+        """Return (path, is folder) of the visible entries directly in a folder, in name order."""
         folder = prefix.strip("/")
         for name, is_folder, _ in self._entries(folder):
-            if is_folder:
-                yield f"{folder}/{name}" if folder else name
+            yield (f"{folder}/{name}" if folder else name), is_folder
 
     def identity(self, path: str) -> FileIdentity:
         """Give a file's identity now; raises FileNotFoundError."""

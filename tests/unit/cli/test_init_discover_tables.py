@@ -1,10 +1,15 @@
 """Commands that need no Spark."""
 
 import json
+import shlex
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeward.config import load_config
+from lakeward.state.open import open_state
+from lakeward.testing.state_contract.samples import CUSTOMER, PROGRESS, make_entry
 
 
 def test_init_writes_a_configuration_that_can_be_read(tmp_path, monkeypatch, call, call_json):
@@ -33,7 +38,36 @@ def test_discover_registers_what_is_not_declared(project, call, call_json):
     assert "1 new table, 2 known" in result.stdout
     assert "lakeward tables set sales.customer --primary-key COLUMN --activate" in result.stdout
     known = ["sales.customer", "sales.product"]
-    assert call_json("discover") == {"new": [], "unlanded": [], "skipped": [], "tables": known}
+    assert call_json("discover") == {"new": [], "unlanded": [], "skipped": [], "tables": known, "proposals": {}}
+
+
+def test_discover_proposes_a_command_that_works_and_doctor_counts_the_same(project, call, call_json):
+    orders, stray = project / "landing" / "sales" / "orders", project / "landing" / "sales" / "part-00000.parquet"
+    orders.mkdir()
+    rows = {"ts": ["2024-01-01 00:00:00.000000"] * 2, "region": ["a", "a"], "no": [1, 2]}
+    pq.write_table(pa.table(rows), orders / "LOAD00000001.parquet")
+    stray.write_bytes(b"PAR1")
+    checks = {one["name"]: one["detail"] for one in call_json("doctor", "--no-spark")["checks"]}
+    result = call("discover")
+    assert "2 new tables, 3 known" in result.stdout and "sales was left out: holds sales/part-00000" in result.stderr
+    assert "holds 3 tables; 1 folder left out: lakeward discover names them" in checks["landing"]
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("  sales.orders")]
+    command = line.split("   ", 1)[1]
+    assert command == "lakeward tables set sales.orders --primary-key no --set timestamp_column=ts --activate"
+    assert call(*shlex.split(command)[1:]).exit_code == 0
+
+
+def test_settings_for_reading_that_change_after_a_run_say_how_files_are_read_anew(project, call):
+    call("discover")
+    assert "undo" not in call("tables", "set", "sales.customer", "--set", "csv.header=true").stderr
+    store = open_state("sqlite:///lakeward.db", project)
+    store.extend_ledger(
+        CUSTOMER, after=None, snapshot_id=1, progress=PROGRESS, entries=[make_entry("sales/customer/LOAD00000001.csv")]
+    )
+    store.close()
+    told = call("tables", "set", "sales.customer", "--set", "csv.header=false").stderr
+    assert "lakeward undo sales.customer --to-op 0" in " ".join(told.split())
+    assert "undo" not in call("tables", "set", "sales.customer", "--set", "priority=2").stderr
 
 
 def test_tables_set_changes_and_activates(project, call, call_json):

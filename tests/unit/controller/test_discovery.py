@@ -29,9 +29,9 @@ class CountingStorage(LocalStorage):
             self.calls["files"] += 1
             yield file
 
-    def folders(self, prefix):
+    def children(self, prefix):
         self.calls["folders"] += 1
-        return super().folders(prefix)
+        return super().children(prefix)
 
     def spool(self, path):
         self.calls["spool"] += 1
@@ -109,6 +109,25 @@ def test_date_folders_and_unusable_names_are_told_and_not_registered(tmp_path):
     assert names(found.new) == ["sales.product"]
     assert [one.path for one in found.skipped] == ["a.b/c", "product/20240327", "x_changes/a"]
     assert look(tmp_path, exclude=["product.*", "x_*", "a.b*"])[0].skipped == ()
+
+
+def test_files_that_nobody_reads_are_named_with_what_is_expected(tmp_path):
+    land(tmp_path, f"sales/product/{LOAD}", "sales/orders/part-00000.parquet", "sales/orders/part-00001.parquet")
+    land(tmp_path, "sales/people/load00000001.parquet", f"invoice/{LOAD}", "customers.csv", "sales/_tmp/x.csv")
+    land(tmp_path, "cdc/CDC_TXN-20240327014303888.csv", "sales/empty/.keep")
+    found, _ = look(tmp_path)
+    assert names(found.new) == ["sales.product"]
+    reasons = {one.path: one.reason for one in found.skipped}
+    assert sorted(reasons) == [".", "cdc", "invoice", "sales/orders", "sales/people"]
+    assert reasons["."] == "holds customers.csv: files are looked for in SCHEMA/TABLE/"
+    assert reasons["invoice"] == f"holds invoice/{LOAD}: files are looked for in SCHEMA/TABLE/"
+    assert "transactions: cdc is set" in reasons["cdc"]
+    assert reasons["sales/orders"].startswith("holds 2 files such as sales/orders/part-00000.parquet: no name is that")
+    assert "LOAD00000001.parquet for a load" in reasons["sales/people"]
+    assert [one.path for one in look(tmp_path, transactions="cdc")[0].skipped] == [
+        "invoice", "sales/orders", "sales/people", ".",
+    ]  # fmt: skip
+    assert look(tmp_path, include="sales.p*")[0].skipped[0].path == "sales/people"
 
 
 def test_a_landing_that_points_too_deep_shows_where_its_files_lie(tmp_path):

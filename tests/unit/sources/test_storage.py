@@ -47,7 +47,7 @@ def test_hidden_and_temporary_names_are_not_seen(tmp_path: Path, name: str) -> N
 def test_missing_folders_are_empty(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path / "nowhere")
     assert list(storage.walk("s")) == []
-    assert list(storage.folders("")) == []
+    assert list(storage.children("")) == []
     assert not storage.exists("s")
     with pytest.raises(FileNotFoundError):
         storage.identity("s/t/a.csv")
@@ -66,8 +66,8 @@ def test_exists_needs_an_entry(tmp_path: Path) -> None:
 def test_folders_are_immediate(tmp_path: Path) -> None:
     _write(tmp_path, "s/t/a.csv", "s/b/c/d.csv", "s/_h/x.csv", "s/file.csv")
     storage = LocalStorage(tmp_path)
-    assert list(storage.folders("s")) == ["s/b", "s/t"]
-    assert list(storage.folders("")) == ["s"]
+    assert [path for path, is_folder in storage.children("s") if is_folder] == ["s/b", "s/t"]
+    assert list(storage.children("")) == [("s", True)]
 
 
 def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:

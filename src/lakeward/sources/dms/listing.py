@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass, LandingFile, TableId
-from lakeward.sources.dms.names import NameMatch, classify, classify_transactions, is_date_folder
+from lakeward.sources.dms.names import NameMatch, classify, classify_transactions, is_date_folder, is_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,20 +57,59 @@ def list_transactions(storage: Storage, folder: str, settings: TableDefaults) ->
 def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
     """Give the folders two levels below the root as tables, or with the reason why one cannot be.
 
-    Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out.
+    Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out. Files
+    that lie above all tables are told by the folder that holds them.
     """
-    for schema in storage.folders(""):
-        for folder in storage.folders(schema):
-            if folder == (transactions or "").strip("/"):
-                continue
-            table = TableId(schema, folder.removeprefix(schema + "/"))
+    left_out = (transactions or "").strip("/")
+    count, first = 0, ""
+    for schema, is_folder in storage.children(""):
+        if not is_folder:
+            count, first = count + 1, first or schema
+        elif schema != left_out:
+            yield from _schema_folders(storage, schema, left_out)
+    if count:
+        yield SkippedFolder(".", _why_stray(count, first))
+
+
+def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
+    count, first = 0, ""
+    for path, is_folder in storage.children(schema):
+        if not is_folder:
+            count, first = count + 1, first or path
+        elif path != left_out:
+            table = TableId(schema, path.removeprefix(schema + "/"))
             reason = _why_not(table)
-            yield SkippedFolder(folder, reason) if reason else table
+            yield SkippedFolder(path, reason) if reason else table
+    if count:
+        yield SkippedFolder(schema, _why_stray(count, first))
 
 
-def holds_files(storage: Storage, folder: str) -> bool:
-    """Tell whether any file below is a load part or change file, reading no more of the listing than needed."""
-    return any(classify(_below(folder, stored.path)) is not None for stored in storage.walk(folder))
+def _why_stray(count: int, first: str) -> str:
+    """Say why files that lie above all tables are not read."""
+    if is_transactions(first):
+        folder = first.rpartition("/")[0]
+        return f"{_shown(count, first)}: transaction files are read if transactions: {folder} is set in lakeward.yaml"
+    return f"{_shown(count, first)}: files are looked for in SCHEMA/TABLE/"
+
+
+def why_no_table(storage: Storage, folder: str) -> str | None:
+    """Say why a folder is no table: it holds files, and none is a load part or change file. None where one is.
+
+    Reads no more of the listing than needed; a folder without any file has nothing to be said of.
+    """
+    count, first = 0, ""
+    for stored in storage.walk(folder):
+        if classify(_below(folder, stored.path)) is not None:
+            return None
+        count, first = count + 1, first or stored.path
+    if not count:
+        return ""
+    expected = "LOAD00000001.parquet for a load, 20240327-014303888.parquet for changes, or .csv, in exactly this case"
+    return f"{_shown(count, first)}: no name is that of a file that DMS writes ({expected})"
+
+
+def _shown(count: int, first: str) -> str:
+    return f"holds {first}" if count == 1 else f"holds {count:,} files such as {first}"
 
 
 def _why_not(table: TableId) -> str | None:
