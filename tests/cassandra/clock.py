@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-_USERS = ("cassandra.syncing", "cassandra.exports.journal", "cassandra.comparing.staging", "diffing.running")
+_USERS = (
+    "cassandra.syncing",
+    "cassandra.exports.journal",
+    "cassandra.comparing.staging",
+    "cassandra.comparing.tables",
+    "cassandra.ledger",
+    "diffing.running",
+)
 
 
 class Clock(datetime):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,10 +195,52 @@ def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> 
     stage.apply(stage.diff(third, fourth, to="dropped"))
     kept = {("row", (1,)): {"n": (11,)}, ("row", (2,)): {"n": (2**40,)}, ("row", (4,)): {}}
     assert stage.cells(writetime=False) == kept
-    # The one before, by force: it is older than what is there.
+    # The one before, by force: it is older than what is there, and was written when nothing was recorded of it.
     written = stage.apply(to_second, force=True)
     assert "applied regardless" in written.warnings[0]
     assert stage.cells(writetime=False)[("row", (1,))] == {"n": (11,)}
+    assert "is not known" in written.warnings[-1]
+
+
+def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
+    """Change sets that follow would be taken for the next ones of a state that the copy does not hold."""
+    columns, times = "k int pk, a text, l list<int>", [f"2026-11-15T{hour}:30" for hour in (10, 11, 12, 13)]
+    contents = [
+        [(1, "x", [1]), (2, "y", None), (3, "z", None)],
+        [(1, "x2", [1, 2]), (2, "y", None), (4, "new", [4])],
+        [(1, "x3", None), (2, None, [2])],
+        [(1, "x4", None), (2, None, [2]), (5, "last", None)],
+    ]
+    exports = [stage.export(columns, at, rows) for at, rows in zip(times, contents, strict=True)]
+    sets = [stage.diff(*pair, to=f"to-{number}") for number, pair in enumerate(pairwise(exports), start=1)]
+    stage.load(exports[0])
+    for one in sets[:2]:
+        assert stage.apply(one).status is Status.DONE
+    held, cells = Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)
+    # Written before, by themselves or as the state that a change set led to: the cells stay, and so does the record.
+    assert stage.apply(sets[0], force=True).status is Status.DONE
+    for one in exports[:2]:
+        assert "what is recorded stays" in stage.load(one, force=True).warnings[-1]
+    assert (Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)) == (held, cells)
+    with pytest.raises(RefusedInputError, match="but the target holds"):
+        stage.apply(sets[1])
+    assert stage.apply(sets[2]).status is Status.DONE
+    expected = {("row", (1,)): {"a": ("x4",)}, ("row", (2,)): {"l": ((2,),)}, ("row", (5,)): {"a": ("last",)}}
+    assert stage.cells(writetime=False) == expected
+
+    # As of now it wins, and the copy has parts of two states, of which the record speaks.
+    written = stage.apply(sets[0], force=True, timestamp="now")
+    assert "is not known" in written.warnings[-1]
+    assert stage.cells(writetime=False) != expected
+    for refused in (lambda: stage.apply(sets[2]), lambda: stage.load(exports[3])):
+        with pytest.raises(RefusedInputError, match="what the target holds is not known") as error:
+            refused()
+        assert "lakeward cassandra compare" in str(error.value.hint)
+    # Emptied and filled anew, all is known again.
+    stage.execute("TRUNCATE $T")
+    stage.load(exports[2])
+    assert stage.apply(sets[2]).warnings == ()
+    assert stage.cells(writetime=False) == expected
 
 
 def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(stage: Stage) -> None:

@@ -137,7 +137,7 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     pair.run("UPDATE {} SET total = 8 WHERE customer = 5 AND day = 1")
     with pytest.raises(RefusedInputError, match="it would lose") as refused:
         pair.sync()
-    assert refused.value.hint == "--timestamp now"
+    assert refused.value.hint == "--timestamp now   (wins over newer writes of others, too)"
     pair.sync(timestamp="now")
     pair.require_equal()
 

@@ -6,7 +6,7 @@ statements not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected, with_nodes
+from lakeward.cassandra.effects import Decision, apply_outcome, is_replay
 from lakeward.cassandra.jobs import APPLY, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
@@ -102,17 +103,42 @@ def apply_change_set(
         else:
             require_writable(session, target)
             ledger.create()
-        told = _require_held(request, found, ledger)
-        last = ledger.last()
-        if not request.force and guards.is_applied(last, found.manifest):
-            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
-        job = _job(request, found, parents["current"], ledger)
-        told += _require_right(request, found, parents, ledger, job)
-        load = _load(session, config, address, request, found, parents, target, job, ledger.table)
-        load = load.warned(told)
+        decision = decide(request, found, parents, ledger)
+        if decision is None:
+            told = guards.told_rejected(ledger.last())
+            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=told)
+        load = _load(session, config, address, request, found, parents, target, decision.job, ledger.table)
+        load = replace(load.warned(decision.warnings), outcome=decision.outcome)
         if request.dry_run:
             return estimate_load(load, ledger, anew=request.force)
         return write_load(load, ledger, tell, anew=request.force)
+
+
+def decide(
+    request: ApplyRequest, found: ChangeSet, parents: dict[str, Origin | None], ledger: Ledger
+) -> Decision | None:
+    """Decide by what is recorded of a target whether a change set is applied to it; None where there is nothing to do.
+
+    Raises:
+        RefusedInputError: it should not be.
+    """
+    told, lost = _require_held(request, found, ledger)
+    last = ledger.last()
+    if not request.force and guards.is_applied(last, found.manifest):
+        return None
+    job = _job(request, found, parents["current"], ledger)
+    history = ledger.history()
+    guards.require_few_deletes(found, request.max_delete_share)
+    is_again = last is not None and is_replay(last, job, history)
+    warnings = [
+        *told,
+        *guards.require_next(last, found, force=request.force),
+        *guards.require_whole_parents(found, parents, force=request.force),
+        *guards.require_later(last, job.timestamp, found.label, force=request.force, is_replay=is_again),
+        *guards.require_none_under_way(ledger.under_way(), job.id, str(request.into), force=request.force),
+    ]
+    outcome = apply_outcome(last, job, found.manifest, history, lost=lost)
+    return Decision(job, outcome, (*warnings, *outcome.warnings(str(request.into))))
 
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
@@ -144,23 +170,36 @@ def _schemas(parents: dict[str, Origin | None]) -> list[TableSchema]:
     return [one.schema for one in parents.values() if one is not None]
 
 
-def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[str, ...]:
-    """Refuse a target that does not hold any more what is recorded of it, unless it is to be made like another one."""
+def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[list[str], str | None]:
+    """Refuse a target that does not hold any more what is recorded of it, unless it is to be made like another one.
+
+    Return what a person should know, and why what was recorded is void.
+    """
     manifest = found.manifest
-    if (lost := ledger.lost()) is None or (manifest is not None and _leaves_nothing(manifest, ledger.under_way())):
-        return ()
+    lost = ledger.lost() or _emptied(found, ledger)
+    if lost is None or (manifest is not None and _leaves_nothing(manifest, ledger.under_way())):
+        return [], None
     if not request.force:
         hint = f"fill it first: lakeward cassandra import EXPORT --into {request.into}; --force applies it regardless"
         raise RefusedInputError(lost, hint=hint)
     ledger.forget()
-    return (f"{lost}; applied regardless",)
+    return [f"{lost}; applied regardless"], lost
+
+
+def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
+    """Say that a target of which nothing is recorded cannot be what a change set was made of, having no rows."""
+    if found.manifest is None or ledger.last() is not None or ledger.has_rows():
+        return None
+    counts = found.manifest.counts
+    rows = sum(int(counts.get(word, 0)) for word in ("changed", "deleted", "unchanged"))
+    return f"the target is empty, though {found.label} was made of {rows:,} rows" if rows else None
 
 
 def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
-    """Tell whether it does not matter what is lost: all is to be written, or all was deleted by half of this."""
+    """Tell whether it does not matter that the target is empty: it was before, or the half of this has deleted all."""
     is_begun = begun is not None and begun.change_set == manifest.id
     is_all_new = not any(manifest.counts.get(word) for word in ("changed", "unchanged"))
-    return guards.is_repair(manifest) or (is_begun and is_all_new)
+    return is_all_new and (is_begun or (guards.is_repair(manifest) and not manifest.counts.get("deleted")))
 
 
 def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger: Ledger) -> Job:
@@ -183,19 +222,6 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger:
         )
     rows = sum(int(manifest.counts.get(word, 0)) for word in _WRITTEN) if manifest is not None else None
     return Job(own, APPLY, unit_count(rows), timestamp, identity, name, is_repair)
-
-
-def _require_right(
-    request: ApplyRequest, found: ChangeSet, parents: dict[str, Origin | None], ledger: Ledger, job: Job
-) -> tuple[str, ...]:
-    """Refuse what should not be applied; give what a person should know."""
-    guards.require_few_deletes(found, request.max_delete_share)
-    last = ledger.last()
-    told = guards.require_next(last, found, force=request.force)
-    told += guards.require_whole_parents(found, parents, force=request.force)
-    told += guards.require_later(last, job.timestamp, found.label, force=request.force)
-    told += guards.require_none_under_way(ledger.under_way(), job.id, str(request.into), force=request.force)
-    return tuple(told)
 
 
 def _load(

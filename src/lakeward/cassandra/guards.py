@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.comparing.staging import LIVE
-from lakeward.diffing.changesets.order import is_same_state, shown_state
+from lakeward.cassandra.effects import compared_since, is_outdated
+from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
 from lakeward.errors import ConfigurationError, RefusedInputError
 
 if TYPE_CHECKING:
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
 # Below so many rows a table may well lose half of them.
 _GUARDED_ROWS = 1_000
 _FORCE = "--force applies it regardless"
+# What helps where it is not known what a table holds.
+REESTABLISH = (
+    "lakeward cassandra compare TABLE COPY --to FOLDER, then apply what it wrote; or empty the copy, and import an "
+    "export"
+)
 _YEAR_10000 = 253_402_300_800_000_000
 SNAPSHOT_TIME, NOW = "snapshot", "now"
 
 
 def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) -> bool:
     """Tell whether the target has the state that a change set leads to."""
-    if last is None or manifest is None:
+    if last is None or last.unknown is not None or manifest is None:
         return False
     if last.change_set == manifest.id:
         return True
@@ -44,35 +50,67 @@ def is_repair(manifest: ChangeSetManifest) -> bool:
     return manifest.past.get("kind") == LIVE
 
 
-def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two states are known to be one: by their checksums, or by their ids where one has none."""
-    for name in ("checksum", "id"):
-        if one.get(name) is not None and other.get(name) is not None:
-            return bool(one[name] == other[name])
-    return False
-
-
 def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: bool) -> list[str]:
     """Require that a change set begins with the state that the target has; give what a person should know.
 
     Raises:
-        RefusedInputError: the target has another state.
+        RefusedInputError: the target has another state, or it is not known which.
     """
     manifest = change_set.manifest
     if manifest is None:
-        return [f"{change_set.location} has no manifest: whether it is the next one for the target is not known"]
+        told = [f"{change_set.location} has no manifest: whether it is the next one for the target is not known"]
+        return told if last is None else [*told, *told_unknown(last)]
     if last is None:
-        told = shown_state(manifest.past)
-        return [f"nothing is recorded of the target: it is taken for what the change set was made of, {told}"]
-    if is_repair(manifest) or is_same_state(last.identity, manifest.past):
+        held = shown_state(manifest.past)
+        return [f"nothing is recorded of the target: it is taken for what the change set was made of, {held}"]
+    if is_repair(manifest):
+        return _require_fresh(last, change_set.label, compared_since(manifest), force=force)
+    if last.unknown is None and is_same_state(last.identity, manifest.past):
+        return [*told_doubt(last), *_told_unsure(last, change_set.label, manifest)]
+    if last.unknown is not None:
+        (msg,), hint = told_unknown(last), REESTABLISH
+    else:
+        msg = (
+            f"{change_set.label} was made of {shown_state(manifest.past)}, but the target holds "
+            f"{shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        hint = "apply the change sets in their order, each once"
+    if force:
+        return [f"{msg}; applied regardless"]
+    raise RefusedInputError(msg, hint=f"{hint}; {_FORCE}")
+
+
+def _require_fresh(last: AppliedState, label: str, seen: datetime, *, force: bool) -> list[str]:
+    """Require that a repair was made of what the target holds, and not of what it held before that."""
+    if not is_outdated(last, seen):
         return []
     msg = (
-        f"{change_set.label} was made of {shown_state(manifest.past)}, but the target holds "
-        f"{shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+        f"{label} was made by a comparison of {seen:%Y-%m-%d %H:%M:%S} UTC, but the target was written to at "
+        f"{last.at:%Y-%m-%d %H:%M:%S} UTC"
     )
     if force:
         return [f"{msg}; applied regardless"]
-    raise RefusedInputError(msg, hint=f"apply the change sets in their order, each once; {_FORCE}")
+    raise RefusedInputError(msg, hint=f"compare again: lakeward cassandra compare … --to FOLDER; {_FORCE}")
+
+
+def told_unknown(last: AppliedState) -> list[str]:
+    """Say that it is not known what the target holds, where it is not."""
+    return [f"what the target holds is not known: {last.unknown}"] if last.unknown is not None else []
+
+
+def told_doubt(last: AppliedState) -> list[str]:
+    """Say what may be in the target besides what is recorded."""
+    if last.doubt is None:
+        return []
+    return [f"the target may still have {last.doubt}; lakeward cassandra compare finds them"]
+
+
+def _told_unsure(last: AppliedState, label: str, manifest: ChangeSetManifest) -> list[str]:
+    """Say that the state of the target cannot be held against the one that a change set begins with."""
+    if last.identity.get("kind") == manifest.past.get("kind") or is_surely_same(last.identity, manifest.past):
+        return []
+    held, past = shown_state(last.identity), shown_state(manifest.past)
+    return [f"the target holds {held}; nothing shows whether that is what {label} was made of, {past}"]
 
 
 def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force: bool) -> list[str]:
@@ -191,19 +229,24 @@ def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choic
     return False
 
 
-def require_later(last: AppliedState | None, timestamp: int, what: str, *, force: bool) -> list[str]:
+def require_later(
+    last: AppliedState | None, timestamp: int, what: str, *, force: bool, is_replay: bool = False
+) -> list[str]:
     """Require that cells are written at a later time than those that are there: earlier ones would be lost silently.
+
+    Those of a replay are written at the time that they have.
 
     Raises:
         RefusedInputError: they would not.
     """
-    if last is None or last.timestamp is None or timestamp > last.timestamp:
+    if last is None or last.timestamp is None or timestamp > last.timestamp or is_replay:
         return []
     times = [datetime.fromtimestamp(one / 1_000_000, UTC).isoformat() for one in (timestamp, last.timestamp)]
     msg = f"{what} would be written as of {times[0]}, where the target was last written as of {times[1]}: it would lose"
     if force:
         return [msg]
-    raise RefusedInputError(msg, hint="--timestamp now; --force writes it regardless")
+    hint = "--timestamp now   (wins over newer writes of others, too); --force writes it regardless"
+    raise RefusedInputError(msg, hint=hint)
 
 
 def microseconds(moment: datetime) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -11,12 +11,13 @@ from lakeward.cassandra import guards
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected, with_nodes
+from lakeward.cassandra.effects import Decision, Effect, import_outcome
 from lakeward.cassandra.jobs import IMPORT, Job
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.preflight import require_readable, require_table, require_writable
-from lakeward.cassandra.presence import has_rows, is_there, make_table
+from lakeward.cassandra.presence import is_there, make_table
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
 from lakeward.cassandra.writing.dead_letters import place_for
 from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
@@ -24,7 +25,7 @@ from lakeward.cassandra.writing.job import Load, estimate_load, write_load
 from lakeward.cassandra.writing.matching import Found, matched, require_no_counters
 from lakeward.cassandra.writing.plan import WritePlan
 from lakeward.cassandra.writing.results import Status, Written
-from lakeward.diffing.changesets.order import shown_state
+from lakeward.diffing.changesets.order import is_surely_same, shown_state
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.effects import Outcome
     from lakeward.cassandra.jobs import AppliedState
     from lakeward.cassandra.names import TableName
     from lakeward.cassandra.origins import Origin
@@ -55,6 +57,7 @@ class ImportRequest:
     create_table: make the table of the export's definition where there is none.
     timestamp: ``snapshot``: recorded times of writing, else the export's start; ``now``; or microseconds since 1970.
     force: write it whatever is recorded of the target, all of it.
+    over: write it over what is recorded of the target, unless parts of it would lose against that.
     max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
@@ -69,6 +72,7 @@ class ImportRequest:
     max_rejected: int | None = None
     dry_run: bool = False
     force: bool = False
+    over: bool = False
     schema: str | None = None
     format: str | None = None
 
@@ -99,15 +103,50 @@ def import_snapshot(
             require_writable(session, target)
             ledger.create()
         told = _forget_lost(ledger)
-        last = ledger.last()
-        if not request.force and last is not None and guards.is_surely_same(last.identity, side.identity):
-            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
-        load = _load(session, config, address, request, side, origin, target, ledger)
-        told += _require_target(session, last, side, request, ledger.under_way(), load.plan.job)
-        load = load.warned(told)
+        has_times = request.timestamp == guards.SNAPSHOT_TIME and any(
+            name.startswith(WRITETIME) for name in side.frame.columns
+        )
+        decision = decide(request, side, origin, ledger, has_recorded_times=has_times)
+        if decision is None:
+            warnings = guards.told_rejected(ledger.last())
+            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=warnings)
+        load = _load(session, config, address, request, side, origin, target, decision.job, ledger.table)
+        load = replace(load.warned((*told, *decision.warnings)), outcome=decision.outcome)
         if request.dry_run:
             return estimate_load(load, ledger, anew=request.force)
         return write_load(load, ledger, tell, anew=request.force)
+
+
+def decide(
+    request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger, *, has_recorded_times: bool
+) -> Decision | None:
+    """Decide by what is recorded of a target whether a snapshot is written to it; None where there is nothing to do.
+
+    Raises:
+        RefusedInputError: the target holds another state, or a half of one.
+    """
+    last = ledger.last()
+    if _is_held(last, side) and not request.force:
+        return None
+    job, warnings = _job(request, side, origin, ledger)
+    begun = ledger.under_way()
+    is_begun = begun is not None and begun.id == job.id
+    outcome = import_outcome(
+        last,
+        job,
+        ledger.history(),
+        has_recorded_times=has_recorded_times,
+        has_rows=last is None and not is_begun and ledger.has_rows(),
+    )
+    if last is None and is_begun:
+        # The rows that are there are its own, but for those that were there before it.
+        outcome = replace(outcome, why=ledger.doubt_of(job))
+    warnings += tuple(guards.require_none_under_way(begun, job.id, str(request.into), force=request.force))
+    return Decision(job, outcome, warnings + _told_target(last, side, request, outcome))
+
+
+def _is_held(last: AppliedState | None, side: Side) -> bool:
+    return last is not None and last.unknown is None and is_surely_same(last.identity, side.identity)
 
 
 def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
@@ -147,14 +186,14 @@ def _load(
     side: Side,
     origin: Origin | None,
     target: TableSchema,
-    ledger: Ledger,
+    job: Job,
+    ledger: TableName,
 ) -> Load:
     frame = side.frame
     names = [name for name in frame.columns if not name.startswith((WRITETIME, EXPIRES))]
     found = {name: Found(frame.schema[name].dataType, column(name)) for name in names}
     keys = side.primary_key or tuple(name for name in target.primary_key if name in found)
     pairs = matched(request.snapshot, found, keys, origin, target)
-    job, warnings = _job(request, side, origin, ledger)
     is_recorded = request.timestamp == guards.SNAPSHOT_TIME
     limits = limits_of(address)
     values = [one.column.name for one in pairs if not one.column.is_key]
@@ -171,7 +210,7 @@ def _load(
         timestamp=job.timestamp,
         limits=limits,
         job=job,
-        ledger=ledger.table,
+        ledger=ledger,
         dead_letters=place_for(
             frame.sparkSession, config, request.dead_letters, str(side.identity.get("location", "")), job
         ),
@@ -190,7 +229,6 @@ def _load(
         limits_for(address, request.limits),
         tasks=request.tasks,
         max_rejected=request.max_rejected,
-        warnings=warnings,
     )
 
 
@@ -217,22 +255,20 @@ def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
     return [column(mark + name).cast("bigint") if mark + name in frame.columns else none for name in values]
 
 
-def _require_target(
-    session: Any, last: AppliedState | None, side: Side, request: ImportRequest, begun: Job | None, job: Job
-) -> tuple[str, ...]:
+def _told_target(last: AppliedState | None, side: Side, request: ImportRequest, outcome: Outcome) -> tuple[str, ...]:
     """Refuse a target that holds another state, or a half of one; give what a person should know."""
-    told = guards.require_none_under_way(begun, job.id, str(request.into), force=request.force)
-    if last is not None:
-        msg = f"{request.into} holds {shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
-        if not request.force:
-            hint = "apply what changed since: lakeward cassandra diff, then apply; --force writes the snapshot over it"
-            raise RefusedInputError(msg, hint=hint)
-        told.append(
-            f"{msg}: rows that {side.label} does not have stay, and newer cells too (--timestamp now writes over them)"
-        )
-    elif begun is None and has_rows(session, request.into):
-        told.append(
-            f"{request.into} has rows already: those that {side.label} does not have stay, and newer cells too "
-            "(--timestamp now writes over them)"
-        )
-    return tuple(told)
+    stay = f"those that {side.label} does not have stay, and newer cells too (--timestamp now writes over them)"
+    if last is None:
+        return (f"{request.into} has rows already: {stay}",) if outcome.why is not None else ()
+    unknown = guards.told_unknown(last)
+    msg = unknown[0] if unknown else f"{request.into} holds {shown_state(last.identity)}"
+    msg = f"{msg}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+    if not request.force and not request.over:
+        hint = guards.REESTABLISH if unknown else "apply what changed since: lakeward cassandra diff, then apply"
+        raise RefusedInputError(msg, hint=f"{hint}; --force writes the snapshot over it")
+    is_lost = outcome.effect is Effect.MIXES or (unknown and outcome.effect is Effect.KEEPS)
+    if is_lost and not request.force:
+        lose = f"{msg}: parts of {side.label} would lose against what is there, which is later"
+        raise RefusedInputError(lose, hint=f"--timestamp now writes over it; {guards.REESTABLISH}")
+    rows = f": of its rows, {stay}" if outcome.effect is not Effect.KEEPS else ""
+    return (msg + rows, *outcome.warnings(str(request.into)))

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 IMPORT, APPLY = "import", "apply"
+# Fields of a state that the first version did not have.
+_LATER = ("unknown", "doubt")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class AppliedState:
     """The state that a target had after the last job: the identity of a snapshot, and what led to it.
 
     ``timestamp`` is that of its cells, where it was written and not only recorded. ``table_id`` is that of the table
-    which has it: one that was dropped and made anew has another; None where it was not recorded.
+    which has it: one that was dropped and made anew has another; None where it was not recorded. ``unknown`` says why
+    the target does not hold this state any more, and nobody knows which: ``identity`` is then the last one that was
+    known. ``doubt`` says what may be there besides the rows of the state.
     """
 
     identity: Mapping[str, Any]
@@ -44,6 +48,8 @@ class AppliedState:
     dead_letters: str | None = None
     timestamp: int | None = None
     table_id: str | None = None
+    unknown: str | None = None
+    doubt: str | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -52,39 +58,64 @@ class AppliedState:
         return rows is None or int(rows) > self.rejected
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
-        return {**asdict(self), "at": self.at.isoformat()}
+        """Give it as JSON has it; what earlier versions do not know is there only where it says something."""
+        document = {**asdict(self), "at": self.at.isoformat()}
+        return {name: value for name, value in document.items() if name not in _LATER or value is not None}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_document` gave; an earlier version wrote no ``table_id``."""
+        """Read what :meth:`to_document` gave, or an earlier version of it."""
         return cls(**{**document, "at": datetime.fromisoformat(document["at"])})
 
 
 @dataclass(frozen=True)
+class Finished:
+    """When all of a job was written first, at which time of its cells, and whether the target had its state then."""
+
+    at: str
+    timestamp: int
+    led: bool
+
+
+@dataclass(frozen=True)
 class Begun:
-    """A job as it was begun last: how often before, of which table, and whether it has ended since."""
+    """A job as it was begun last: how often before, of which table, and whether it has ended since.
+
+    ``finished`` tells of the last time that all of it was written, ``doubt`` what was in the target when it was begun.
+    """
 
     job: Job
     attempt: int
     is_open: bool
     at: str
     table_id: str | None = None
+    finished: Finished | None = None
+    doubt: str | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Give it as JSON has it; the attempt is kept beside it."""
         status = "open" if self.is_open else "done"
-        return {"status": status, "job": asdict(self.job), "at": self.at, "table_id": self.table_id}
+        finished = asdict(self.finished) if self.finished is not None else None
+        document = {"status": status, "job": asdict(self.job), "at": self.at, "table_id": self.table_id}
+        return {**document, "finished": finished, "doubt": self.doubt}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], attempt: int) -> Self:
-        """Read what :meth:`to_document` gave; an earlier version wrote no ``table_id``."""
-        is_open = document["status"] == "open"
-        return cls(Job(**document["job"]), attempt, is_open, document["at"], document.get("table_id"))
+        """Read what :meth:`to_document` gave, or an earlier version of it, which said less."""
+        is_open, finished = document["status"] == "open", document.get("finished")
+        return cls(
+            Job(**document["job"]),
+            attempt,
+            is_open,
+            document["at"],
+            document.get("table_id"),
+            Finished(**finished) if finished is not None else None,
+            document.get("doubt"),
+        )
 
     def led_to(self, last: AppliedState | None) -> bool:
         """Tell whether the target has the state that the job leads to, at its time or a later one."""
-        if last is None or last.timestamp is None or last.identity != self.job.identity:
+        if last is None or last.timestamp is None or last.identity != self.job.identity or last.unknown is not None:
             return False
         is_late = self.job.timestamp > last.timestamp and not self.job.is_repair
         return last.change_set == self.job.change_set and not is_late

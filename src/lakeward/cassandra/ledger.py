@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.jobs import IMPORT, AppliedState, Begun
+from lakeward.cassandra.effects import LEADS, Effect, History, Outcome, state_after, undefined
+from lakeward.cassandra.jobs import IMPORT, AppliedState, Begun, Finished
 from lakeward.cassandra.names import TableName
-from lakeward.cassandra.presence import has_rows, is_there, make_table, table_id
+from lakeward.cassandra.presence import deletes_kept, has_rows, is_there, make_table, table_id
 from lakeward.cassandra.retrying import call_again, told
 from lakeward.errors import ConfigurationError, ConflictError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LEDGER = "lakeward_applied"
 # Rows of a target that are no unit: what a job is, and (of no job) the state that was applied last.
 _HEADER, _NO_JOB = -1, ""
-_DEFINITION = "cassandra"
 # Where lists may be there of a job that nobody knows of any more, this second's number is most likely not one of its.
 _FIRST_UNKNOWN, _UNKNOWN = 100, 900
 
@@ -83,7 +83,7 @@ class Ledger:
             return f"{self._target} was dropped since it was last written to, so that what is recorded of it is void"
         imports = [one.job for one in begun if one.job.kind == IMPORT]
         is_filled = last.has_rows if last is not None else any(self._has_written(one) for one in imports)
-        if not is_filled or has_rows(self._session, self._name):
+        if not is_filled or self.has_rows():
             return None
         return f"{self._target} is empty, though rows were written to it, so that what is recorded of it is void"
 
@@ -118,12 +118,23 @@ class Ledger:
             if unit == _HEADER and job != _NO_JOB
         ]
 
-    def begin(self, job: Job, *, anew: bool = False) -> int:
+    def has_rows(self) -> bool:
+        """Whether the target has rows."""
+        return has_rows(self._session, self._name)
+
+    def history(self) -> History:
+        """Return the jobs that were begun on the target, by which one that is written again is known."""
+        current = table_id(self._session, self._name)
+        there = [one for one in self._begun() if not self._is_other(one.table_id, current)]
+        return History(there, deletes_kept(self._session, self._name), datetime.now(UTC))
+
+    def begin(self, job: Job, *, anew: bool = False, doubt: str | None = None) -> int:
         """Record that a job is begun, or goes on, and give how often lists were written at its times before.
 
         Args:
             job: what is begun.
             anew: count none of its units as done.
+            doubt: what is in the target besides.
         """
         begun, current = self._begun(), table_id(self._session, self._name)
         before = next((one for one in begun if one.job.id == job.id), None)
@@ -132,8 +143,14 @@ class Ledger:
             if anew or not is_same_work or self._is_other(before.table_id, current):
                 self._forget_units(job)
         attempt = self._next_attempt(job, begun)
-        self._together([self._header(Begun(job, attempt, is_open=True, at=_now(), table_id=current))])
+        finished = before.finished if before is not None and not self._is_other(before.table_id, current) else None
+        header = Begun(job, attempt, True, _now(), current, finished, doubt)
+        self._together([self._header(header)])
         return attempt
+
+    def doubt_of(self, job: Job) -> str | None:
+        """Return what was in the target when an import was begun that has not ended; None where nothing is known."""
+        return next((one.doubt for one in self._open_jobs() if one.job.id == job.id), None)
 
     def _next_attempt(self, job: Job, begun: Iterable[Begun]) -> int:
         """Count past every job whose lists may have the times of this one's.
@@ -147,7 +164,7 @@ class Ledger:
             for one in known
             if one.job.timestamp == job.timestamp or one.job.kind == job.kind == IMPORT or one.job.id == job.id
         ]
-        if not known and self.last() is None and has_rows(self._session, self._name):
+        if not known and self.last() is None and self.has_rows():
             return _FIRST_UNKNOWN + int(time.time()) % _UNKNOWN
         return max(same, default=-1) + 1
 
@@ -160,9 +177,13 @@ class Ledger:
         return sum(int(one["rejected"]) for one in self._units(job).values())
 
     def _units(self, job: Job) -> dict[int, Any]:
+        return {unit: json.loads(text) for unit, text in self._read_units(job).items() if text is not None}
+
+    def _read_units(self, job: Job) -> dict[int, str | None]:
+        """Return what is recorded of each unit that was begun; None of one that is not done."""
         query = f"SELECT unit, document FROM {self.table.cql} WHERE target = %s AND job = %s"
         rows = self._execute(query, (self._target, job.id))
-        return {int(unit): json.loads(text) for unit, text in rows if unit != _HEADER and text is not None}
+        return {int(unit): text for unit, text in rows if unit != _HEADER}
 
     def claim(self, job: Job, unit: int) -> int:
         """Record that a unit is begun, and give how often it was before: lists are written later each time."""
@@ -178,10 +199,13 @@ class Ledger:
         document = {"rows": rows, "rejected": rejected, "at": _now()}
         self._execute(query, (self._target, job.id, unit, json.dumps(document)))
 
-    def finish(self, job: Job, *, rejected: int = 0, dead_letters: str | None = None) -> None:
-        """Record that a job is done and the target has the state it leads to; what else was begun counts no more.
+    def finish(
+        self, job: Job, outcome: Outcome = LEADS, *, rejected: int = 0, dead_letters: str | None = None
+    ) -> AppliedState | None:
+        """Record that a job is done and what the target holds since; what else was begun counts no more.
 
-        All of it is recorded at once: a target with the state of a job that seems to go on would be stuck.
+        All of it is recorded at once: a target with the state of a job that seems to go on would be stuck. Return what
+        is recorded then.
 
         Raises:
             ConflictError: another job was begun and finished in the meantime.
@@ -193,29 +217,56 @@ class Ledger:
                 f"while this was written to {self._target}, another job was: which of them its rows are of is not known"
             )
             raise ConflictError(msg, hint="lakeward cassandra compare   (tells what differs, and repairs it)")
-        state = AppliedState(
-            _undefined(job.identity),
-            job.change_set,
-            datetime.now(UTC),
-            rejected,
-            dead_letters,
-            _time_after(job, last),
+        state = state_after(
+            last,
+            job,
+            outcome,
+            self._left(job, last, begun),
+            at=datetime.now(UTC),
+            rejected=rejected,
+            dead_letters=dead_letters,
             # The table that the rows went to: if it was dropped since, the one of its name does not have them.
-            own.table_id if own is not None else None,
+            table_id=own.table_id if own is not None else None,
         )
+        led = outcome.effect is Effect.LEADS and state is not None and state.unknown is None and not job.is_repair
         ended = [replace(one, is_open=False, at=_now()) for one in begun if one.is_open]
-        self._together([self._state(state), *(self._header(one) for one in ended)])
+        ended = [_finished(one, job, led=led) if one.job.id == job.id else one for one in ended]
+        self._together([*([self._state(state)] if state is not None else []), *(self._header(one) for one in ended)])
         for one in ended:
             self._forget_units(one.job)
+        return state or last
 
-    def record(self, identity: Mapping[str, Any], change_set: str | None = None) -> None:
-        """Record the state that the target has, without the definition of the table that it is of."""
+    def _left(self, job: Job, last: AppliedState | None, begun: Iterable[Begun]) -> list[Begun]:
+        """Return the other jobs of which rows are in the target, though not all, and not as those of a replay."""
+        history = self.history()
+        there = [one for one in begun if one.is_open and one in history.jobs and not one.led_to(last)]
+        return [
+            one
+            for one in there
+            if one.job.id != job.id and not history.has_written(one.job) and self._read_units(one.job)
+        ]
+
+    def record(self, identity: Mapping[str, Any], change_set: str | None = None, *, assumed: bool = False) -> None:
+        """Record the state that the target has, without the definition of the table that it is of.
+
+        Args:
+            identity: the state.
+            change_set: the one that leads to it, which has no changes.
+            assumed: a person says that the target has it and nothing else, whatever was recorded before.
+        """
         last, current = self.last(), table_id(self._session, self._name)
-        # Its cells are as old as they were.
-        timestamp = None if last is None or self._is_other(last.table_id, current) else last.timestamp
+        if last is not None and self._is_other(last.table_id, current):
+            last = None
+        # Its cells are as old as they were, and those that do not belong to it, or are missing, still are or do.
         state = AppliedState(
-            _undefined(identity), change_set, datetime.now(UTC), timestamp=timestamp, table_id=current
-        )  # fmt: skip
+            undefined(identity),
+            change_set,
+            datetime.now(UTC),
+            timestamp=last.timestamp if last is not None else None,
+            table_id=current,
+        )
+        if last is not None and not assumed:
+            state = replace(state, rejected=last.rejected, dead_letters=last.dead_letters, doubt=last.doubt)
         self._together([self._state(state)])
 
     def forget(self) -> None:
@@ -275,16 +326,11 @@ class Ledger:
             raise ConfigurationError(msg, hint=hint) from error
 
 
-def _time_after(job: Job, last: AppliedState | None) -> int:
-    """Give the time that later jobs have to be after: no cell of the target is of a later one."""
-    if last is None or last.timestamp is None:
-        return job.timestamp
-    # What follows the state that a repair leaves as it is may be of an export that began before the repair.
-    return last.timestamp if job.is_repair else max(last.timestamp, job.timestamp)
-
-
-def _undefined(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in identity.items() if name != _DEFINITION}
+def _finished(begun: Begun, job: Job, *, led: bool) -> Begun:
+    """Return the header of a job that ended; one that was written again counts from the first time."""
+    before = begun.finished if begun.finished is not None and begun.finished.timestamp == job.timestamp else None
+    at, has_led = (before.at, before.led) if before is not None else (_now(), False)
+    return replace(begun, finished=Finished(at, job.timestamp, led or has_led))
 
 
 def _now() -> str:

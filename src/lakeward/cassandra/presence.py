@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.names import quoted
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.names import TableName
 
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 120, 0.5
+# The default of gc_grace_seconds; Keyspaces keeps marks about as long, whatever a table says.
+_MARKS_SECONDS = 864_000
 
 
 def is_there(session: Any, table: TableName) -> bool:
@@ -26,6 +29,14 @@ def table_id(session: Any, table: TableName) -> str | None:
     """Give what tells a table from one that had its name before; None where there is none, or it has no id."""
     found = _ids(session, table)
     return str(found[0]) if found and found[0] is not None else None
+
+
+def deletes_kept(session: Any, table: TableName) -> timedelta:
+    """Return how long a table surely keeps the marks of what was deleted; 0 where that is not known."""
+    query = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    found = rows_of(session, query, (table.keyspace, table.table))
+    seconds = found[0][0] if found else None
+    return timedelta(seconds=min(int(seconds or 0), _MARKS_SECONDS))
 
 
 def has_rows(session: Any, table: TableName) -> bool:

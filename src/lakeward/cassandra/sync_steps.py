@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakeward.cassandra.guards import REESTABLISH
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Target(Protocol):
     def lost(self) -> str | None:
         """Say why the table does not hold any more what is recorded of it; None where it may."""
 
+    def unknown(self) -> str | None:
+        """Say why nobody knows which state the table holds; None where the record says it."""
+
 
 def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
     """Give the next step; None where the target holds the newest export, or there is none yet.
@@ -95,6 +99,11 @@ def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None
     lost = target.lost()
     if lost is not None and target.is_empty():
         return _filling(folder, applied, rules)
+    unknown = target.unknown()
+    if unknown is not None and rules.first is None:
+        raise RefusedInputError(unknown, hint=f"{REESTABLISH}; {_CHOICE}")
+    if unknown is not None:
+        return _first_step(folder, target, rules)
     held = _of_source(_held(folder, applied), rules)
     doubt = lost or (f"the target holds {held.folder}, a part of its table only: {held.part}" if held.part else None)
     if doubt is not None:
@@ -113,7 +122,7 @@ def _held(folder: ExportFolder, applied: Mapping[str, Any]) -> KnownExport:
         f"the target holds the export {applied.get('location')} ({applied.get('id')}), which is not in "
         f"{folder.folder}: what changed since cannot be told"
     )
-    hint = "bring that export back, or load anew: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --force"
+    hint = "bring that export back, or empty the target: it is then filled with the newest export"
     raise RefusedInputError(msg, hint=hint)
 
 

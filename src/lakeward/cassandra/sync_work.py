@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra import guards
 from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.budget import Limits
 from lakeward.cassandra.comparing.staging import LIVE
@@ -141,6 +142,10 @@ class _LedgerTarget:
     def lost(self) -> str | None:
         return self.ledger.lost()
 
+    def unknown(self) -> str | None:
+        last = self.ledger.last()
+        return next(iter(guards.told_unknown(last)), None) if last is not None else None
+
 
 class _Work:
     def __init__(
@@ -175,7 +180,7 @@ class _Work:
             into=asked.into,
             create_table=asked.create_table,
             # Of a repair or a part, which a person said is to be written over.
-            force=self._target.ledger.last() is not None and self._target.lost() is None,
+            over=True,
             timestamp=asked.timestamp,
             limits=asked.limits,
             ledger=asked.ledger,
@@ -219,5 +224,6 @@ class _Work:
     def _record(self, step: Step) -> Mapping[str, Any]:
         """Record that the target holds an export without writing anything to it."""
         side, found = open_side(self._spark, self._config, step.export.folder), step.change_set
-        self._target.ledger.record(side.identity, found.id if found is not None else None)
+        is_assumed = step.action is Action.ASSUME
+        self._target.ledger.record(side.identity, found.id if found is not None else None, assumed=is_assumed)
         return {"export": step.export.folder, "change_set": found.folder if found is not None else None}

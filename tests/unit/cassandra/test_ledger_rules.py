@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from tests.cassandra.ledger_server import Server
 
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.ledger import Ledger
@@ -15,53 +17,6 @@ from lakeward.errors import ConflictError
 
 ONE = {"location": "/1", "checksum": "c1", "rows": 10}
 TWO = {"location": "/2", "checksum": "c2", "rows": 12}
-_TEXT = re.compile(r"\('((?:[^']|'')*)', '((?:[^']|'')*)', (-?\d+), (\w+), '((?:[^']|'')*)'\)", re.ASCII)
-
-
-class Server:
-    """Answers what a ledger asks; ``id`` is that of the target, ``has_rows`` whether anything is in it."""
-
-    def __init__(self) -> None:
-        self.id: str | None = "first"
-        self.has_rows = True
-        self.rows: dict[tuple[str, str, int], list[Any]] = {}
-        self.statements_left = 1_000
-
-    def execute(self, statement: Any, values: Any = None) -> list[tuple[Any, ...]]:
-        self.statements_left -= 1
-        if self.statements_left < 0:
-            raise KeyboardInterrupt
-        query = statement if isinstance(statement, str) else getattr(statement, "query_string", None)
-        if query is None:
-            for _, text, _ in statement._statements_and_parameters:
-                self._insert(*_TEXT.search(text).groups())  # type: ignore[union-attr]
-            return []
-        if "system_schema" in query:
-            return [(self.id,)] if self.id else []
-        if query.endswith("LIMIT 1"):
-            return [(1,)] if self.has_rows else []
-        return self._on_ledger(query, values)
-
-    def _insert(self, target: str, job: str, unit: str, attempt: str, document: str) -> None:
-        number = None if attempt == "NULL" else int(attempt)
-        self.rows[target, job, int(unit)] = [number, document.replace("''", "'")]
-
-    def _on_ledger(self, query: str, values: Any) -> list[tuple[Any, ...]]:
-        found = {key: row for key, row in sorted(self.rows.items()) if key[: len(values)] == tuple(values)}
-        if query.startswith("INSERT"):
-            (target, job, unit, value), place = values, 0 if "attempt" in query else 1
-            self.rows.setdefault((target, job, unit), [None, None])[place] = value
-        elif query.startswith("DELETE"):
-            for key in found:
-                if "unit >= 0" not in query or key[2] >= 0:
-                    del self.rows[key]
-        elif query.startswith("SELECT job"):
-            return [(*key[1:], *row) for key, row in found.items()]
-        elif query.startswith("SELECT unit"):
-            return [(key[2], row[1]) for key, row in found.items()]
-        else:
-            return [tuple(row) for row in found.values()]
-        return []
 
 
 @pytest.fixture
@@ -217,3 +172,68 @@ def test_a_job_that_is_begun_anew_has_no_units(ledger: Ledger) -> None:
     assert ledger.done(job()) == {3}
     ledger.begin(job(), anew=True)
     assert ledger.done(job()) == set()
+
+
+def test_records_of_earlier_versions_are_read_and_are_not_taken_for_more_than_they_say(
+    server: Server, ledger: Ledger
+) -> None:
+    """Those did not tell a job that was finished from one that was left, nor what a forced one had done."""
+    states = {
+        "state": {
+            "identity": ONE, "change_set": None, "at": "2026-11-15T10:30:00+00:00", "rejected": 0, "dead_letters": None,
+            "timestamp": 5, "table_id": "first",
+        },
+        "header": {"status": "done", "job": asdict(job()), "at": "2026-11-15T10:30:00+00:00", "table_id": "first"},
+    }  # fmt: skip
+    server.rows["ks.t", "", -1] = [None, json.dumps(states["state"])]
+    server.rows["ks.t", "one", -1] = [0, json.dumps(states["header"])]
+    last = ledger.last()
+    assert last is not None
+    assert (last.unknown, last.doubt, last.timestamp) == (None, None, 5)
+    assert last.to_document() == states["state"], "one that says no more is written as it was"
+    assert not ledger.history().has_written(job())
+    ledger.begin(job())
+    ledger.finish(job())
+    assert ledger.history().has_written(job())
+
+
+def test_rejected_rows_of_one_change_set_are_missing_after_the_next(ledger: Ledger) -> None:
+    for one, rejected, told in ((job(), 2, 2), (_change("set", TWO, 6), 0, 2), (_change("next", ONE, 7), 3, 5)):
+        ledger.begin(one)
+        ledger.finish(one, rejected=rejected, dead_letters="/dead" if rejected else None)
+        last = ledger.last()
+        assert last is not None
+        assert (last.rejected, last.dead_letters) == (told, "/dead")
+    # A whole export writes them again.
+    ledger.begin(job("again", 9))
+    ledger.finish(job("again", 9))
+    assert ledger.last().rejected == 0  # type: ignore[union-attr]
+
+
+def _change(name: str, identity: dict[str, Any], timestamp: int) -> Job:
+    return job(name, timestamp, kind="apply", identity=identity, change_set=name)
+
+
+def test_the_half_of_another_job_is_not_forgotten(ledger: Ledger) -> None:
+    ledger.begin(job())
+    ledger.finish(job())
+    half = _change("half", TWO, 6)
+    ledger.begin(half)
+    ledger.claim(half, 0)
+    following = _change("following", TWO, 7)
+    ledger.begin(following)
+    ledger.finish(following)
+    last = ledger.last()
+    assert last is not None
+    assert last.unknown == "the change set half was written in part before the change set following"
+    assert (last.identity, last.timestamp) == (ONE, 7)
+
+
+def test_a_job_that_was_begun_and_wrote_nothing_leaves_no_doubt(ledger: Ledger) -> None:
+    ledger.begin(job())
+    ledger.finish(job())
+    ledger.begin(_change("half", TWO, 6))
+    following = _change("following", TWO, 7)
+    ledger.begin(following)
+    ledger.finish(following)
+    assert ledger.last().unknown is None  # type: ignore[union-attr]

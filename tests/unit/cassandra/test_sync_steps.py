@@ -39,6 +39,7 @@ class World:
     passed: int = 0
     cluster: str = "prod"
     dropped: bool = False
+    mixed: str | None = None
     told: list[str] = field(default_factory=list)
 
     def point(self) -> None:
@@ -59,6 +60,9 @@ class World:
     def lost(self) -> str | None:
         is_emptied = self.ledger is not None and self.ledger["rows"] and not self.target
         return "what was written is gone" if self.dropped or is_emptied else None
+
+    def unknown(self) -> str | None:
+        return self.mixed
 
     # The work.
     def export(self) -> Mapping[str, Any]:
@@ -114,7 +118,7 @@ class World:
             self.target.pop(key, None)
 
     def finish(self, step: Step) -> Mapping[str, Any]:
-        self.ledger, self.begun, self.dropped = self.identity(step), None, False
+        self.ledger, self.begun, self.dropped, self.mixed = self.identity(step), None, False, None
         return {"rejected": 0}
 
     def identity(self, step: Step) -> Mapping[str, Any]:
@@ -396,6 +400,22 @@ def test_a_target_that_is_another_table_now_needs_a_decision(world):
         world.sync()
     assert "--first assume" in refused.value.hint
     assert actions(world.sync(first=First.IMPORT)) == ["import", "export", "diff", "record"]
+
+
+def test_a_target_that_holds_parts_of_two_states_needs_a_decision(world):
+    world.sync()
+    world.time += timedelta(hours=1)
+    world.mixed = "what the target holds is not known: an old change set was forced"
+    for source in (True, False):
+        with pytest.raises(RefusedInputError, match="an old change set was forced") as refused:
+            world.sync(source=source)
+        assert "lakeward cassandra compare" in refused.value.hint
+        assert "--timestamp" not in refused.value.hint
+    assert len(world.folder.names()) == 1, "nothing was exported"
+    assert actions(world.sync(first=First.ASSUME)) == ["assume", "export", "diff", "record"]
+    world.time += timedelta(hours=1)
+    world.mixed = "again"
+    assert actions(world.sync(first=First.IMPORT))[0] == "import"
 
 
 def test_exports_of_two_clusters_are_not_mixed(world):

@@ -67,6 +67,15 @@ def test_the_next_change_set_begins_where_the_last_one_ended() -> None:
     # What makes a live table like another fits whatever was applied to it.
     repair = change_set({"kind": "live", "location": "prod/ks.t", "checksum": "x"}, {"kind": "live"})
     assert guards.require_next(state(THREE), repair, force=False) == []
+    mixed = replace(state(THREE), unknown="two states")
+    with pytest.raises(RefusedInputError, match="was made by a comparison of"):
+        guards.require_next(mixed, repair, force=False)
+    with pytest.raises(RefusedInputError, match="what the target holds is not known: two states"):
+        guards.require_next(mixed, change_set(THREE, ONE), force=False)
+    assert not guards.is_applied(replace(mixed, change_set="set"), following.manifest)
+    # What cannot be held against the past of a change set is said.
+    unsure = guards.require_next(state({"kind": "files", "location": "/x"}), following, force=False)
+    assert "nothing shows whether that is what /changes (set) was made of" in unsure[0]
 
 
 def test_a_change_set_is_known_to_be_applied_by_its_id_or_by_the_state_it_leads_to() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -229,6 +229,7 @@ class _Looks:
         self._ranges = pair.ranges
         self.rows = (0, 0)
         self.looks = self.first_differing = 0
+        self._began = datetime.now(UTC)
 
     def result(self) -> DiffResult | None:
         """Look as often as wanted; None where nothing differs any more."""
@@ -284,7 +285,9 @@ class _Looks:
             same_rows=max(self.rows[1] - (sides[0].rows or 0), 0),
         )
         keys = self._plans[0].schema.primary_key
-        return run_comparison(self._config, sides[0], sides[1], keys, options, wanted)
+        # Rows that were the same at the first look were not looked at again: what was written since is not known.
+        copy, table = (replace(one, identity={**one.identity, "since": self._began.isoformat()}) for one in sides)
+        return run_comparison(self._config, copy, table, keys, options, wanted)
 
     def _wait_for_free_minute(self, to: str) -> None:
         """Wait for the next minute where this one has a change set: all has been read by now."""

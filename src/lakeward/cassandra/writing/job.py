@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.effects import LEADS
 from lakeward.cassandra.writing.frames import spread
 from lakeward.cassandra.writing.results import Status, Written
 from lakeward.cassandra.writing.task import RESULT, writing_task
@@ -19,6 +20,7 @@ from lakeward.errors import DataError, RetriableError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from lakeward.cassandra.effects import Outcome
     from lakeward.cassandra.ledger import Ledger
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.writing.frames import Parts
@@ -35,7 +37,7 @@ _SUMS = ("upserted", "deleted", "expired", "rejected", "requests", "units")
 class Load:
     """All that is known before the first row is read; the plan's attempt and budget are filled in later.
 
-    ``source`` is what the rows are called in messages.
+    ``source`` is what the rows are called in messages, ``outcome`` what the target holds afterwards.
     """
 
     source: str
@@ -47,6 +49,7 @@ class Load:
     tasks: int | None = None
     max_rejected: int | None = None
     warnings: tuple[str, ...] = ()
+    outcome: Outcome = LEADS
 
     def warned(self, told: tuple[str, ...]) -> Load:
         """Add what a person should know."""
@@ -70,7 +73,7 @@ def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bo
         RetriableError: the cluster does not answer; the same call goes on where this one ended.
     """
     began = time.monotonic()
-    attempt = ledger.begin(load.plan.job, anew=anew)
+    attempt = ledger.begin(load.plan.job, anew=anew, doubt=load.outcome.why)
     done, rejected_before = ledger.done(load.plan.job), ledger.rejected(load.plan.job)
     expected = None if load.rows is None else round(load.rows * (1 - len(done) / load.plan.job.units))
     if done and tell is not None:
@@ -83,7 +86,7 @@ def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bo
     found["rejected"] = rejected = int(found["rejected"]) + rejected_before
     folder = load.plan.dead_letters.folder if rejected else None
     _require_success(found, folder)
-    ledger.finish(load.plan.job, rejected=rejected, dead_letters=folder)
+    ledger.finish(load.plan.job, load.outcome, rejected=rejected, dead_letters=folder)
     return _written(load, found, time.monotonic() - began, folder, len(done))
 
 

@@ -49,6 +49,14 @@ def is_same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(one[name] == other[name] for name in told)
 
 
+def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two states are known to be one: by their checksums, or by their ids where one has none."""
+    for name in ("checksum", "id"):
+        if one.get(name) is not None and other.get(name) is not None:
+            return bool(one[name] == other[name])
+    return False
+
+
 def shown_state(state: Mapping[str, Any]) -> str:
     """Give a parent for a message."""
     told = {name: state[name] for name in ("location", "table", "created", "rows", "checksum") if state.get(name)}
