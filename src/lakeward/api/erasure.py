@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakeward.arguments import FLAG, MAPPINGS, OPTIONAL_TEXT, TEXT, takes
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Erasing:
         self._bench = bench
         self._table = table
 
+    @takes(name=TEXT, keys=MAPPINGS, reason=TEXT, landing=FLAG, moves=OPTIONAL_TEXT)
     def __call__(
         self,
         name: str,
@@ -53,6 +55,7 @@ class Erasing:
         with self._bench().leased(self._keyed(name)) as context:
             return erase(context, keys, reason, landing=landing, moves=moves)
 
+    @takes(name=TEXT, keys=MAPPINGS, moves=OPTIONAL_TEXT)
     def plan(
         self, name: str, keys: Sequence[Mapping[str, Any]], *, moves: Literal["erase", "keep"] | None = None
     ) -> Receipt:
@@ -61,6 +64,7 @@ class Erasing:
 
         return plan(self._bench().context(self._keyed(name)), keys, "", moves=moves)
 
+    @takes(name=TEXT)
     def resume(self, name: str) -> list[Receipt]:
         """Finish an erasure that was interrupted and give its receipt; an empty list where none was."""
         from lakeward.snapshots.erasure.erasing import resume

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakeward.arguments import MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, WHOLE, takes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -30,6 +32,7 @@ class History:
         self._table = table
         self._tables = tables
 
+    @takes(name=TEXT, key=MAPPING, limit=WHOLE)
     def row(self, name: str, key: Mapping[str, Any], *, limit: int = 1000) -> RowHistory:
         """Tell every change of one row in order, down to the row as it is now.
 
@@ -43,6 +46,7 @@ class History:
         context = self._context(name)
         return history_of_row(context, self._key(context, key), limit=limit)
 
+    @takes(name=TEXT, track=TEXTS | NONE, key=MAPPING | NONE)
     def scd2(self, name: str, *, track: Sequence[str] | None = None, key: Mapping[str, Any] | None = None) -> DataFrame:
         """Give every version of a table's rows with ``valid_from``, ``valid_to``, ``is_current`` and ``operation``.
 
@@ -56,6 +60,7 @@ class History:
         context = self._context(name)
         return versions_of(context, track, self._key(context, key) if key is not None else None)
 
+    @takes(name=TEXT, track=TEXTS | NONE)
     def keep_scd2(self, name: str, *, track: Sequence[str] | None = None) -> HistoryReport:
         """Keep a table's versions in the lake as ``<schema>_history.<table>``: make that table, or bring it up to date.
 
@@ -82,6 +87,7 @@ class History:
                     reports.append(failed_refresh(known.table, error))
         return reports
 
+    @takes(name=TEXT, since=OPTIONAL_TEXT, until=OPTIONAL_TEXT)
     def changes(self, name: str, *, since: str | None = None, until: str | None = None) -> DataFrame:
         """Give the changes after a moment up to another, for jobs that follow a table.
 
@@ -94,6 +100,7 @@ class History:
 
         return changes_between(self._context(name), since, until)
 
+    @takes(name=TEXT)
     def position(self, name: str) -> int:
         """Give the number of a table's newest op: where a job stands that has taken in everything up to now."""
         from lakeward.snapshots.history.story import read_story

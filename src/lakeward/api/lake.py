@@ -13,6 +13,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.api.registry import TableRegistry
+from lakeward.arguments import (
+    FLAG,
+    MAPPING,
+    NONE,
+    NUMBER,
+    OPTIONAL_TEXT,
+    OPTIONAL_WHOLE,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    instance,
+    takes,
+)  # fmt: skip
 from lakeward.controller import discovery
 from lakeward.controller.reporting import Reporting
 from lakeward.controller.tables import find_tables
@@ -40,6 +53,8 @@ if TYPE_CHECKING:
     from lakeward.controller.triggers.watcher import RunObserver, Watcher
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
     from lakeward.pipeline.report import RunReport, TablePlan
+
+_OPTIONS = instance("RunOptions", RunOptions) | NONE
 
 
 class Lakeward(TableRegistry):
@@ -70,6 +85,7 @@ class Lakeward(TableRegistry):
         self._reporting.close()
         super().close()
 
+    @takes(tables=TEXTS, options=_OPTIONS, wait=NUMBER, parallel=OPTIONAL_WHOLE)
     def run(
         self,
         tables: Iterable[str] = (),
@@ -99,6 +115,7 @@ class Lakeward(TableRegistry):
         chosen_options = options or RunOptions()
         return run_tables(self._bench(), chosen, chosen_options, observer, wait=wait, parallel=parallel, stop=stop)
 
+    @takes(tables=TEXTS)
     def watch(
         self,
         tables: Iterable[str] = (),
@@ -123,6 +140,7 @@ class Lakeward(TableRegistry):
 
         return self._spark is not None and is_alive(self._spark)
 
+    @takes(tables=TEXTS, options=_OPTIONS)
     def plan(self, tables: Iterable[str] = (), *, options: RunOptions | None = None) -> list[TablePlan]:
         """Say what a run would do next, table by table, without writing."""
         from lakeward.controller.planning import plan_tables
@@ -131,6 +149,7 @@ class Lakeward(TableRegistry):
         chosen = find_tables(self.config, self.state, tables)
         return plan_tables(self._bench(), chosen, options or RunOptions())
 
+    @takes(tables=TEXTS)
     def status(self, tables: Iterable[str] = ()) -> list[TableStatus]:
         """Say how tables stand: all known ones, or those named."""
         from lakeward.controller.status import table_statuses
@@ -138,12 +157,14 @@ class Lakeward(TableRegistry):
         chosen = self._named(tables)
         return table_statuses(self._bench(), chosen) if chosen else []
 
+    @takes(table=OPTIONAL_TEXT, limit=WHOLE)
     def runs(self, table: str | None = None, *, limit: int = 20) -> list[RunSummary]:
         """Give the newest runs, newest first: all, or those of one table and of them its part alone."""
         from lakeward.controller.history import list_runs
 
         return list_runs(self.state, TableId.parse(table) if table else None, limit=limit)
 
+    @takes(run_id=TEXT, table=OPTIONAL_TEXT)
     def run_detail(self, run_id: str, table: str | None = None) -> RunDetail:
         """Give one run with the reports of its tables, or of one of them."""
         from lakeward.controller.history import run_detail
@@ -169,6 +190,7 @@ class Lakeward(TableRegistry):
 
         return Snapshots(self._bench, lambda names: find_tables(self.config, self.state, names), self._named)
 
+    @takes(query=TEXT, allow_writes=FLAG)
     def sql(self, query: str, *, allow_writes: bool = False) -> DataFrame:
         """Run Spark SQL over the lake; ``sales.product`` is the mirror.
 
@@ -181,12 +203,14 @@ class Lakeward(TableRegistry):
             require_read_only(self.spark, query)
         return self.spark.sql(query)
 
+    @takes(name=TEXT, limit=OPTIONAL_WHOLE)
     def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
         """Give a table's bad rows that wait for a decision."""
         from lakeward.pipeline.quarantine import bad_rows
 
         return bad_rows(self._bench().context(self.table(name)), limit=limit)
 
+    @takes(name=TEXT, ids=TEXTS, replacements=MAPPING | NONE)
     def retry_bad_rows(
         self, name: str, ids: Collection[str] = (), replacements: Mapping[str, str] | None = None
     ) -> QuarantineReport:
@@ -196,6 +220,7 @@ class Lakeward(TableRegistry):
         with self._bench().leased(self.table(name)) as context:
             return retry_rows(context, ids, replacements or {})
 
+    @takes(name=TEXT, ids=TEXTS)
     def drop_bad_rows(self, name: str, ids: Collection[str] = ()) -> QuarantineReport:
         """Give bad rows up."""
         from lakeward.pipeline.quarantine import drop_rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from lakeward.arguments import NUMBER, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, takes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -28,6 +30,7 @@ class Maintain:
         self._tables = tables
         self._chosen = chosen
 
+    @takes(tables=TEXTS, only=OPTIONAL_TEXT, max_seconds=OPTIONAL_NUMBER, max_bytes=OPTIONAL_WHOLE, wait=NUMBER)
     def __call__(
         self,
         tables: Iterable[str] = (),
@@ -50,6 +53,7 @@ class Maintain:
 
         return self._done(tables, Wish(_kinds(only), wait=wait), Allowance(max_seconds, max_bytes))
 
+    @takes(tables=TEXTS, only=OPTIONAL_TEXT)
     def plan(self, tables: Iterable[str] = (), *, only: str | None = None) -> MaintenanceReport:
         """Say what maintenance would do, of the first slice of each kind of work; nothing is written."""
         from lakeward.controller.maintaining import Allowance, Wish

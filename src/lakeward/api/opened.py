@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from lakeward.arguments import NONE, PATH, TEXT, checked, instance, takes
 from lakeward.config import Config, load_config
 from lakeward.controller.tables import KnownTable, known_tables, require_table
 from lakeward.model import TableId
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from lakeward.controller.workbench import Workbench
 
+_CONFIG = instance("a Config", Config)
+
 
 class OpenedLake:
     """What every feature of a lake stands on."""
@@ -31,7 +34,7 @@ class OpenedLake:
         on_step: Callable[[str, str], None] | None = None,
     ) -> None:
         """Open landing and state store; nothing else is started."""
-        self.config = config
+        self.config: Config = checked("Lakeward", "config", config, _CONFIG)
         self.storage = open_storage(config.resolve(config.landing), config.s3)
         self.state = open_state(config.state, config.base)
         self._spark = spark
@@ -40,6 +43,7 @@ class OpenedLake:
         self._on_step = on_step
 
     @classmethod
+    @takes(path=PATH | NONE)
     def open(cls, path: str | Path | None = None, **options: Any) -> Self:
         """Open ``lakeward.yaml`` or the file given; options as for the constructor."""
         return cls(load_config(path), **options)
@@ -69,6 +73,7 @@ class OpenedLake:
         """All tables that are declared or registered."""
         return known_tables(self.config, self.state)
 
+    @takes(name=TEXT)
     def table(self, name: str) -> KnownTable:
         """One table by name."""
         return require_table(self.tables(), TableId.parse(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeward.api.opened import OpenedLake
+from lakeward.arguments import FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, takes
 from lakeward.controller import discovery
 from lakeward.controller.tables import KnownTable, settings_for
 from lakeward.errors import ConfigurationError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 class TableRegistry(OpenedLake):
     """The tables of a lake and their settings."""
 
+    @takes(read_transactions=FLAG)
     def discover(self, *, read_transactions: bool = False) -> discovery.Discovery:
         """Register tables found in landing as inactive; say which are new and what was left out.
 
@@ -31,6 +33,7 @@ class TableRegistry(OpenedLake):
         discovery.require_landing(self.config, self.storage)
         return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
 
+    @takes(name=TEXT)
     def propose_settings(self, name: str) -> Proposal:
         """Look at a table's files for a key that is unique in its load and for the commit time's column.
 
@@ -41,6 +44,7 @@ class TableRegistry(OpenedLake):
 
         return propose(self.storage, self.table(name))
 
+    @takes(tables=TEXTS, check_data=FLAG)
     def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:
         """Hold the settings of tables against their files: all known ones, or those named.
 
@@ -50,6 +54,7 @@ class TableRegistry(OpenedLake):
         """
         return [one for table in self._named(tables) for one in self._findings(table, check_data=check_data)]
 
+    @takes(name=TEXT, settings=MAPPING | NONE, active=FLAG | NONE, force=FLAG, check_data=FLAG)
     def set_table(
         self,
         name: str,
@@ -98,6 +103,7 @@ class TableRegistry(OpenedLake):
             return None
         return describe_changed_reading(after.table, reading_settings(before.settings), after.settings)
 
+    @takes(name=TEXT, dry_run=FLAG)
     def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
         """Bring the columns of a table that was run to what its settings say; rows stay as they are.
 
@@ -120,6 +126,7 @@ class TableRegistry(OpenedLake):
         with bench.leased(known) as context:
             return repair_columns(context)
 
+    @takes(dynamodb=TEXT, region=OPTIONAL_TEXT, endpoint=OPTIONAL_TEXT, dry_run=FLAG)
     def import_walkthrough(
         self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
     ) -> list[ImportedTable]:

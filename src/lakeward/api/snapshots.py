@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXT, TEXTS, takes
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ class Snapshots:
     find: Callable[[Iterable[str]], list[KnownTable]]
     known: Callable[[Iterable[str]], list[KnownTable]] = field(repr=False)
 
+    @takes(
+        tables=TEXTS,
+        as_of=TEXT,
+        to=OPTIONAL_TEXT,
+        layout=TEXT,
+        date_column=OPTIONAL_TEXT,
+        format=TEXT,
+        register=OPTIONAL_TEXT,
+        tag=OPTIONAL_TEXT,
+        replace=FLAG,
+    )
     def create(
         self,
         tables: Sequence[str] = (),
@@ -123,6 +135,7 @@ class Snapshots:
         request = SnapshotRequest(moment, _absolute(to), shape, wanted, tag, replace)
         return [self._one(known, lambda one: self._created(one, request)) for known in chosen]
 
+    @takes(path=TEXT)
     def read(self, path: str) -> DataFrame:
         """Read a version by its folder; refused unless exactly one complete version lies there.
 
@@ -136,6 +149,7 @@ class Snapshots:
         bench = self.bench()
         return read_version(table_session(bench.spark), bench.config, _absolute(path) or path)
 
+    @takes(tables=TEXTS)
     def list(self, tables: Iterable[str] = ()) -> Versions:
         """Give the versions of tables, all known ones when none is named, and whether each is still current."""
         from lakeward.snapshots.versions.listing import judge
@@ -143,6 +157,7 @@ class Snapshots:
         bench = self.bench()
         return [one.version(str(known.table)) for known in self.known(tables) for one in judge(bench.context(known))]
 
+    @takes(tables=TEXTS, version=OPTIONAL_TEXT)
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
         """Make versions anew that are stale or were undone; those of one name also where they are missing.
 
@@ -167,6 +182,7 @@ class Snapshots:
                 reports.append(self._one(known, rebuilt))
         return reports
 
+    @takes(table=TEXT, version=OPTIONAL_TEXT, keep=OPTIONAL_WHOLE, older_than=OPTIONAL_NUMBER, dry_run=FLAG)
     def drop(
         self,
         table: str,

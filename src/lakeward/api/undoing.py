@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakeward.arguments import FLAG, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXT, TEXTS, takes
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Undo:
         self._table = table
         self._landing_path = landing_path
 
+    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, newest_op=OPTIONAL_WHOLE)
     def __call__(
         self,
         name: str,
@@ -63,6 +65,7 @@ class Undo:
             record_op(bench.state, known.table, began, done.op)
         return done
 
+    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, finish=FLAG)
     def plan(
         self,
         name: str,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, TEXT, TEXTS, WHOLE, takes
 from lakeward.errors import ConfigurationError, LeaseHeldError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Verification:
         self._bench = bench
         self._tables = tables
 
+    @takes(tables=TEXTS, basis=TEXT, sample=OPTIONAL_NUMBER, key_ranges=TEXTS, repair=FLAG, limit=WHOLE)
+    @takes(against=OPTIONAL_TEXT, against_table=OPTIONAL_TEXT, cut_off=OPTIONAL_TEXT, changed_at=OPTIONAL_TEXT)
     def __call__(
         self,
         tables: Iterable[str] = (),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
+from lakeward.arguments import NONE, PATH, takes
 from lakeward.config.explaining import explain
 from lakeward.config.whole import Config
 from lakeward.errors import ConfigurationError
@@ -25,6 +26,7 @@ ENVIRONMENT_PREFIX = "LAKEWARD_"
 _OTHER_VARIABLES = {"LAKEWARD_JARS", "LAKEWARD_CACHE", "LAKEWARD_CONFIG"}
 
 
+@takes(path=PATH | NONE)
 def load_config(path: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Config:
     """Read the configuration file and what the environment overrides.
 

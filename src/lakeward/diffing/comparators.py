@@ -36,6 +36,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from lakeward.arguments import FLAG, LENGTH, NUMBER, check_fields
 from lakeward.transforms.normalising import entries, normalised, normalised_type
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class Epsilon(Comparator):
     epsilon: float
     relative: bool = True
     inclusive: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what no number can be compared with."""
+        check_fields(self, epsilon=NUMBER, relative=FLAG, inclusive=FLAG)
 
     def accepts(self, data_type: DataType) -> bool:
         """Take numbers only."""
@@ -148,6 +153,10 @@ class Duration(Comparator):
     limit: timedelta
     inclusive: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse what no time can be compared with."""
+        check_fields(self, limit=LENGTH, inclusive=FLAG)
+
     def accepts(self, data_type: DataType) -> bool:
         """Take dates and times, with and without zone."""
         return isinstance(data_type, (DateType, TimestampType, TimestampNTZType))
@@ -169,6 +178,10 @@ class MapEntries(Comparator):
     """Maps by their entries; with ``ordered`` also the order of the entries of the map itself counts."""
 
     ordered: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no choice."""
+        check_fields(self, ordered=FLAG)
 
     @property
     def is_finer(self) -> bool:  # type: ignore[override]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from lakeward.arguments import FRAME, NONE, takes
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Duration, Epsilon, Whitespace
 from lakeward.diffing.flattening import FlatDiff, JoinedByKey
 from lakeward.diffing.frames import is_case_sensitive
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.options import COLUMN_NAMES, OPTIONS, DiffMode, DiffOptions
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT, Pairs, left_name, right_name
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import refuse_unless
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _TOLERANT = (Epsilon, Duration, Whitespace)
 
 
+@takes(first=FRAME, second=FRAME, keys=COLUMN_NAMES | NONE, options=OPTIONS)
 def compose(
     first: DataFrame, second: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None
 ) -> DataFrame:

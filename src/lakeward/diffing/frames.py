@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.arguments import FRAME, takes
 from lakeward.diffing.alignment import align
 from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DiffOptions, column_names
+from lakeward.diffing.options import COLUMN_NAMES, OPTIONS, DiffOptions, column_names
 from lakeward.diffing.shaping import shaped
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@takes(past=FRAME, current=FRAME, keys=COLUMN_NAMES, options=OPTIONS)
 def diff(
     past: DataFrame, current: DataFrame, keys: str | Sequence[str] = (), options: DiffOptions | None = None
 ) -> DataFrame:

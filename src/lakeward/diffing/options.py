@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
+from lakeward.arguments import FLAG, NONE, OPTIONAL_TEXT, TEXT, TEXTS, Kind, check_fields, instance, mapping
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -76,9 +77,28 @@ class DiffOptions:
 
     def __post_init__(self) -> None:
         """Take choices by their texts too, and refuse unknown ones: they would come out as another choice."""
+        _require_kinds(self)
         object.__setattr__(self, "diff_mode", _choice(DiffMode, self.diff_mode, "diff_mode"))
         object.__setattr__(self, "duplicate_keys", _choice(DuplicateKeys, self.duplicate_keys, "duplicate_keys"))
         object.__setattr__(self, "ignore_columns", column_names(self.ignore_columns))
+
+
+COLUMN_NAMES = instance("a column's name", str) | TEXTS
+OPTIONS = instance("DiffOptions", DiffOptions) | NONE
+# Told by what it can do: the class itself needs Spark, which those who only choose a mode need not load.
+_COMPARATOR = Kind("a comparator", lambda value: all(hasattr(value, name) for name in ("accepts", "prepared", "equal")))
+_TEXTS = (
+    "diff_column", "left_column_prefix", "right_column_prefix",
+    "insert_value", "change_value", "delete_value", "nochange_value",
+)  # fmt: skip
+
+
+def _require_kinds(options: DiffOptions) -> None:
+    """Refuse what would fail inside a query, or pass for another choice."""
+    check_fields(options, **dict.fromkeys(_TEXTS, TEXT), change_column=OPTIONAL_TEXT, ignore_columns=COLUMN_NAMES)
+    check_fields(options, **dict.fromkeys(("sparse_mode", "include_unchanged", "evolve"), FLAG))
+    by_name = mapping("names to comparators", _COMPARATOR)
+    check_fields(options, default_comparator=_COMPARATOR | NONE, column_comparators=by_name, type_comparators=by_name)
 
 
 def column_names(given: str | Sequence[str]) -> tuple[str, ...]:

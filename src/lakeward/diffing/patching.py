@@ -8,8 +8,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from lakeward import schemas as S
+from lakeward.arguments import FLAG, FRAME, NONE, takes
 from lakeward.diffing.comparing import comparator_for
 from lakeward.diffing.flattening import FlatDiff, JoinedByKey
+from lakeward.diffing.options import COLUMN_NAMES, OPTIONS
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import refuse_unless
 from lakeward.diffing.widening import common_type
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _MISFIT = "; the diff was made of another table, or was applied before"
 
 
+@takes(past=FRAME, diff=FRAME, keys=COLUMN_NAMES | NONE, options=OPTIONS, strict=FLAG)
 def patch(
     past: DataFrame,
     diff: DataFrame,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakeward.diffing.options import DiffMode
+from lakeward.arguments import FRAME, NONE, takes
+from lakeward.diffing.options import COLUMN_NAMES, OPTIONS, DiffMode
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.reading_diffs import ReadDiff
 
 
+@takes(diff=FRAME, keys=COLUMN_NAMES | NONE, options=OPTIONS)
 def reverse(diff: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None) -> DataFrame:
     """Give the diff from current to past: inserted rows are deleted ones, and each side takes the other's place.
 

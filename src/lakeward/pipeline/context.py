@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, check_fields
 from lakeward.lake.settings import session_settings
 from lakeward.sources.dms.listing import table_folder
 
@@ -54,6 +55,12 @@ class RunOptions:
     max_bytes: int | None = None
     time_limit: float | None = None
     attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail, or pass for another choice, only once tables are run."""
+        check_fields(self, allow_deletes=FLAG, same_load=FLAG, cut=OPTIONAL_TEXT, files=TEXTS, accept_changed=TEXTS)
+        check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
+        check_fields(self, time_limit=OPTIONAL_NUMBER)
 
 
 def ignore_step(_name: str) -> None:

@@ -1,0 +1,136 @@
+"""What the library's functions take, checked where they are called.
+
+An argument of the wrong kind otherwise fails somewhere inside, in words that do not name it, or passes for something
+else: a text where a list of names is expected would be a list of its characters.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+_SHOWN_LENGTH = 100
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument may be, in words, and how that is told; ``hint`` is what was probably meant."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    hint: Callable[[Any], str | None] = lambda _: None
+
+    def __or__(self, other: Kind) -> Kind:
+        """Take either."""
+        return Kind(
+            f"{self.expected} or {other.expected}",
+            lambda value: self.accepts(value) or other.accepts(value),
+            lambda value: self.hint(value) or other.hint(value),
+        )
+
+
+def instance(expected: str, *types: type) -> Kind:
+    """Return the kind of all instances of some types."""
+    return Kind(expected, lambda value: isinstance(value, types))
+
+
+def mapping(expected: str, values: Kind) -> Kind:
+    """Return the kind of mappings from texts to values of a kind."""
+    return Kind(
+        f"a mapping of {expected}",
+        lambda given: (
+            isinstance(given, Mapping)
+            and all(isinstance(name, str) and values.accepts(value) for name, value in given.items())
+        ),
+    )
+
+
+def _is_list(value: Any, inner: type) -> bool:
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return is_list and all(isinstance(one, inner) for one in value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+NONE = Kind("None", lambda value: value is None)
+TEXT = instance("a text", str)
+PATH = instance("a path", str, PathLike)
+FLAG = instance("True or False", bool)
+WHOLE = Kind("a whole number", _is_whole)
+NUMBER = Kind("a number", lambda value: _is_whole(value) or isinstance(value, float))
+LENGTH = instance("a timedelta", timedelta)
+MAPPING = instance("a mapping", Mapping)
+# A single one is easily passed where several may be.
+TEXTS, MAPPINGS = (
+    Kind(
+        f"a list of {name}",
+        functools.partial(_is_list, inner=inner),
+        lambda value, inner=inner: f"[{value!r}]" if isinstance(value, inner) else None,  # type: ignore[misc]
+    )
+    for name, inner in (("texts", str), ("mappings", Mapping))
+)
+# Of any of Spark's kinds of frames; this module knows none of them.
+FRAME = Kind("a DataFrame", lambda value: hasattr(value, "sparkSession") and hasattr(value, "schema"))
+OPTIONAL_TEXT, OPTIONAL_WHOLE, OPTIONAL_NUMBER = TEXT | NONE, WHOLE | NONE, NUMBER | NONE
+
+
+def checked(function: str, name: str, value: Any, kind: Kind) -> Any:
+    """Return an argument that is of its kind.
+
+    Raises:
+        ConfigurationError: it is not; the message names it.
+    """
+    if isinstance(value, Iterator):
+        # It can be gone through once only.
+        value = list(value)
+    if kind.accepts(value):
+        return value
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN_LENGTH else f"{shown[:_SHOWN_LENGTH]}…"
+    msg = f"{function}: {name} must be {kind.expected}, found {shown} ({type(value).__name__})"
+    meant = kind.hint(value)
+    raise ConfigurationError(msg, hint=f"{name}={meant}" if meant else None)
+
+
+def takes(**kinds: Kind) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Return a decorator that checks the named arguments of a function before it is called."""
+
+    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        signature, shown = inspect.signature(function), function.__qualname__.removesuffix(".__call__")
+        assert kinds.keys() <= signature.parameters.keys(), function
+
+        @functools.wraps(function)
+        def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            bound = signature.bind(*args, **kwargs)
+            for name, kind in kinds.items():
+                if name in bound.arguments:
+                    bound.arguments[name] = checked(shown, name, bound.arguments[name], kind)
+            return function(*bound.args, **bound.kwargs)
+
+        return call
+
+    return decorate
+
+
+def check_fields(record: Any, **kinds: Kind) -> None:
+    """Check fields of a dataclass, at the end of its making.
+
+    Raises:
+        ConfigurationError: one is not of its kind.
+    """
+    for name, kind in kinds.items():
+        checked(type(record).__name__, name, getattr(record, name), kind)

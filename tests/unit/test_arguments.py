@@ -1,0 +1,113 @@
+"""Arguments of the wrong kind are refused by the functions that are public, in words that name them."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import lakeward
+from lakeward import (
+    ConfigurationError,
+    DiffOptions,
+    Duration,
+    Epsilon,
+    Lakeward,
+    MapEntries,
+    RunOptions,
+    Whitespace,
+    compose,
+    diff,
+    load_config,
+    patch,
+    reverse,
+)
+from lakeward.api.erasure import Erasing
+from lakeward.api.history import History
+from lakeward.api.maintenance import Maintain
+from lakeward.api.snapshots import Snapshots
+from lakeward.api.undoing import Undo
+from lakeward.api.verification import Verification
+from lakeward.arguments import TEXTS, checked
+
+# All that a check looks at.
+FRAME: Any = SimpleNamespace(sparkSession=None, schema=None)
+WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (diff, (FRAME, FRAME, [1]), {}, r"diff: keys must be a column's name or a list of texts, found \[1\] \(list\)"),
+    (diff, (FRAME, FRAME, 1), {}, "keys must be a column's name or a list of texts, found 1"),
+    (diff, (FRAME, FRAME, None), {}, "keys must be"),
+    (
+        diff,
+        (FRAME, FRAME, "id", {"diff_mode": "structs"}),
+        {},
+        "options must be DiffOptions or None, found {'diff_mode",
+    ),
+    (diff, ("/past", FRAME, "id"), {}, "past must be a DataFrame, found '/past'"),
+    (diff, (FRAME, [(1, "a")], "id"), {}, "current must be a DataFrame"),
+    (patch, (FRAME, FRAME, [None]), {}, "patch: keys must be"),
+    (patch, (FRAME, FRAME), {"strict": "no"}, "strict must be True or False, found 'no'"),
+    (reverse, (None,), {}, "reverse: diff must be a DataFrame, found None"),
+    (compose, (FRAME, FRAME, b"id"), {}, "compose: keys must be"),
+    (DiffOptions, (), {"diff_column": None}, "DiffOptions: diff_column must be a text, found None"),
+    (DiffOptions, (), {"ignore_columns": [1]}, "ignore_columns must be"),
+    (DiffOptions, (), {"sparse_mode": "yes"}, "sparse_mode must be True or False"),
+    (DiffOptions, (), {"diff_mode": "sideways"}, "diff_mode cannot be 'sideways'"),
+    (DiffOptions, (), {"default_comparator": "epsilon:1"}, "default_comparator must be a comparator or None"),
+    (DiffOptions, (), {"column_comparators": {"a": 1}}, "column_comparators must be a mapping of names to comparators"),
+    (DiffOptions, (), {"type_comparators": [Whitespace()]}, "type_comparators must be a mapping"),
+    (Epsilon, ("0.1",), {}, "Epsilon: epsilon must be a number, found '0.1'"),
+    (Epsilon, (True,), {}, "epsilon must be a number"),
+    (Duration, (5,), {}, "Duration: limit must be a timedelta"),
+    (MapEntries, ("yes",), {}, "ordered must be True or False"),
+    (RunOptions, (), {"files": "a.csv"}, "RunOptions: files must be a list of texts, found 'a.csv'"),
+    (RunOptions, (), {"max_files": "3"}, "max_files must be a whole number or None"),
+    (load_config, (3,), {}, "load_config: path must be a path or None, found 3"),
+    (Lakeward, ("lakeward.yaml",), {}, "config must be a Config, found 'lakeward.yaml'"),
+    (Lakeward.open, ({"landing": "x"},), {}, "open: path must be"),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs", "message"), WRONG)
+def test_what_is_wrong_is_named_and_is_the_users_to_mend(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        function(*args, **kwargs)
+    assert error.value.exit_code == 2
+
+
+def test_what_is_right_passes() -> None:
+    DiffOptions(ignore_columns="a", column_comparators={"a": Epsilon(1)}, default_comparator=Duration(timedelta(1)))
+    RunOptions(files=frozenset({"a"}), max_files=3, time_limit=1.5)
+    assert checked("f", "names", (one for one in "ab"), TEXTS) == ["a", "b"], "what can be read once is read once"
+
+
+def test_a_text_for_a_list_of_texts_is_not_taken_for_its_letters(tmp_path: Path) -> None:
+    (tmp_path / "lakeward.yaml").write_text("landing: landing\n")
+    (tmp_path / "landing").mkdir()
+    with Lakeward.open(tmp_path / "lakeward.yaml") as lake:
+        for call in (lake.run, lake.plan, lake.status, lake.check_tables, lake.maintain, lake.verify, lake.watch):
+            with pytest.raises(ConfigurationError, match="tables must be a list of texts, found") as error:
+                call("sales.product")
+            assert error.value.hint == "tables=['sales.product']"
+        with pytest.raises(ConfigurationError, match="keys must be a list of mappings"):
+            lake.erase("sales.customer", {"id": 1}, reason="asked")
+        with pytest.raises(ConfigurationError, match="name must be a text, found 3"):
+            lake.table(3)  # type: ignore[arg-type]
+
+
+def test_every_public_function_checks_what_it_takes() -> None:
+    """A function or method that comes new has its arguments checked as well, or is named here with a reason."""
+    # Take nothing, or only what they are handed by the library itself.
+    free = {"close", "has_spark", "tables", "rebuild_state", "refresh_scd2"}
+    functions = [getattr(lakeward, name) for name in lakeward.__all__]
+    found = [one for one in functions if inspect.isfunction(one)]
+    for owner in (Lakeward, Erasing, History, Maintain, Snapshots, Undo, Verification):
+        members = inspect.getmembers(owner, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
+        found += [one for name, one in members if not name.startswith("_") or name == "__call__"]
+    unchecked = {one.__qualname__ for one in found if not hasattr(one, "__wrapped__") and one.__name__ not in free}
+    assert unchecked == set()
