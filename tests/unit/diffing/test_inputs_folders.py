@@ -2,9 +2,11 @@
 
 import pytest
 
-from lakeward.diffing.inputs.files import format_of_name
+from lakeward.diffing.inputs.faults import refusal
+from lakeward.diffing.inputs.files import format_of_name, plain_files
 from lakeward.diffing.inputs.folders import Listing, choose, require_one, require_outside
 from lakeward.errors import RefusedInputError
+from lakeward.lake.stores import LocalStore
 
 MINUTE = "year=2026/month=11/day={day:02d}/hour=10/minute={minute:02d}"
 
@@ -70,18 +72,68 @@ def test_folders_in_which_not_all_files_count_are_refused(found, reason, incompl
 
 @pytest.mark.parametrize("incomplete_ok", [False, True])
 def test_a_folder_above_several_is_refused_with_the_complete_ones(incomplete_ok):
-    found = listing("minute=01/_SUCCESS", "minute=02/_manifest.json", "minute=03/_SUCCESS", "minute=04/a.parquet")
+    found = ["minute=01/_SUCCESS", "minute=02/_manifest.json", "minute=03/_SUCCESS", "minute=04/a.parquet"]
     with pytest.raises(RefusedInputError, match=r"2 complete snapshots: minute=01, minute=03\n") as refused:
-        require_one(found, incomplete_ok=incomplete_ok)
-    assert "/data/x/minute=03" in str(refused.value.hint)
-    assert "/data/x/latest" in str(refused.value.hint)
+        require_one(listing(*found), incomplete_ok=incomplete_ok)
+    assert refused.value.hint == "/data/x/minute=03", "no word picks one, without a time"
+    hour = "/data/x/year=2026/month=11/day=15/hour=10"
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(*found, location=hour), incomplete_ok=incomplete_ok)
+    assert refused.value.hint == f"{hour}/minute=03   (or {hour}/latest)"
+
+
+def test_nothing_is_proposed_that_would_be_refused():
+    """Of two tables no word picks one, and a change set is no snapshot."""
+    tables = [*snapshots((14, 5), prefix="a/snapshot/"), *snapshots((14, 5), prefix="b/snapshot/")]
+    changes = snapshots((15, 5), prefix="c/incremental/")
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(*tables, *changes), incomplete_ok=None)
+    hint = str(refused.value.hint)
+    assert hint == f"/data/x/b/snapshot/{MINUTE.format(day=14, minute=5)}"
+    with pytest.raises(RefusedInputError, match="several things") as refused:
+        choose(listing(*tables, *changes), "latest")
+    assert str(refused.value.hint) == "name one of them: /data/x/b/snapshot/latest"
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(*tables, *changes), incomplete_ok=None, is_change_set=True)
+    assert str(refused.value.hint) == f"/data/x/c/incremental/{MINUTE.format(day=15, minute=5)}"
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(*tables), incomplete_ok=None, is_change_set=True)
+    assert str(refused.value.hint).startswith("lakeward diff")
+    with pytest.raises(RefusedInputError) as refused:
+        require_one(listing(*changes), incomplete_ok=None)
+    assert str(refused.value.hint).startswith("those are change sets: lakeward patch")
+
+
+def test_files_that_spark_would_pass_over_are_refused():
+    with pytest.raises(
+        RefusedInputError, match=r"files in the folder sub, which is no partition .*: sub/b\.parquet"
+    ) as refused:
+        plain_files(LocalStore(), "/data/x", {"a.parquet": 1, "dept=1/c.parquet": 1, "sub/b.parquet": 1}, None)
+    assert str(refused.value.hint).endswith(": /data/x/sub")
+    with pytest.raises(RefusedInputError, match="files in the folder dept=1/sub,"):
+        plain_files(LocalStore(), "/data/x", {"dept=1/sub/b.parquet": 1}, None)
+    assert plain_files(LocalStore(), "/data/x", {"dept=1/b.parquet": 1}, None).format == "parquet"
+
+
+def test_what_spark_says_of_a_file_is_whole_and_to_the_point():
+    nanos = (
+        "Job aborted [CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/x/a.parquet.\n"
+        "Caused by: [PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846"
+    )
+    found = refusal(RuntimeError(nanos), "/x")
+    assert found is not None
+    told = "([PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846)"
+    assert found.message == f"file:/x/a.parquet has a column of a type that Spark does not read {told}"
+    assert "microseconds" in str(found.hint)
+    long = refusal(RuntimeError("FAILED_READ_FILE " + "x" * 500), "/x")
+    assert long is not None and long.message.endswith("x…)")
 
 
 @pytest.mark.parametrize("location", ["/data/incremental", "/data"])
 def test_change_sets_are_named_by_their_whole_path(location):
     below = "minute=01/_SUCCESS" if location.endswith("incremental") else "incremental/minute=01/_SUCCESS"
     with pytest.raises(RefusedInputError) as refused:
-        require_one(listing(below, location=location), incomplete_ok=False)
+        require_one(listing(below, location=location), incomplete_ok=False, is_change_set=True)
     assert str(refused.value.hint) == "/data/incremental/minute=01"
 
 
@@ -113,7 +165,7 @@ def test_a_result_beside_the_snapshots_is_none_of_them():
     assert choose(found, "latest") == f"snapshot/{MINUTE.format(day=15, minute=7)}"
     with pytest.raises(RefusedInputError, match=r"several things: \., a") as refused:
         choose(listing("version=2020-11-14/_SUCCESS", "a/version=2020-11-14/_SUCCESS"), "latest")
-    assert str(refused.value.hint).endswith("/data/x/a")
+    assert str(refused.value.hint).endswith("/data/x/a/latest")
 
 
 def test_words_count_from_any_folder_of_the_path():

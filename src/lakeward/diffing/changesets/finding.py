@@ -77,7 +77,7 @@ def find_change_set(
         if not listing.files:
             msg = f"there is no change set at {location}"
             raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes one)")
-        require_one(listing, incomplete_ok=incomplete_ok)
+        require_one(listing, incomplete_ok=incomplete_ok, is_change_set=True)
         if not listing.has(MANIFEST):
             own = options or DiffOptions()
             _require_keys(folder, keys)

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _FILE = re.compile(r"((?:file:|[a-z][a-z0-9+.-]*://)[^\s\"']+?\.[A-Za-z0-9.]+?)(?=[\s\"',;:.]*(?:\s|$))")
-_OTHER_TYPE = "write the column in another type, such as times in microseconds"
+_OTHER_TYPE = "write the column in another type; times in microseconds (pyarrow and pandas: coerce_timestamps='us')"
 _DOUBLED = "write quotes inside values doubled: in Spark by .option('escape', '\"')"
 _ONE_ROW = "check --schema against the file; JSON has one object a line, CSV as many fields as names in its first line"
 _SAME_HEADER = "write all files with the same first line"
 _VALUE, _VALUE_END = "lakeward-unfit: ", " :lakeward-unfit"
 # Sign in Spark's message, what is wrong, and what helps.
 _SIGNS: tuple[tuple[str, str, str | None], ...] = (
+    # Before what only says that the file was not read, or its footer: this says why.
+    ("PARQUET_TYPE_", "has a column of a type that Spark does not read", _OTHER_TYPE),
+    ("Illegal Parquet type", "has a column of a type that Spark does not read", _OTHER_TYPE),
     ("FAILED_READ_FILE.FILE_NOT_EXIST", "is gone since it was listed", "run again once nobody writes there"),
     ("FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH", "has a column of another type than the other files", None),
     ("is not a Parquet file", "is no Parquet file, or was cut off", "write the snapshot again"),
@@ -42,8 +45,6 @@ _SIGNS: tuple[tuple[str, str, str | None], ...] = (
     ("UNABLE_TO_INFER_SCHEMA", "holds no file that tells its columns", "write the snapshot again"),
     ("CONFLICTING_DIRECTORY_STRUCTURES", "has folders that are no partitions of one table", None),
     ("Conflicting directory structures", "has folders that are no partitions of one table", None),
-    ("PARQUET_TYPE_", "has a column of a type that Spark does not read", _OTHER_TYPE),
-    ("Illegal Parquet type", "has a column of a type that Spark does not read", _OTHER_TYPE),
     ("for partition column", "has a folder whose value does not fit its column", "check --schema against the folders"),
     ("CAST_INVALID_INPUT", "has a folder whose value does not fit its column", "check --schema against the folders"),
     ("PATH_NOT_FOUND", "does not exist", None),
@@ -54,6 +55,7 @@ _SIGNS: tuple[tuple[str, str, str | None], ...] = (
     ("UnsupportedFileSystemException", "is on a file system that this Spark has no jar for", None),
     ("FAILED_READ_FILE", "cannot be read", "write the snapshot again"),
 )
+_SHOWN_LENGTH = 200
 _NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException")
 
 
@@ -88,11 +90,17 @@ def refusal(error: BaseException, label: str) -> RefusedInputError | Configurati
             found = _FILE.search(text)
             name = found[1] if found else label
             kind = ConfigurationError if sign in _NO_FILE_SYSTEM else RefusedInputError
-            return kind(f"{name} {wrong} ({_telling_line(text, sign)[:200]})", hint=hint)
+            return kind(f"{name} {wrong} ({_telling_line(text, sign)})", hint=hint)
     return None
 
 
 def _telling_line(text: str, sign: str) -> str:
     """Give the line with the sign: Spark's first one often says no more than that a file was not read."""
     line = next((one for one in text.splitlines() if sign in one), None)
-    return first_line(text) if line is None else line[line.index(sign) :]
+    if line is None:
+        found = first_line(text)
+    else:
+        # The name of an error is in brackets.
+        start = line.index(sign)
+        found = line[start - 1 :] if line[:start].endswith("[") else line[start:]
+    return found if len(found) <= _SHOWN_LENGTH else f"{found[:_SHOWN_LENGTH]}…"

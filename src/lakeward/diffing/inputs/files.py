@@ -110,6 +110,7 @@ def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: s
     if not sizes:
         msg = f"{location} holds no files"
         raise RefusedInputError(msg, hint="an export without rows still has a file with its columns")
+    _require_partitions(location, sizes)
     chosen = format or _format_of(location, sizes)
     # A file without a byte has no footer or first line either, and Spark would pass over it in silence.
     if chosen != "json" and (empty := sorted(path for path, size in sizes.items() if not size)):
@@ -117,6 +118,16 @@ def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: s
         msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
         raise RefusedInputError(msg, hint="write the snapshot again")
     return PlainFiles(store, location, sizes, chosen)
+
+
+def _require_partitions(location: str, paths: Iterable[str]) -> None:
+    """Refuse files in folders that are no partitions: Spark passes over them in silence."""
+    for path in sorted(paths):
+        *folders, _ = path.split("/")
+        if (wrong := next((one for one in folders if "=" not in one), None)) is not None:
+            inner = "/".join(folders[: folders.index(wrong) + 1])
+            msg = f"{location} has files in the folder {inner}, which is no partition (name=value): {path}"
+            raise RefusedInputError(msg, hint=f"name the folder of one snapshot's files: {location}/{inner}")
 
 
 def format_of_name(path: str) -> str | None:

@@ -70,8 +70,8 @@ class Listing:
         return name in self.files
 
 
-def require_one(listing: Listing, *, incomplete_ok: bool | None) -> None:
-    """Refuse a folder that is no snapshot, or not a whole one (see the rule above).
+def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: bool = False) -> None:
+    """Refuse a folder that is no snapshot, or not a whole one (see the rule above), or so no change set.
 
     Raises:
         RefusedInputError: it holds several, or one that was not finished, or a table of another format.
@@ -81,7 +81,7 @@ def require_one(listing: Listing, *, incomplete_ok: bool | None) -> None:
         msg = f"{listing.location} is or holds a {_TABLE_LOGS[log]} table ({log}): not all files there are its rows"
         raise RefusedInputError(msg, hint="write the table's rows as Parquet files, and compare those")
     if any(listing.marked):
-        raise _holds_several(listing)
+        raise _holds_several(listing, is_change_set=is_change_set)
     if incomplete_ok or listing.has(SUCCESS):
         return
     if listing.has(MANIFEST):
@@ -121,7 +121,7 @@ def choose(listing: Listing, word: str) -> str:
     if not below:
         msg = f"{listing.location} holds no complete snapshot, so there is no {word!r} one"
         raise RefusedInputError(msg, hint="a snapshot is complete once it has a _SUCCESS")
-    dated = sorted((_moment(listing, one), one) for one in _of_one_table(listing, below))
+    dated = sorted((_moment(listing, one), one) for one in _of_one_table(listing, below, word))
     if word in (LATEST, PREVIOUS):
         number = 1 if word == LATEST else 2
         if len(dated) < number:
@@ -137,11 +137,11 @@ def choose(listing: Listing, word: str) -> str:
     return found[0]
 
 
-def _of_one_table(listing: Listing, paths: list[str]) -> list[str]:
+def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
     """Refuse to choose among snapshots of several tables."""
     if len(prefixes := {_prefix(one) for one in paths}) > 1:
         msg = f"{listing.location} holds snapshots of several things: {_shown(one or '.' for one in sorted(prefixes))}"
-        raise RefusedInputError(msg, hint=f"name the folder of one of them: {listing.location}/{max(prefixes)}")
+        raise RefusedInputError(msg, hint=f"name one of them: {listing.location}/{max(prefixes)}/{word}")
     return paths
 
 
@@ -182,17 +182,32 @@ def _unfinished(listing: Listing) -> str | None:
     return f"{named} below it is the name of a snapshot's folder" if named else None
 
 
-def _holds_several(listing: Listing) -> RefusedInputError:
+def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputError:
     complete = [one for one in listing.complete if one]
+    what = "change set" if is_change_set else "snapshot"
     if not complete:
-        msg = f"{listing.location} is no snapshot, and those below it were not finished: {_shown(listing.marked)}"
+        msg = f"{listing.location} is no {what}, and those below it were not finished: {_shown(listing.marked)}"
         return RefusedInputError(msg)
-    number = "one complete snapshot" if len(complete) == 1 else f"{len(complete)} complete snapshots"
-    msg = f"{listing.location} is not a snapshot but holds {number}: {_shown(complete)}"
-    # Change sets are not picked by a word.
-    has_words = any(INCREMENTAL not in f"{listing.location}/{one}".split("/") for one in complete)
-    word = f"   (or {listing.location}/latest)" if has_words else ""
-    return RefusedInputError(msg, hint=f"{listing.location}/{complete[-1]}{word}")
+    number = f"one complete {what}" if len(complete) == 1 else f"{len(complete)} complete {what}s"
+    msg = f"{listing.location} is not a {what} but holds {number}: {_shown(complete)}"
+    return RefusedInputError(msg, hint=_meant(listing, complete, is_change_set=is_change_set))
+
+
+def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str:
+    """Return what can be named instead: nothing that would be refused in its turn."""
+    fitting = [one for one in complete if (INCREMENTAL in f"{listing.location}/{one}".split("/")) is is_change_set]
+    if not fitting and is_change_set:
+        return "lakeward diff PAST CURRENT --to PATH   (makes a change set)"
+    if not fitting:
+        return "those are change sets: lakeward patch PAST CHANGE_SET --to PATH   (makes a snapshot of them)"
+    whole = f"{listing.location}/{fitting[-1]}"
+    if is_change_set:
+        return whole
+    try:
+        return f"{listing.location}/{choose(listing, LATEST)}   (or {listing.location}/{LATEST})"
+    except RefusedInputError:
+        # Of several tables, or without a time in their names: no word picks one.
+        return whole
 
 
 def _shown(paths: Iterable[str]) -> str:
