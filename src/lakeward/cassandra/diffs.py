@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakeward import schemas as S
 from lakeward.cassandra.export_folders import SNAPSHOTS, table_folder
 from lakeward.cassandra.origins import origin_of
+from lakeward.cassandra.showing import shown_like_cql
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
 from lakeward.diffing.inputs.addresses import is_choice
 from lakeward.diffing.inputs.opening import open_side
@@ -60,7 +61,7 @@ def diff_exports(
     _require_comparable(sides, origins)
     options = diff_options(sides[1].primary_key, [one.frame.columns for one in sides])
     target = _target(to, sides[1], origins[1]) if write else None
-    wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit)
+    wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
     with remedy_for_types(f"make the copy anew: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
         return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward.cassandra.showing import shown_like_cql
 from lakeward.cli.diff_options import ALL_COLUMNS
 from lakeward.diffing.comparison import keys_of
 from lakeward.diffing.free_names import with_free_names
@@ -81,4 +82,5 @@ def run_diff(desk: SideDesk, request: DiffRequest) -> DiffResult:
     keys = () if request.keys == (ALL_COLUMNS,) else keys_of(past, current, request.keys)
     columns = list(dict.fromkeys((*past.frame.columns, *current.frame.columns)))
     options = with_free_names(request.options, keys, columns)
-    return run_comparison(desk.config, past, current, keys, options, request.wanted())
+    wanted = replace(request.wanted(), shown=shown_like_cql(past, current))
+    return run_comparison(desk.config, past, current, keys, options, wanted)

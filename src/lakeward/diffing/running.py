@@ -17,7 +17,7 @@ from lakeward.errors import RefusedInputError
 from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakeward.config import Config
     from lakeward.diffing.alignment import Alignment
@@ -42,6 +42,7 @@ class Wanted:
     report: file of the page that shows it all.
     checksums: whether the change set tells those of its parents, taken as they are read where they are not known.
     same_rows: how many rows are known to be the same on both sides and were left out of them; they count as unchanged.
+    shown: gives an example as people read its values; None: as they are.
     """
 
     to: str | None = None
@@ -53,6 +54,7 @@ class Wanted:
     exact: bool = False
     checksums: bool = True
     same_rows: int = 0
+    shown: Callable[[Example], Example] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def run_comparison(
         else:
             _require_few_deletes(comparison, wanted)
         examples = tuple(comparison.examples(wanted.limit if not to or wanted.report else 0))
+        if wanted.shown is not None:
+            examples = tuple(map(wanted.shown, examples))
         identities = comparison.identities() if to else (past.identity, current.identity)
         return DiffResult(
             past={"address": past.label, **identities[0]},

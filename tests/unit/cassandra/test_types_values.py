@@ -137,7 +137,12 @@ def test_a_text_that_is_no_duration_is_refused():
     [
         ("text", "it's", "'it''s'"),
         ("blob", b"\x01\xff", "0x01ff"),
-        ("date", -1, "2147483647"),
+        ("date", -1, "'1969-12-31'"),
+        ("date", -719_162, "2146764486"),
+        ("date", 2**31 - 1, "4294967295"),
+        ("timestamp", -1, "'1969-12-31T23:59:59.999Z'"),
+        ("timestamp", 2**62, str(2**62)),
+        ("time", 1, "'00:00:00.000000001'"),
         ("float", float("nan"), "NaN"),
         ("double", float("-inf"), "-Infinity"),
         ("boolean", True, "true"),

@@ -19,6 +19,7 @@ from lakeward.cassandra.export_folders import seconds_to_next_minute, table_fold
 from lakeward.cassandra.ranges import partitioner_of, ring_ranges
 from lakeward.cassandra.reading.plan import ReadPlan, page_rows
 from lakeward.cassandra.schema import differences, read_table_schema
+from lakeward.cassandra.showing import shown_like_cql
 from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import ConfigurationError
@@ -283,6 +284,7 @@ class _Looks:
             limit=request.limit,
             checksums=False,
             same_rows=max(self.rows[1] - (sides[0].rows or 0), 0),
+            shown=shown_like_cql(*sides),
         )
         keys = self._plans[0].schema.primary_key
         # Rows that were the same at the first look were not looked at again: what was written since is not known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.names import quoted
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 _FLOATS = ("float", "double")
 _IN_QUOTES = ("text", "ascii", "inet")
 _DAYS_BEFORE_1970 = 2**31
+TIMES = ("date", "time", "timestamp")
+# Of earlier years not every server takes a text for the same day: calendars differ.
+_FIRST_YEAR = 1_583
+_EPOCH, _DAY_NANOSECONDS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000_000_000
 
 
 def cql_literal(cql: CqlType, value: Any) -> str:
@@ -35,6 +40,25 @@ def cql_literal(cql: CqlType, value: Any) -> str:
         inner = cql.parameters[0]
         return _within("{}" if cql.name == "set" else "[]", (cql_literal(inner, one) for one in value))
     return _single(cql.name, value)
+
+
+def time_text(name: str, value: int, since: int = 1) -> str | None:
+    """Return a date, time or timestamp, which a snapshot holds as a number, as CQL writes it.
+
+    None where it has no such text: outside of the years from ``since`` to 9999, and what is no time of a day.
+    """
+    if name == "time":
+        seconds, nanoseconds = divmod(value, 1_000_000_000)
+        whole = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{nanoseconds:09}"
+        return whole if 0 <= value < _DAY_NANOSECONDS else None
+    try:
+        moment = _EPOCH + (timedelta(days=value) if name == "date" else timedelta(milliseconds=value))
+    except OverflowError:
+        return None
+    if moment.year < since:
+        return None
+    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return text.partition("T")[0] if name == "date" else f"{text}Z"
 
 
 def _key_literal(cql: CqlType, name: Any) -> str:
@@ -61,6 +85,8 @@ def _single(name: str, value: Any) -> str:
         return f"0x{value.hex()}"
     if name in _FLOATS and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if name in TIMES and (text := time_text(name, value, since=_FIRST_YEAR)) is not None:
+        return f"'{text}'"
     if name == "date":
         # As a number, since CQL's text of a date ends at a year that the type does not end at.
         return str(value + _DAYS_BEFORE_1970)
