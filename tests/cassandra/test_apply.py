@@ -222,8 +222,9 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     for one in exports[:2]:
         assert "what is recorded stays" in stage.load(one, force=True).warnings[-1]
     assert (Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)) == (held, cells)
+    assert stage.apply(sets[1]).status is Status.NOTHING_TO_DO
     with pytest.raises(RefusedInputError, match="but the target holds"):
-        stage.apply(sets[1])
+        stage.apply(sets[0])
     assert stage.apply(sets[2]).status is Status.DONE
     expected = {("row", (1,)): {"a": ("x4",)}, ("row", (2,)): {"l": ((2,),)}, ("row", (5,)): {"a": ("last",)}}
     assert stage.cells(writetime=False) == expected
@@ -241,6 +242,79 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     stage.load(exports[2])
     assert stage.apply(sets[2]).warnings == ()
     assert stage.cells(writetime=False) == expected
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(stage: Stage, kind: str) -> None:
+    stage.execute(
+        "CREATE TABLE $T (id text, created timestamp, day date, at time, price decimal, note text, count bigint, "
+        "PRIMARY KEY (id, created))"
+    )
+    for number, day in (("1", "2026-01-01"), ("007", "2026-01-02")):
+        stage.execute(
+            "INSERT INTO $T (id, created, day, at, price, note, count) VALUES "
+            f"('{number}', 1690914239476, '{day}', '10:30:00.5', 1.50, 'old', 1) USING TIMESTAMP 1"
+        )
+    folder = stage.folder / "incremental" / "year=2026" / "month=11" / "day=15" / "hour=21" / "minute=05"
+    folder.mkdir(parents=True)
+    created, values = "2023-08-01T18:23:59.476Z", ("day", "at", "price", "note", "count")
+    sides = [f"{side}_{name}" for name in values for side in ("left", "right")]
+    # The times once as Spark writes them and once as numbers, as a snapshot has them.
+    changed = dict(
+        zip(sides, ["2026-01-01", "20455", "10:30:00.5", 1, "1.50", "-1.0E+3", "old", "", 1, None], strict=True)
+    )
+    rows = [
+        {"diff": "C", "id": "1", "created": created, **changed},
+        {"diff": "D", "id": "007", "created": "1690914239476"},
+        {"diff": "I", "id": "8", "created": created, "right_count": 2**40, "right_at": "23:59:59.999999999"},
+        {"diff": "N", "id": "9", "created": created},
+    ]
+    names = ["diff", "id", "created", *sides]
+    if kind == "json":
+        # Nulls are left out, as Spark does.
+        lines = [json.dumps({name: value for name, value in row.items() if value is not None}) for row in rows]
+    else:
+        cells = [[row.get(name) for name in names] for row in rows]
+        lines = [",".join(names), *(",".join("" if one is None else str(one) or '""' for one in row) for row in cells)]
+    file = folder / f"part-00000.{kind}"
+    file.write_text("\n".join(lines) + "\n")
+    (folder / "_SUCCESS").touch()
+    with pytest.raises(RefusedInputError, match="at which time its changes hold is not known"):
+        stage.apply(str(folder))
+    written = stage.apply(str(folder), timestamp=str(10**15))
+    assert (written.status, written.upserted, written.deleted) == (Status.DONE, 2, 1)
+    assert "no manifest" in written.warnings[0]
+    found = {
+        number: [str(one) for one in rest]
+        for number, *rest in stage.session.execute(f"SELECT id, day, at, price, note, count FROM {stage.into.cql}")
+    }
+    assert found == {
+        "1": ["2026-01-02", "1", "-1.0E+3", "", "None"],
+        "8": ["None", "86399999999999", "None", "None", str(2**40)],
+    }
+    # A time that is none is told, and not taken for another one.
+    file.write_text("\n".join(lines).replace("23:59:59", "24:00:00"))
+    with pytest.raises(RefusedInputError, match=r"the column right_at holds '24:00:00\.9+', which is no time"):
+        stage.apply(str(folder), timestamp=str(10**15 + 1))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_change_sets_in_json_and_csv_are_applied_like_those_in_parquet(stage: Stage, kind: str) -> None:
+    columns = "k text pk, at timestamp ck, day date, price decimal, raw blob, note text"
+    exports = [
+        stage.export(columns, FIRST, [("a", 5, -1, "1.50", b"\x00\xff", ""), ("b", 6, None, None, None, "x")]),
+        stage.export(columns, SECOND, [("a", 5, 20_771, "1E+40", b"", None), ("c", 7, None, "0.00", b"z", 'y, "z"')]),
+    ]
+    stage.load(exports[0])
+    sides = [open_side(stage.spark, stage.config, one) for one in exports]
+    wanted = Wanted(to=f"{stage.folder}/out", format=kind)
+    changes = run_comparison(stage.config, sides[0], sides[1], ("k", "at"), DiffOptions(), wanted).change_set
+    assert changes is not None
+    written = stage.apply(changes)
+    assert (written.status, written.upserted, written.deleted, written.warnings) == (Status.DONE, 2, 1, ())
+    twin = Stage(stage.spark, stage.server, stage.server.keyspace(), stage.folder)
+    twin.load(exports[1])
+    assert stage.cells(writetime=False) == twin.cells(writetime=False)
 
 
 def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(stage: Stage) -> None:

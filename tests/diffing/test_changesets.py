@@ -232,7 +232,7 @@ def test_one_of_the_recipe_in_json_or_csv_has_the_types_of_the_past(session, con
         assert rows(open_side(session, config, f"{tmp_path}/{kind}-result").frame) == rows(current)
         with pytest.raises(RefusedInputError, match="must be all parquet; found: part-"):
             found(session, config, f"{tmp_path}/{kind}", keys=keys)
-    with pytest.raises(RefusedInputError, match="has columns that the past does not tell: at"):
+    with pytest.raises(RefusedInputError, match="has columns that the table does not have: at"):
         found(session, config, f"{tmp_path}/json", keys=["id"], past=past.schema)
 
 

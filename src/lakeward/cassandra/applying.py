@@ -29,6 +29,7 @@ from lakeward.cassandra.writing.job import Load, estimate_load, write_load
 from lakeward.cassandra.writing.matching import Matched, matched, require_no_counters
 from lakeward.cassandra.writing.plan import WriteColumn, WritePlan
 from lakeward.cassandra.writing.results import Status, Written
+from lakeward.cassandra.writing.text_values import require_told_bytes, text_struct, typed
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.errors import RefusedInputError
@@ -143,9 +144,13 @@ def decide(
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
     folder = absolute(request.change_set).rstrip("/")
-    # One that the published recipe wrote does not say what identifies a row; the table does.
-    has_manifest = open_store(spark, config, folder).exists(f"{folder}/{MANIFEST}")
-    return find_change_set(spark, config, folder, keys=() if has_manifest else target.primary_key)
+    store = open_store(spark, config, folder)
+    if store.exists(f"{folder}/{MANIFEST}"):
+        return find_change_set(spark, config, folder)
+    # One that the published recipe wrote says neither what identifies a row nor its types; the table does.
+    found = find_change_set(spark, config, folder, keys=target.primary_key, past=text_struct(target))
+    require_told_bytes(target, store.files(folder), found.label)
+    return replace(found, frame=typed(found.frame, target, found.options))
 
 
 def _dropped(diff: ReadDiff, target: TableSchema) -> list[Matched]:

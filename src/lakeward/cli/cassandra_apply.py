@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 @write_limits
 @tasks_option
 def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
-    """Apply a change set to a table: what `lakeward cassandra diff` or `compare` wrote.
+    """Apply a change set to a table: what `lakeward cassandra diff`, `compare` or `lakeward diff --to` wrote.
 
     Inserted and changed rows are upserts, cell by cell: what changed to null is deleted, what did not change is not
     touched. Deleted rows are deleted by their full key. All of it has one time, so that what others wrote later
     survives, and applying it twice changes nothing. A change set is applied once and in order: what was applied is
     recorded beside the table.
+
+    Files without a manifest are taken as well: Parquet, JSON or CSV with diff, the table's key, left_… and right_…
+    columns, as the published recipe writes them. They need --timestamp, and their types are those of the table.
 
     Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
     """

@@ -59,7 +59,7 @@ def read_recipe(
 
 def _expected(past: T.StructType, keys: Sequence[str], options: DiffOptions) -> T.StructType:
     if missing := [name for name in keys if name not in past.names]:
-        msg = f"the past has no key column {', '.join(missing)}; it has {', '.join(past.names)}"
+        msg = f"the table has no key column {', '.join(missing)}; it has {', '.join(past.names)}"
         raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN")
     sides = (options.left_column_prefix, options.right_column_prefix)
     values = [(f"{side}_{one.name}", one.dataType) for one in past if one.name not in keys for side in sides]
@@ -74,5 +74,5 @@ def _require_known(spark: SparkSession, store: Store, listing: Listing, struct: 
         reader = reader.option(name, value)
     found = reader.json([for_reading(store.for_spark(f"{listing.location}/{path}")) for path in sorted(listing.data)])
     if unknown := [name for name in found.columns if name not in struct.names]:
-        msg = f"{listing.location} has columns that the past does not tell: {', '.join(unknown)}"
+        msg = f"{listing.location} has columns that the table does not have: {', '.join(unknown)}"
         raise RefusedInputError(msg, hint="are they keys? Name all keys; or is this the change set of another table?")
