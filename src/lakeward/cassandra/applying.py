@@ -128,6 +128,9 @@ def decide(
     if not request.force and guards.is_applied(last, found.manifest):
         return None
     job = _job(request, found, parents["current"], ledger)
+    if last is not None and request.timestamp != guards.SNAPSHOT_TIME:
+        # A time of a person's own does not say how old the values are.
+        last = last.with_latest_time
     history = ledger.history()
     guards.require_few_deletes(found, request.max_delete_share)
     is_again = last is not None and is_replay(last, job, history)

@@ -233,6 +233,7 @@ def state_after(
         table_id,
         unknown=outcome.why if is_mixed else None,
         doubt=None if is_mixed else outcome.why,
+        repaired=_repaired(last, job),
     )
 
 
@@ -272,6 +273,14 @@ def _latest(last: AppliedState | None, job: Job, others: Sequence[Begun], *, is_
         # What follows the state that a repair leaves as it is may be of an export that began before the repair.
         return known[0]
     return max([*known, job.timestamp, *(one.job.timestamp for one in others)])
+
+
+def _repaired(last: AppliedState | None, job: Job) -> int | None:
+    """Return the time of the cells of repairs, where nothing later was written over them."""
+    times = [job.timestamp] if job.is_repair else []
+    if last is not None and last.repaired is not None and (job.is_repair or job.timestamp <= last.repaired):
+        times.append(last.repaired)
+    return max(times, default=None)
 
 
 def _shown(job: Job) -> str:

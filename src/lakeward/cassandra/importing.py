@@ -126,6 +126,7 @@ def decide(
         RefusedInputError: the target holds another state, or a half of one.
     """
     last = ledger.last()
+    last = last.with_latest_time if last is not None else None
     if _is_held(last, side) and not request.force:
         return None
     job, warnings = _job(request, side, origin, ledger)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 IMPORT, APPLY = "import", "apply"
 # Fields of a state that the first version did not have.
-_LATER = ("unknown", "doubt")
+_LATER = ("unknown", "doubt", "repaired")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class AppliedState:
     ``timestamp`` is that of its cells, where it was written and not only recorded. ``table_id`` is that of the table
     which has it: one that was dropped and made anew has another; None where it was not recorded. ``unknown`` says why
     the target does not hold this state any more, and nobody knows which: ``identity`` is then the last one that was
-    known. ``doubt`` says what may be there besides the rows of the state.
+    known. ``doubt`` says what may be there besides the rows of the state. ``repaired`` is the time of the cells that a
+    repair wrote, which change sets of earlier exports need not be after: they lose against what is right already.
     """
 
     identity: Mapping[str, Any]
@@ -50,6 +51,13 @@ class AppliedState:
     table_id: str | None = None
     unknown: str | None = None
     doubt: str | None = None
+    repaired: int | None = None
+
+    @property
+    def with_latest_time(self) -> Self:
+        """The same with the time of its latest cells, those of a repair included."""
+        known = [one for one in (self.timestamp, self.repaired) if one is not None]
+        return replace(self, timestamp=max(known, default=None))
 
     @property
     def has_rows(self) -> bool:

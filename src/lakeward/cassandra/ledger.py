@@ -264,6 +264,7 @@ class Ledger:
             datetime.now(UTC),
             timestamp=last.timestamp if last is not None else None,
             table_id=current,
+            repaired=last.repaired if last is not None else None,
         )
         if last is not None and not assumed:
             state = replace(state, rejected=last.rejected, dead_letters=last.dead_letters, doubt=last.doubt)

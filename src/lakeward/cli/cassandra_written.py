@@ -29,7 +29,11 @@ def writing_options(function: Any) -> Any:
                 "tables that take no times.",
             ),
             click.option("--dry-run", is_flag=True, help="Only say what would be written, its WCU and how long."),
-            click.option("--force", is_flag=True, help="Write all of it, whatever is recorded of the table."),
+            click.option(
+                "--force", is_flag=True,
+                help="Write all of it, whatever is recorded of the table. Where it does not fit, nobody knows what the "
+                "table holds afterwards, and the record says so.",
+            ),
             click.option(
                 "--ledger", metavar="KEYSPACE.TABLE",
                 help="Table that records what was written.  [default: lakeward_applied beside the table]",
