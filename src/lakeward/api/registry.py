@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeward.api.opened import OpenedLake
-from lakeward.arguments import FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, takes
+from lakeward.arguments import FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, instance, takes
 from lakeward.controller import discovery
 from lakeward.controller.tables import KnownTable, settings_for
 from lakeward.errors import ConfigurationError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lakeward.controller.takeover import ImportedTable
     from lakeward.controller.validation import Finding
     from lakeward.pipeline.columns_repair import ColumnsRepair
+
+_TABLE = instance("a KnownTable", KnownTable)
 
 
 class TableRegistry(OpenedLake):
@@ -95,6 +97,7 @@ class TableRegistry(OpenedLake):
         self.state.set_table(table, active=active, settings=dict(settings or {}))
         return self.table(name)
 
+    @takes(before=_TABLE, after=_TABLE)
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
         """Say what a change of settings leaves as it is in a table whose files were read before; None: nothing."""
         from lakeward.pipeline.settings import describe_changed_reading, reading_settings

@@ -58,7 +58,8 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Refuse what would fail, or pass for another choice, only once tables are run."""
-        check_fields(self, allow_deletes=FLAG, same_load=FLAG, cut=OPTIONAL_TEXT, files=TEXTS, accept_changed=TEXTS)
+        check_fields(self, allow_deletes=FLAG, same_load=FLAG, reload=FLAG, cut=OPTIONAL_TEXT)
+        check_fields(self, **dict.fromkeys(("files", "keep_parts", "drop_parts", "accept_changed"), TEXTS))
         check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
         check_fields(self, time_limit=OPTIONAL_NUMBER)
 
