@@ -39,6 +39,8 @@ class Scene:
         }  # fmt: skip
         self.on_step: Callable[[str, str], None] | None = None
         self._open: Lakeward | None = None
+        # What the user of every run decides.
+        self.choices: dict[str, Any] = {}
 
     def configure(self, tables: dict[str, Any] | None = None, **settings: Any) -> Scene:
         """Set tables and further configuration; takes effect at the next use."""
@@ -111,7 +113,7 @@ class Scene:
 
     def try_run(self, *tables: str, **options: Any) -> RunReport:
         """Run and give whatever came out."""
-        return self.lakeward.run(tables, options=RunOptions(**options))
+        return self.lakeward.run(tables, options=RunOptions(**{**self.choices, **options}))
 
     def run(self, *tables: str, **options: Any) -> TableReport:
         """Run and require that the tables came through; give the first one's report."""

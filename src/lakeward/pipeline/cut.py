@@ -328,6 +328,9 @@ def _require_before_changes(load: _Load, loaded: int) -> None:
     paths = [part.path for part in load.parts]
     if first is None or time_digits(loaded) <= first or all(path in load.context.options.keep_parts for path in paths):
         return
+    current = load.progress.generations[-1]
+    if current.load_to is not None and time_digits(current.load_to) > first:
+        return  # the load's own times are later than its changes: they say nothing of its parts
     why = f"its rows were loaded at {time_digits(loaded)}, though change files follow that load from {first} on"
     raise _foreign_part(load.context, paths, why)
 
