@@ -7,13 +7,14 @@ so that tables that run in parallel threads do not mix.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
+
+from lakeward.texts import escape_text, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return to_json(line)
 
 
 class TextFormatter(logging.Formatter):
@@ -68,7 +69,7 @@ class TextFormatter(logging.Formatter):
         if not is_event or record.levelno >= logging.WARNING:
             text += f"{level}: "
         text += record.getMessage()
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return escape_text(f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text)
 
 
 class LineHandler(logging.Handler):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import ConfigurationError
+from lakeward.texts import name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,9 @@ class TableId:
             if any(character in part for character in "/\\\0") or part in (".", ".."):
                 msg = f"{self} cannot name a table: {part!r} holds a character that paths reserve"
                 raise ConfigurationError(msg)
+            if problem := name_problem(part):
+                msg = f"{part!r} cannot name a table: {problem}"
+                raise ConfigurationError(msg, hint="let the capture write it to a folder with another name")
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -280,3 +281,24 @@ def test_what_a_listener_raises_ends_the_run_and_gives_leases_back(tables: Table
     assert all(tables.lake.state.lease_of(known.table) is None for known in tables.lake.tables())
     assert [one.outcome for one in tables.run().tables].count(Outcome.FAILED) == 0
     assert [tables.count(name) for name in "abc"] == [1, 1, 1]
+
+
+def test_a_name_that_is_not_utf8_and_a_fault_nobody_foresaw_stop_their_tables_alone(tables: Tables) -> None:
+    tables.open("abc", parallel=2)
+    tables.load("abc")
+    odd = tables.folder / "landing" / "s" / "b" / "LOAD00000001.csv"
+    odd.rename(odd.parent / os.fsdecode(b"\xff_" + os.fsencode(odd.name)))
+
+    def fail(table: str, step: str) -> None:
+        if (table, step) == ("s.c", "check.read"):
+            raise ZeroDivisionError
+
+    tables.on_step = fail
+    report = tables.run()
+    tables.on_step = None
+    assert [one.outcome for one in report.tables] == [Outcome.DONE, Outcome.FAILED, Outcome.FAILED]
+    assert "\\xff_" in (message := report.table("s.b").message or "") and "its name is not UTF-8" in message
+    assert "ZeroDivisionError" in (report.table("s.c").message or "")
+    assert [one.outcome for one in tables.lake.plan()] == [Outcome.IDLE, Outcome.FAILED, Outcome.DONE]
+    assert [one.state for one in tables.lake.status()] == ["current", "failed", "failed"]
+    assert tables.lake.maintain(["s.a", "s.b"]).exit_code == 0, "what was never read needs no file of landing"

@@ -134,6 +134,10 @@ class Lakeward(TableRegistry):
 
         return open_watcher(self, tables, settings or self.config.watch, observers)
 
+    def count_poison(self) -> None:
+        """Count a message of the watched queue that could not be read, for metrics."""
+        self._reporting.count_poison()
+
     def has_spark(self) -> bool:
         """Tell whether the Spark application was started and still runs."""
         from lakeward.lake.iceberg.session import is_alive

@@ -8,12 +8,12 @@ Prints the run's report as one line of JSON, the last one, as ``lakeward run --o
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from typing import TYPE_CHECKING
 
 from lakeward.errors import LakewardError
+from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,5 +89,5 @@ def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), 
 
 
 def _print(document: object) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(to_json(document) + "\n")
     sys.stdout.flush()

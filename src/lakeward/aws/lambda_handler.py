@@ -30,7 +30,8 @@ _LEVELS = 3
 def handler(event: Mapping[str, Any], _context: object = None) -> dict[str, Any]:
     """Do what the environment says with an event; give what was done, for the function's log.
 
-    An error is raised, so that Lambda delivers the event again.
+    An error is raised, so that Lambda delivers the event again: after the other tables' runs were started, which an
+    event that comes again finds waiting. What is no event of S3 is logged and counted as ignored.
     """
     settings = LambdaSettings.read(os.environ)
     notice = read_notice(event)
@@ -43,12 +44,24 @@ def handler(event: Mapping[str, Any], _context: object = None) -> dict[str, Any]
     if settings.target == "sqs":
         done["messages"] = _forward(settings, wanted)
     else:
-        target = _job_target(settings)
-        for request in _requests(settings, wanted):
-            started = target.start(request)
-            done["started" if started.is_new else "waiting"].append(started.run)
-            _tell(request, started)
+        _start_all(_job_target(settings), _requests(settings, wanted), done)
     return done
+
+
+def _start_all(target: JobTarget, requests: Sequence[Request], done: dict[str, Any]) -> None:
+    """Start every run that is wanted, and raise the first error only after the last of them was tried."""
+    errors: list[Exception] = []
+    for request in requests:
+        try:
+            started = target.start(request)
+        except Exception as error:
+            logger.exception("no run of %s was started", request.table or "all tables")
+            errors.append(error)
+            continue
+        done["started" if started.is_new else "waiting"].append(started.run)
+        _tell(request, started)
+    if errors:
+        raise errors[0]
 
 
 def _is_wanted(settings: LambdaSettings, one: S3Object) -> bool:

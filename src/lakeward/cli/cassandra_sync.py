@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +14,7 @@ from lakeward.cli.cassandra_written import ledger_beside
 from lakeward.cli.options import command
 from lakeward.cli.output import emit, emit_line, note, warn
 from lakeward.cli.spans import span
+from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +195,7 @@ class _Rounds:
         for line in report.warnings:
             warn(line)
         if self._invocation.is_json:
-            emit_line(self._invocation, json.dumps(report.to_document(), ensure_ascii=False, default=str))
+            emit_line(self._invocation, to_json(report.to_document()))
         elif report.steps:
             emit_line(self._invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {'  '.join(_lines(report))}")
 

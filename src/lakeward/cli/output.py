@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cli.process import drop_stdout
 from lakeward.logs import event, takes_words
+from lakeward.texts import escape_text, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ def emit(invocation: Invocation, document: Any, text: Callable[[Console], None])
 
 def emit_json(invocation: Invocation, document: Any) -> None:
     """Write one JSON document."""
-    _write(invocation, json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    _write(invocation, to_json(document, indent=2) + "\n")
 
 
 def emit_line(invocation: Invocation, line: str) -> None:
     """Write one line of a result that goes on and on."""
-    _write(invocation, line + "\n")
+    _write(invocation, escape_text(line) + "\n")
 
 
 def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
@@ -73,9 +73,9 @@ def reader_may_leave() -> Iterator[None]:
 
 def console_on(stream: Any) -> Console:
     """Give a console that shows data as it is: no markup, no highlighting, no cutting where nobody looks."""
-    from rich.console import Console
+    from lakeward.cli.console import DataConsole
 
-    console = Console(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    console = DataConsole(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = _UNLIMITED
     return console

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import click
 from lakeward.cli.optional_number import with_number
 from lakeward.cli.options import LakewardCommand, command
 from lakeward.cli.output import add_row, age, console_on, count, emit, emit_line, emit_text, size, styled, table
+from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -61,7 +61,7 @@ def _watch(invocation: Invocation, lake: Lakeward, names: tuple[str, ...], secon
     while invocation.has_reader:
         found = lake.status(names)
         if invocation.is_json:
-            emit_line(invocation, json.dumps(_document(found), ensure_ascii=False, default=str))
+            emit_line(invocation, to_json(_document(found)))
         else:
             emit_line(invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
             emit_text(invocation, partial(_draw, found=found))

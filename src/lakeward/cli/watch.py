@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit_line, error_line, note
 from lakeward.cli.spans import span
+from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -88,7 +88,7 @@ class _Lines:
     def run_finished(self, report: RunReport) -> None:
         """Write one run."""
         if self._invocation.is_json:
-            emit_line(self._invocation, json.dumps(report.to_dict(), ensure_ascii=False, default=str))
+            emit_line(self._invocation, to_json(report.to_dict()))
             return
         for one in report.tables:
             if one.outcome != "idle":

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import TableId
-from lakeward.sources.dms.listing import SkippedFolder, list_transactions, table_folders, why_no_table
+from lakeward.sources.dms.listing import (
+    SkippedFolder,
+    list_transactions,
+    table_folders,
+    unreadable_folder,
+    why_no_table,
+)
+from lakeward.texts import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -54,8 +61,15 @@ def discover(config: Config, storage: Storage, state: StateStore, *, read_transa
     unlanded: list[TableId] = []
     for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
         (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
-    stray = None if any_table or unlanded else next((file.path for file in storage.walk("")), None)
+    stray = None if any_table or unlanded else _first_file(storage)
     return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
+
+
+def _first_file(storage: Storage) -> str | None:
+    try:
+        return next((escape_name(file.path) for file in storage.walk("")), None)
+    except OSError:
+        return None  # the folder that cannot be listed is among those left out
 
 
 def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
@@ -64,12 +78,19 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
     Folders of known tables are not looked into; of others only those with a load part or change file are tables.
     """
     for found in table_folders(storage, transactions=config.transactions):
+        if isinstance(found, SkippedFolder) and "/" not in found.path:
+            yield found  # a whole schema: nobody knows whether its tables are wanted
+            continue
         if not is_wanted(config, found.path.replace("/", ".", 1) if isinstance(found, SkippedFolder) else str(found)):
             continue
         if isinstance(found, SkippedFolder) or found in known:
             yield found
             continue
-        reason = why_no_table(storage, _folder(found))
+        try:
+            reason = why_no_table(storage, _folder(found))
+        except OSError as error:
+            yield unreadable_folder(_folder(found), error)
+            continue
         if reason is None:
             yield found
         elif reason:
@@ -83,8 +104,13 @@ def is_wanted(config: Config, name: str) -> bool:
 
 
 def require_landing(config: Config, storage: Storage) -> None:
-    """Refuse an empty or missing landing folder: it is more often a wrong path than an empty source."""
-    if not storage.exists(""):
+    """Refuse an empty, missing or unreadable landing folder: it is more often a wrong path than an empty source."""
+    try:
+        is_there = storage.exists("")
+    except OSError as error:
+        msg = f"landing {config.landing} cannot be listed: {error.strerror or error}"
+        raise ConfigurationError(msg, hint="let this user read it, or correct landing: in lakeward.yaml") from error
+    if not is_there:
         msg = f"landing {config.landing} is missing or empty: no file to read"
         hint = "correct landing: in lakeward.yaml, or let the capture tool write there first; to try: lakeward demo"
         raise ConfigurationError(msg, hint=hint)

@@ -1,8 +1,10 @@
-"""Errors of Spark, its bridge and the system, given the type that says what to do about them."""
+"""Errors of Spark, its bridge, the system and this program, given the type that says what to do about them."""
 
 from __future__ import annotations
 
 import logging
+import traceback
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -10,11 +12,12 @@ from pyspark.errors import PySparkException
 from lakeward.errors import BugError, DataError, LakewardError, RetriableError
 from lakeward.lake.iceberg.faults import classify_spark_error
 from lakeward.lake.iceberg.table import first_line
+from lakeward.texts import escape_text
 
 logger = logging.getLogger(__name__)
 
-# What a table's work may end with. Anything else is a fault of the program and ends the run.
-STOPS_A_TABLE = (LakewardError, PySparkException, Py4JError, OSError)
+# What a table's work may end with: whatever it is, a fault of this program included, it is that table's and no other's.
+STOPS_A_TABLE = (Exception,)
 
 _MISSING = ("iceberg.exceptions.NotFoundException", "java.io.FileNotFoundException")
 # Two processes that make the tables of a new catalog at one time.
@@ -32,7 +35,17 @@ def as_lakeward_error(error: Exception, name: str) -> LakewardError:
         return RetriableError(f"{name}: {error}", hint="check the service it names, then run again")
     if isinstance(error, OSError):
         return DataError(f"{name}: {error}", hint="check the file or folder it names, then run again")
-    return classify_spark_error(error, name) or _spark_error(str(error), name)
+    if isinstance(error, (PySparkException, Py4JError)):
+        return classify_spark_error(error, name) or _spark_error(str(error), name)
+    return _unexpected(error, name)
+
+
+def _unexpected(error: Exception, name: str) -> LakewardError:
+    """Return the error for one that nobody foresaw, with the place that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" (in {Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    msg = f"{name}: this is a bug in Lakeward: {type(error).__name__}: {error}{where}"
+    return BugError(escape_text(msg), hint="the same command with --debug, and report the traceback it shows")
 
 
 def _spark_error(whole: str, name: str) -> LakewardError:

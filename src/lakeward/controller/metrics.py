@@ -70,6 +70,7 @@ FAMILIES = (
     Family("lakeward_failures_total", "runs in which the table failed"),
     Family("lakeward_retries_total", "attempts that a passing fault stopped"),
     Family("lakeward_runs_total", "runs", per_table=False),
+    Family("lakeward_poison_messages_total", "messages of the watched queue that could not be read", per_table=False),
     Family("lakeward_run_seconds_total", "seconds that runs took", per_table=False),
     Family("lakeward_last_run_timestamp_seconds", "when the last run ended", per_table=False),
 )
@@ -114,12 +115,18 @@ class Metrics(Silent):
         with self._lock:
             self._add("retries_total", table, 1)
 
+    def count_poison(self) -> None:
+        """Count a message of the watched queue that could not be read."""
+        with self._lock:
+            self._add("poison_messages_total", "", 1)
+
     def run_finished(self, report: RunReport) -> None:
         """Take in a run, then how its tables stand, and write the file."""
         now = time.time()
         with self._lock:
             self._add("runs_total", "", 1)
             self._add("run_seconds_total", "", report.seconds)
+            self._add("poison_messages_total", "", 0)
             self._set("last_run_timestamp_seconds", "", now)
             for table in report.tables:
                 self._take_in(table, now)

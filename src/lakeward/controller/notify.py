@@ -8,7 +8,6 @@ that cannot be delivered is a warning: it never fails the run.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -28,6 +27,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.logs import event
 from lakeward.model import TableId
 from lakeward.pipeline.report import Outcome
+from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class Notice:
 
     def to_json(self) -> str:
         """Write as JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return to_json(asdict(self))
 
 
 class Channel(Protocol):

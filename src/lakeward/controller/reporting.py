@@ -49,6 +49,12 @@ class Reporting:
                 return (*self._always, self.metrics)
             return self._always
 
+    def count_poison(self) -> None:
+        """Count a message that could not be read, where figures are kept."""
+        with self._making:
+            if self._config.metrics.file or "metrics" in self.__dict__:
+                self.metrics.count_poison()
+
     def close(self) -> None:
         """Let go of what metrics hold."""
         if "metrics" in self.__dict__:

@@ -230,8 +230,9 @@ class _Run:
             run = TableRun(self.id, table, began, datetime.now(UTC), report.outcome, report.to_dict())
             if not is_repeated(state, run):
                 state.record_run(run)
-        except LakewardError as error:
-            logger.warning("%s: the run could not be recorded: %s", known.table, error.message)
+        except Exception as error:
+            reason = as_lakeward_error(error, str(table)).message
+            logger.warning("%s: the run could not be recorded: %s", known.table, reason)
 
 
 def _warnings(context: TableContext, ops: Sequence[OpReport]) -> Iterator[str]:

@@ -99,6 +99,10 @@ class SettingsCheck:
             found.append(self._error("schema", error.message))
         except LakewardError as error:
             found.append(self._error("files", error.message))
+        except Exception as error:  # one table's files must not hide what is found of the others
+            from lakeward.controller.failures import as_lakeward_error
+
+            found.append(self._error("files", as_lakeward_error(error, str(self._table)).message))
         return sorted(found, key=lambda one: one.severity)
 
     def _looked_at(self) -> Iterator[Finding]:

@@ -130,7 +130,7 @@ class LocalStorage:
         """Give (name, is folder, is link) of the visible entries of one folder, in name order."""
         try:
             with os.scandir(self._local(folder)) as entries:
-                return sorted((e.name, e.is_dir(), e.is_symlink()) for e in entries if not is_hidden(e.name))
+                return sorted((e.name, _is_folder(e), e.is_symlink()) for e in entries if not is_hidden(e.name))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -188,6 +188,14 @@ class LocalStorage:
             msg = f"{path!r} leads out of the landing folder {self.root}; expected a path below it"
             raise ConfigurationError(msg)
         return str(Path(self.root, relative))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder; a symbolic link that leads to itself is none, and fails where it is read."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def content_hash(local_path: str) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from lakeward.controller import validation
 
 
 @pytest.fixture
@@ -83,3 +87,33 @@ def test_doctor_looks_at_the_settings_of_active_tables(project, call, call_json)
     assert tables["status"] == "problem"
     assert "sales.product: schema: there is no schema" in tables["detail"]
     assert tables["remedy"] == "lakeward tables check"
+
+
+def test_a_name_that_is_not_utf8_is_its_table_s_finding_and_the_others_are_checked(parquet, call, call_json):
+    odd = parquet / "landing" / "sales" / "odd"
+    odd.mkdir()
+    (odd / "LOAD00000001.csv").write_text("1\n")
+    call("discover")
+    (odd / os.fsdecode(b"\xff\x1b[31m_LOAD00000002.csv")).write_text("2\n")
+    result = call("tables", "check")
+    assert result.exit_code == 1, result.stderr
+    assert "error sales.odd: files: " in result.stdout
+    assert "\\xff\\x1b[31m_LOAD00000002.csv cannot be read: its name is not UTF-8" in result.stdout
+    assert "sales.orders: primary_key" in result.stdout
+    messages = [one["message"] for one in call_json("tables", "check")["findings"] if one["table"] == "sales.odd"]
+    assert any("\\xff\\x1b[31m_LOAD00000002.csv" in message for message in messages)
+
+
+def test_whatever_one_table_raises_is_its_own_finding(parquet, call, monkeypatch):
+    call("discover")
+    take_sample = validation.take_sample
+
+    def failing(storage, known):
+        if known.table.name == "product":
+            raise ZeroDivisionError
+        return take_sample(storage, known)
+
+    monkeypatch.setattr(validation, "take_sample", failing)
+    result = call("tables", "check")
+    assert "sales.product: files: sales.product: this is a bug in Lakeward: ZeroDivisionError" in result.stdout
+    assert "sales.orders: primary_key" in result.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -165,3 +166,43 @@ def test_transactions_that_cannot_be_read_are_an_error(tmp_path):
     land(tmp_path, "cdc/CDC_TXN-20240327014303888.csv", text="I,orders\n")
     with pytest.raises(DataError, match=r"CDC_TXN-20240327014303888\.csv cannot be used: record 1 has 2 fields"):
         look(tmp_path, read_transactions=True, transactions="cdc")
+
+
+def test_names_that_are_not_utf8_are_left_out_and_told_and_do_not_hide_the_others(tmp_path):
+    land(tmp_path, f"sales/product/{LOAD}")
+    for folder in (b"sales/caf\xe9", b"sch\xe9ma/orders", b"sales/two\nlines", b"sales/\x1b[2J"):
+        path = tmp_path / "landing" / os.fsdecode(folder)
+        path.mkdir(parents=True)
+        (path / LOAD).write_text("")
+    found, _ = look(tmp_path)
+    assert names(found.new) == ["sales.product"]
+    assert {one.path for one in found.skipped} == {
+        "sales/caf\\xe9", "sch\\xe9ma/orders", "sales/two\\nlines", "sales/\\x1b[2J"
+    }  # fmt: skip
+    assert all("cannot name a table: its name" in one.reason for one in found.skipped)
+
+
+def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monkeypatch):
+    land(tmp_path, f"sales/product/{LOAD}", f"sales/secret/{LOAD}", f"closed/orders/{LOAD}")
+    entries = LocalStorage._entries
+
+    def refused(storage, folder):
+        if folder in ("sales/secret", "closed"):
+            raise PermissionError(13, "Permission denied", folder)
+        return entries(storage, folder)
+
+    monkeypatch.setattr(LocalStorage, "_entries", refused)
+    found, _ = look(tmp_path, include=["sales.*"])
+    assert names(found.new) == ["sales.product"]
+    assert {(one.path, one.reason) for one in found.skipped} == {
+        ("sales/secret", "it cannot be listed: Permission denied"),
+        ("closed", "it cannot be listed: Permission denied"),
+    }
+
+
+def test_a_link_that_leads_to_itself_is_no_folder(tmp_path):
+    land(tmp_path, f"sales/product/{LOAD}")
+    for link in ("loop", "sales/loop"):
+        (tmp_path / "landing" / link).symlink_to((tmp_path / "landing" / link).name)
+    found, _ = look(tmp_path)
+    assert names(found.new) == ["sales.product"] and found.skipped == ()

@@ -120,3 +120,11 @@ def test_the_endpoint_answers_until_it_is_closed():
         metrics.close()
     with pytest.raises(OSError, match="refused"):
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
+
+
+def test_messages_that_cannot_be_read_are_counted(tmp_path):
+    metrics = Metrics(file=tmp_path / "lakeward.prom")
+    metrics.count_poison()
+    metrics.count_poison()
+    metrics.write(tmp_path / "lakeward.prom")
+    assert written(tmp_path / "lakeward.prom")["lakeward_poison_messages_total", ""] == 2

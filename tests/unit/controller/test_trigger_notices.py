@@ -65,6 +65,8 @@ def test_what_creates_nothing_is_counted():
         '{"Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": 1}, "object": {"key": 2}}}]}',
         '{"source": "aws.s3", "detail": {}}', '{"TopicArn": "t", "Message": "no json"}',
         '{"source": "aws.s3", "detail": {"bucket": {"name": 1}, "object": {"key": 2}}}',
+        "[" * 100_000, '{"Records": [' * 50_000, '{"a":' * 100_000, "1" * 10_000,
+        json.dumps(bare("a\ud800.csv")), json.dumps({"Records": [{"Sns": {"Message": "[" * 100_000}}]}),
     ],
 )  # fmt: skip
 def test_what_is_no_event_is_told_and_not_raised(body):
@@ -91,3 +93,12 @@ def test_paths_under_landing():
     assert path_under("s3a://lake/a/", OBJECT) == "b.csv"
     assert path_under("s3://other", OBJECT) is None
     assert path_under("s3://lake/aa", OBJECT) is None
+
+
+def test_an_event_that_is_nested_too_deeply_to_be_shown_is_told():
+    deep: dict = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert "nested too deeply" in read_notice(deep).problems[0]
+    while deep:  # taken apart by hand: the interpreter would do so recursively
+        deep = deep["a"]

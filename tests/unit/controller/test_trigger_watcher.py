@@ -305,7 +305,38 @@ def test_the_message_of_a_table_that_is_given_up_is_ended():
     assert receipt.end == "done" and stage.lake.runs == [["a.one"], ["a.two"]]
 
 
-def test_a_bug_in_a_run_ends_the_watch_and_the_other_runs():
+def test_a_bug_in_one_run_is_told_and_tried_again_and_the_others_go_on(caplog):
+    stage, receipt = Stage(known("a.slow"), known("a.two")), FakeReceipt()
+    gate = stage.lake.hold("a.slow")
+    stage.begin(landed("a/slow"))
+    stage.lake.error = ZeroDivisionError("a bug")
+    stage.ask(landed("a/two", receipt=receipt))
+    stage.step_until(lambda: stage.watcher._outages == 1)
+    assert "nothing was run: ZeroDivisionError: a bug; trying again" in caplog.text
+    stage.lake.error = None
+    gate.set()
+    stage.end()
+    stage.round(*stage.later(1))
+    assert stage.lake.runs == [["a.slow"], ["a.two"]] and receipt.end == "done"
+
+
+def test_an_observer_that_fails_does_not_end_the_watch(caplog):
+    stage = Stage(known("a.one"))
+
+    class Failing:
+        def run_finished(self, report):
+            raise ZeroDivisionError
+
+    stage.watcher._observers = (Failing(), *stage.watcher._observers)
+    stage.land("a/one")
+    stage.land("a/one")
+    assert stage.lake.runs == [["a.one"], ["a.one"]] and "Failing failed: ZeroDivisionError" in caplog.text
+
+
+def test_what_ends_a_process_ends_the_watch_and_the_other_runs():
+    class Crash(BaseException):
+        pass
+
     stage = Stage(known("a.slow"), known("a.two"))
     stage.lake.hold("a.slow")
     failures = []
@@ -313,14 +344,14 @@ def test_a_bug_in_a_run_ends_the_watch_and_the_other_runs():
     def watch():
         try:
             stage.watcher.run()
-        except Exception as error:
+        except BaseException as error:
             failures.append(error)
 
     thread = threading.Thread(target=watch)
     thread.start()
     await_true(lambda: stage.lake.runs)
     await_true(lambda: "a.two" not in stage.watcher._desk._running)
-    stage.lake.error = ZeroDivisionError("a bug")
+    stage.lake.error = Crash("a bug")
     stage.inbox.put_later(landed("a/two"), 0.0, "two")
     thread.join(TIMEOUT)
     assert not thread.is_alive() and [str(one) for one in failures] == ["a bug"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,8 +112,13 @@ class FolderWatcher:
     def _tell(self, paths: Iterable[str]) -> None:
         folders, trees = set(), set()
         for path in paths:
-            relative = Path(path).relative_to(self._root).as_posix()
-            if Path(path).is_dir():
+            try:
+                relative = Path(path).relative_to(self._root).as_posix()
+            except ValueError:
+                logger.warning("%s is not below %s and is left out", path, self._root)
+                continue
+            # Not Path.is_dir, which raises for a folder that may not be entered.
+            if os.path.isdir(path):  # noqa: PTH112
                 if self._accepts.accepts_tree(relative):
                     trees.add(relative)
             elif self._accepts.accepts_file(relative):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 
+from lakeward.texts import is_utf8
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -105,7 +107,7 @@ def _from_s3(record: dict[str, Any]) -> S3Object | None:
         raise _NoEventError(record)
     # Bare notifications encode keys as HTML forms do: a space is +, everything else %XX. Some names have the prefix.
     is_created = name.removeprefix("s3:").startswith(_CREATED)
-    return S3Object(bucket, unquote_plus(key)) if is_created else None
+    return _named(bucket, unquote_plus(key)) if is_created else None
 
 
 def _from_event_bridge(event: dict[str, Any]) -> S3Object | None:
@@ -116,7 +118,14 @@ def _from_event_bridge(event: dict[str, Any]) -> S3Object | None:
         raise _NoEventError(event) from None
     if not (isinstance(bucket, str) and isinstance(key, str)):
         raise _NoEventError(event)
-    return S3Object(bucket, key) if event.get("detail-type") == _CREATED_DETAIL else None
+    return _named(bucket, key) if event.get("detail-type") == _CREATED_DETAIL else None
+
+
+def _named(bucket: str, key: str) -> S3Object:
+    """Return the object; names in S3 are UTF-8, so that lone surrogates are nobody's."""
+    if not is_utf8(bucket + key):
+        raise _NoEventError(bucket + key)
+    return S3Object(bucket, key)
 
 
 def _parsed(body: Any) -> Any:
@@ -124,7 +133,7 @@ def _parsed(body: Any) -> Any:
         return body
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _NoEventError(body) from None
 
 
@@ -132,5 +141,13 @@ class _NoEventError(Exception):
     """Something that is no S3 event in any known wrapping."""
 
     def __init__(self, found: Any) -> None:
-        text = found if isinstance(found, str) else json.dumps(found, default=str)
-        super().__init__(f"not an S3 event notification: {text[:_SHOWN]!r}")
+        super().__init__(f"not an S3 event notification: {_as_text(found)[:_SHOWN]!r}")
+
+
+def _as_text(found: Any) -> str:
+    if isinstance(found, str):
+        return found
+    try:
+        return json.dumps(found, default=str)
+    except (ValueError, RecursionError):
+        return f"a {type(found).__name__} that is nested too deeply to show"

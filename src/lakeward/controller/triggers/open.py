@@ -34,6 +34,10 @@ class WatchedLake(Lake, Protocol):
     storage: Storage
     state: StateStore
 
+    def count_poison(self) -> None:
+        """Count a message that could not be read."""
+        ...
+
 
 def open_watcher(
     lake: WatchedLake, names: Iterable[str], settings: WatchSettings, observers: Sequence[RunObserver] = ()
@@ -73,7 +77,7 @@ def _triggers(lake: WatchedLake, settings: WatchSettings, inbox: Inbox) -> list[
             raise ConfigurationError(
                 msg, hint="leave out --queue (and watch.queue): a local folder is watched by itself"
             )
-        return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts)]
+        return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts, on_poison=lake.count_poison)]
     if settings.every is not None or settings.cron is not None:
         return []
     if isinstance(lake.storage, LocalStorage):

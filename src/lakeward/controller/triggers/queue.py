@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakeward.controller.triggers.asks import Ask
 from lakeward.controller.triggers.filters import PathFilter, parent
 from lakeward.controller.triggers.notices import path_under, read_notice
 from lakeward.errors import LakewardError
+from lakeward.logs import event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lakeward.controller.triggers.notices import Notice
     from lakeward.controller.triggers.sqs import Queue
 
 logger = logging.getLogger(__name__)
@@ -22,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Messages held at once; SQS lets a queue have 120,000 in flight.
 _MOST_HELD = 1000
 _OUTAGE_FIRST, _OUTAGE_MOST = 1.0, 60.0
+# Of the problems of one message, those that the log names.
+_PROBLEMS_SHOWN = 3
 
 
 class Message:
@@ -45,16 +50,24 @@ class QueuePoller:
     """Turns messages into asks, and keeps each message invisible for as long as its tables are worked on.
 
     A message is deleted when its receipt says so, never before. One that tells of nothing here (a test event,
-    another bucket, a removal, no S3 event at all) is said in the log and deleted at once.
+    another bucket, a removal) is said in the log and deleted at once. One that cannot be read is poison: it is logged,
+    counted by ``on_poison`` and set aside, that is left to the queue's dead letters, or deleted where it has none.
     """
 
     def __init__(
-        self, queue: Queue, landing: str, put: Callable[[Ask], None], accepts: PathFilter | None = None
+        self,
+        queue: Queue,
+        landing: str,
+        put: Callable[[Ask], None],
+        accepts: PathFilter | None = None,
+        *,
+        on_poison: Callable[[], None] | None = None,
     ) -> None:
         self._queue = queue
         self._landing = landing
         self._put = put
         self._accepts = accepts or PathFilter()
+        self._on_poison = on_poison
         self._held: dict[str, Message] = {}
         self._ended: list[Message] = []
         self._lock = threading.Lock()
@@ -70,7 +83,7 @@ class QueuePoller:
             ConfigurationError: there is no such queue, or no right to read it.
             RetriableError: the service cannot be reached.
         """
-        if not self._queue.has_dead_letters():
+        if not self._has_dead_letters:
             logger.info("%s has no dead-letter queue: messages of a failing table come again and again", self._queue)
         self._receiving.start()
         self._holding.start()
@@ -92,8 +105,8 @@ class QueuePoller:
         held = self._take_held()
         try:
             self._queue.give_back(held)
-        except LakewardError as error:
-            logger.info("%s messages reappear by themselves: %s", len(held), error.message)
+        except Exception as error:  # the queue gives them back itself, after a while
+            logger.info("%s messages reappear by themselves: %s", len(held), _reason(error))
         self._queue.close()
 
     def end(self, message: Message) -> None:
@@ -108,6 +121,10 @@ class QueuePoller:
         with self._lock:
             self._held.pop(message.id, None)
 
+    @cached_property
+    def _has_dead_letters(self) -> bool:
+        return self._queue.has_dead_letters()
+
     def _receive(self) -> None:
         outage = 0.0
         while not self._stop.is_set():
@@ -116,10 +133,10 @@ class QueuePoller:
                 continue
             try:
                 messages = self._queue.receive()
-            except LakewardError as error:
+            except Exception as error:  # whatever it is, later messages must be received
                 outage = min(max(outage * 2, _OUTAGE_FIRST), _OUTAGE_MOST)
                 if not self._stop.is_set():
-                    logger.warning("%s; trying again in %.0f s", error.message, outage)
+                    logger.warning("%s; trying again in %.0f s", _reason(error), outage)
                     self._stop.wait(outage)
                 continue
             outage = 0.0
@@ -145,26 +162,54 @@ class QueuePoller:
             held = list(self._held.values())
         try:
             self._queue.hold(held)
-        except LakewardError as error:
-            logger.warning("messages in work may come again before they are done: %s", error.message)
+        except Exception as error:  # the thread must go on holding the others
+            logger.warning("messages in work may come again before they are done: %s", _reason(error))
 
     def _delete_ended(self) -> None:
         with self._lock:
             ended, self._ended = self._ended, []
         try:
             self._queue.delete(ended)
-        except LakewardError as error:
-            logger.warning("%s messages could not be deleted and will come again: %s", len(ended), error.message)
+        except Exception as error:  # the thread must go on holding the others
+            logger.warning("%s messages could not be deleted and will come again: %s", len(ended), _reason(error))
 
     def _accept_all(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Take messages in one by one: whatever is wrong with one, the next is taken in."""
         for raw in messages:
-            if (useless := self._accept(raw)) is not None:
-                self.end(useless)
+            try:
+                if (useless := self._accept(raw)) is not None:
+                    self.end(useless)
+            except Exception as error:
+                problem = f"taking it in failed: {_reason(error)}"
+                logger.debug("message failed", exc_info=error)
+                self._set_aside(Message(self, str(raw.get("MessageId")), str(raw.get("ReceiptHandle"))), problem)
+
+    def _set_aside(self, message: Message, problem: str) -> None:
+        """Log and count a message that cannot be read; it goes to the dead letters, or where there are none away."""
+        logger.warning(
+            "message %s is set aside: %s", message.id, problem, extra=event("watch.poison", message=message.id)
+        )
+        self.let_go(message)
+        if self._on_poison is not None:
+            self._on_poison()
+        if not self._dead_letters_known():
+            self.end(message)
+
+    def _dead_letters_known(self) -> bool:
+        """Whether messages that nobody deletes end up elsewhere; while the queue does not answer, none is deleted."""
+        try:
+            return self._has_dead_letters
+        except LakewardError:
+            return True
 
     def _accept(self, raw: dict[str, Any]) -> Message | None:
         """Ask for what a message tells of; give it back where it tells of nothing here."""
         message = Message(self, raw["MessageId"], raw["ReceiptHandle"])
-        folders = self._folders(raw["Body"], message.id)
+        notice = read_notice(raw["Body"])
+        folders = self._folders(notice, message.id)
+        if not folders and notice.problems:
+            self._set_aside(message, "; ".join(notice.problems[:_PROBLEMS_SHOWN]))
+            return None
         if not folders:
             return message
         with self._lock:
@@ -177,15 +222,14 @@ class QueuePoller:
         self._put(Ask("objects landed", folders=frozenset(folders), receipt=message))
         return None
 
-    def _folders(self, body: str, message_id: str) -> set[str]:
-        notice = read_notice(body)
-        for problem in notice.problems:
-            logger.warning("message %s is left out: %s", message_id, problem)
+    def _folders(self, notice: Notice, message_id: str) -> set[str]:
         paths = {one: path_under(self._landing, one) for one in notice.created}
         foreign = [f"s3://{one.bucket}/{one.key}" for one, path in paths.items() if path is None]
         if foreign:
             logger.info("message %s: %s objects are not under landing, first %s", message_id, len(foreign), foreign[0])
         wanted = {parent(path) for path in paths.values() if path is not None and self._accepts.accepts_file(path)}
+        for problem in notice.problems if wanted else ():
+            logger.warning("message %s: a record of it is left out: %s", message_id, problem)
         if not (wanted or foreign or notice.problems):
             logger.info("message %s tells of no file to read", message_id)
         return wanted
@@ -194,3 +238,7 @@ class QueuePoller:
         with self._lock:
             held, self._held = list(self._held.values()), {}
             return held
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"

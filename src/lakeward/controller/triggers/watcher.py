@@ -209,7 +209,10 @@ class Watcher:
 
     def _tell(self, report: RunReport) -> None:
         for observer in self._observers:
-            observer.run_finished(report)
+            try:
+                observer.run_finished(report)
+            except Exception as error:  # what was published stands, and watching goes on
+                logger.warning("%s failed: %s: %s", type(observer).__name__, type(error).__name__, error)
 
     def _say_round(self, tables: Sequence[str], reasons: Sequence[str]) -> None:
         told = event("watch.round", reasons=reasons, tables=len(tables))
@@ -219,7 +222,7 @@ class Watcher:
         """Tell of an outage of landing or state, once and not at every attempt; give how long to wait."""
         delay = backoff(self._outages)
         self._outages += 1
-        message = error.message if isinstance(error, LakewardError) else str(error)
+        message = error.message if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
         level = logging.DEBUG if message == self._outage else logging.WARNING
         logger.log(level, "nothing was run: %s; trying again", message, extra=event("watch.outage", delay=delay))
         self._outage = message

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileClass, LandingFile, TableId
 from lakeward.sources.dms.names import NameMatch, classify, classify_transactions, is_date_folder, is_transactions
+from lakeward.texts import escape_name, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class SkippedFolder:
-    """A folder that lies where tables do and cannot be registered as one by itself."""
+    """A folder that lies where tables do and cannot be registered as one by itself; ``path`` is as it is printed."""
 
     path: str
     reason: str
@@ -72,16 +73,22 @@ def table_folders(storage: Storage, *, transactions: str | None = None) -> Itera
 
 
 def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
-    count, first = 0, ""
-    for path, is_folder in storage.children(schema):
-        if not is_folder:
-            count, first = count + 1, first or path
-        elif path != left_out:
-            table = TableId(schema, path.removeprefix(schema + "/"))
-            reason = _why_not(table)
-            yield SkippedFolder(path, reason) if reason else table
-    if count:
-        yield SkippedFolder(schema, _why_stray(count, first))
+    try:
+        children = list(storage.children(schema))
+    except OSError as error:
+        yield unreadable_folder(schema, error)
+        return
+    for path in (path for path, is_folder in children if is_folder and path != left_out):
+        table = TableId(schema, path.removeprefix(schema + "/"))
+        reason = _why_not(table)
+        yield SkippedFolder(escape_name(path), reason) if reason else table
+    if files := [path for path, is_folder in children if not is_folder]:
+        yield SkippedFolder(escape_name(schema), _why_stray(len(files), files[0]))
+
+
+def unreadable_folder(folder: str, error: OSError) -> SkippedFolder:
+    """Return a folder that the system does not let anyone list, with its reason."""
+    return SkippedFolder(escape_name(folder), f"it cannot be listed: {error.strerror or error}")
 
 
 def _why_stray(count: int, first: str) -> str:
@@ -109,7 +116,8 @@ def why_no_table(storage: Storage, folder: str) -> str | None:
 
 
 def _shown(count: int, first: str) -> str:
-    return f"holds {first}" if count == 1 else f"holds {count:,} files such as {first}"
+    shown = escape_name(first)
+    return f"holds {shown}" if count == 1 else f"holds {count:,} files such as {shown}"
 
 
 def _why_not(table: TableId) -> str | None:
@@ -129,9 +137,21 @@ def _list(
     for stored in storage.walk(folder):
         match = classifier(_below(folder, stored.path), settings.name_timezone)
         if match is None:
-            yield UnknownFile(stored.path, storage.location(stored.path), stored.size)
+            yield UnknownFile(escape_name(stored.path), escape_name(storage.location(stored.path)), stored.size)
         else:
+            _require_storable(storage, stored)
             yield _landing_file(storage, stored, match.file_class, match.time)
+
+
+def _require_storable(storage: Storage, stored: StoredFile) -> None:
+    """Refuse a load part or change file whose path no ledger can hold: left out, its rows would be missing.
+
+    Raises:
+        DataError: the path is not UTF-8, or holds a control character.
+    """
+    if problem := name_problem(stored.path):
+        msg = f"{escape_name(storage.location(stored.path))} cannot be read: {problem}"
+        raise DataError(msg, hint="rename the file or its folder, or move it out of landing")
 
 
 def _landing_file(storage: Storage, stored: StoredFile, file_class: FileClass, time: str) -> LandingFile:
