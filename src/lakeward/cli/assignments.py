@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from lakeward.config.bounded_yaml import read_yaml
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -36,7 +38,7 @@ def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]
         msg = f"--set {assignment!r}: expected KEY=VALUE"
         raise click.UsageError(msg)
     try:
-        value = yaml.safe_load(text) if text else ""
+        value = read_yaml(text) if text else ""
     except yaml.YAMLError:
         value = text
     name, dot, inner = key.strip().partition(".")

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from lakeward.arguments import NONE, PATH, takes
+from lakeward.config.bounded_yaml import read_yaml
 from lakeward.config.explaining import explain
 from lakeward.config.whole import Config
 from lakeward.errors import ConfigurationError
@@ -49,7 +50,7 @@ def load_config(path: str | Path | None = None, environment: Mapping[str, str] |
 def read_config(text: str, *, base: Path, environment: Mapping[str, str], source: str) -> Config:
     """Read a configuration file's text, wherever it came from; ``base`` is what its relative paths count from."""
     try:
-        data = yaml.safe_load(text) or {}
+        data = read_yaml(text) or {}
     except yaml.YAMLError as error:
         msg = f"{source} is not valid YAML: {error}"
         raise ConfigurationError(msg) from error
@@ -94,7 +95,7 @@ def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -
         target = merged
         for key in path[:-1]:
             target = target.setdefault(key, {})
-        target[path[-1]] = yaml.safe_load(value) if path[0] != "state" else value
+        target[path[-1]] = read_yaml(value) if path[0] != "state" else value
     return merged
 
 

@@ -82,6 +82,11 @@ class TableDefaults(Settings):
     )
     max_files: int = Field(1000, ge=1, description="change files per batch")
     max_bytes: int = Field(1 << 30, ge=1, description="bytes of change files per batch")
+    max_value_bytes: int = Field(64 << 20, ge=1, description="a larger value in a landing file stops the table")
+    max_row_bytes: int = Field(128 << 20, ge=1, description="a larger row in a landing file stops the table")
+    max_expansion: float = Field(
+        200, ge=1, description="a file that unpacks to over 64 MiB and over so many times its size stops the table"
+    )
     priority: int = Field(0, description="tables with a higher number run first")
     time_limit: float | None = Field(
         None, gt=0, description="seconds after which a run begins no further op of the table; an op may take as long"

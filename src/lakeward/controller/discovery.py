@@ -142,10 +142,12 @@ def _register_unlanded(
 def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
     """Read every transaction file for the names in it; one that is still being written is read the next time."""
     from lakeward.sources.dms import transactions as T
+    from lakeward.sources.dms.limits import Limits
 
     named: set[TableId] = set()
+    limits = Limits.of(config.defaults)
     for file in list_transactions(storage, folder, config.defaults):
-        for batch in T.sort_file(storage, file, config.defaults.csv):
+        for batch in T.sort_file(storage, file, config.defaults.csv, limits):
             rows = batch.select([T.SCHEMA, T.TABLE, T.ENDING]).to_pylist()
             named |= {TableId(row[T.SCHEMA], row[T.TABLE]) for row in rows if row[T.ENDING] is None}
             ending = rows[-1][T.ENDING]

@@ -18,6 +18,7 @@ from lakeward import schemas as S
 from lakeward.model import FileClass
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms import transactions as T
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.reader import read_file
 from lakeward.transforms.columns import column
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from lakeward.config import CsvSettings
+    from lakeward.config import TableSettings
     from lakeward.model import LandingFile
     from lakeward.pipeline.workspace import Workspace
     from lakeward.sources.base import ReadSpec
@@ -44,7 +45,7 @@ class TransactionShelf:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._shelved: dict[tuple[LandingFile, str, str], DataFrame] = {}
+        self._shelved: dict[tuple[LandingFile, str, str, Limits], DataFrame] = {}
         self._lock = threading.Lock()
 
     def records(self, spark: SparkSession, files: Sequence[LandingFile], spec: ReadSpec) -> DataFrame:
@@ -53,7 +54,7 @@ class TransactionShelf:
         schema, table = T.source_name(spec)
         is_own = (column(T.SCHEMA) == schema) & (column(T.TABLE) == table)
         # Frames of the shelf belong to the session of the table that came first; a union belongs to this one.
-        frames = [_nothing_sorted(spark), *self._frames(spark, files, spec.settings.csv)]
+        frames = [_nothing_sorted(spark), *self._frames(spark, files, spec.settings)]
         rows = reduce(DataFrame.unionAll, frames).filter(is_own | column(T.ENDING).isNotNull())
 
         def read_own(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,13 +68,14 @@ class TransactionShelf:
             frame.unpersist()
         self._shelved.clear()
 
-    def _frames(self, spark: SparkSession, files: Sequence[LandingFile], settings: CsvSettings) -> list[DataFrame]:
+    def _frames(self, spark: SparkSession, files: Sequence[LandingFile], settings: TableSettings) -> list[DataFrame]:
         """Give the frames that hold the files, each once; files that changed since they were shelved are new ones."""
-        keys = {file: (file, settings.delimiter, settings.quote) for file in files}
+        csv, limits = settings.csv, Limits.of(settings)
+        keys = {file: (file, csv.delimiter, csv.quote, limits) for file in files}
         storage = self._storage  # the shelf itself cannot travel into tasks
         with self._lock:
             if new := [file for file, key in keys.items() if key not in self._shelved]:
-                frame = _read_bins(spark, new, T.SORTED_DDL, lambda file: T.sort_file(storage, file, settings))
+                frame = _read_bins(spark, new, T.SORTED_DDL, lambda file: T.sort_file(storage, file, csv, limits))
                 frame.persist(StorageLevel.MEMORY_AND_DISK)
                 self._shelved.update((keys[file], frame) for file in new)
             return list({id(frame): frame for frame in (self._shelved[key] for key in keys.values())}.values())

@@ -15,6 +15,7 @@ from lakeward.config import TableSettings
 from lakeward.datatypes import parse_ddl
 from lakeward.model import FileClass, LandingFile, OrderBy, TableId
 from lakeward.sources.base import FileSummary, ReadSpec
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.listing import list_files, list_transactions
 from lakeward.sources.dms.reader import read_file
 from lakeward.sources.dms.records import record_schema
@@ -104,7 +105,7 @@ def _batches(storage: LocalStorage, file: LandingFile, spec: ReadSpec) -> Iterat
     if file.file_class is not FileClass.TRANSACTIONS:
         return read_file(storage, file, spec)
     own = source_name(spec)
-    kept = (_own_rows(batch, own) for batch in sort_file(storage, file, spec.settings.csv))
+    kept = (_own_rows(batch, own) for batch in sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)))
     return read_sorted(kept, {file.path: file}, spec)
 
 

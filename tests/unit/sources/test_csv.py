@@ -15,6 +15,7 @@ from source_helpers import CHANGES, LOAD, Result, make_spec, read
 from lakeward.config import CsvSettings
 from lakeward.sources.dms import csv as dms_csv
 from lakeward.sources.dms.files import scan_shape
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.tokens import format_record, tokenize
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ TEXT = "id int, a string, b string"
 
 
 def _tokens(text: str, **options: Any) -> list[list[str | None]]:
-    return [record.fields for record in tokenize(io.StringIO(text, newline=""), CsvSettings(**options))]
+    return [record.fields for record in tokenize(io.StringIO(text, newline=""), CsvSettings(**options), Limits())]
 
 
 def test_null_text_and_empty_are_three_things(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_tokenizer(text: str, records: list[list[str | None]]) -> None:
 
 
 def test_tokenizer_knows_an_open_quote() -> None:
-    records = list(tokenize(io.StringIO('a\n"b\nc', newline=""), CsvSettings()))
+    records = list(tokenize(io.StringIO('a\n"b\nc', newline=""), CsvSettings(), Limits()))
     assert [record.is_closed for record in records] == [True, False]
 
 
@@ -254,13 +255,13 @@ def test_what_is_formatted_is_read_back_whatever_the_chunks(
     text = "".join(format_record(fields, options) + "\n" for fields in records)
     stream = io.StringIO(text, newline="")
     limited = type("Slow", (), {"read": lambda self, size: stream.read(chunk)})()
-    assert [record.fields for record in tokenize(limited, options)] == records
+    assert [record.fields for record in tokenize(limited, options, Limits())] == records
 
 
 @given(st.text(alphabet='ab,"\n', max_size=40))
 def test_the_tokenizer_reads_as_arrow_does(text: str) -> None:
     width = 2
-    ours = list(tokenize(io.StringIO(text, newline=""), CsvSettings(null="b")))
+    ours = list(tokenize(io.StringIO(text, newline=""), CsvSettings(null="b"), Limits()))
     assume(all(record.is_closed for record in ours))
     # Arrow shows a blank line as a row of empty fields, the one known difference here.
     expected = [["", ""] if record.is_blank else record.fields for record in ours]
@@ -311,7 +312,7 @@ def test_shape(
 ) -> None:
     monkeypatch.setattr("lakeward.sources.dms.files._CHUNK", chunk)
     (tmp_path / "f").write_bytes(content)
-    shape = scan_shape(str(tmp_path / "f"), '"')
+    shape = scan_shape(str(tmp_path / "f"), '"', Limits())
     assert (shape.size, shape.odd_quotes, shape.lone_returns) == (len(content), odd, lone)
     assert shape.adjacent_line_ends == adjacent
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.config import CsvSettings
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.removal import write_without_rows
 from lakeward.sources.storage import LocalStorage
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def rewritten(folder: Path, content: bytes, rows: set[int], **csv: object) -> bytes:
     source, target = folder / "source", folder / "target"
     source.write_bytes(content)
-    write_without_rows(str(source), str(target), "sales/product/20240101.csv", rows, CsvSettings(**csv))
+    write_without_rows(str(source), str(target), "sales/product/20240101.csv", rows, CsvSettings(**csv), Limits())
     return target.read_bytes()
 
 
@@ -55,7 +56,7 @@ def test_parquet_keeps_types_groups_and_packing(tmp_path: Path):
     source, target = tmp_path / "source", tmp_path / "target"
     table = pa.table({"id": pa.array(range(10), pa.int16()), "name": [f"row {key}" for key in range(10)]})
     pq.write_table(table, source, row_group_size=4, compression="gzip")
-    write_without_rows(str(source), str(target), "a/b/LOAD00000001.parquet", {1, 6, 10}, CsvSettings())
+    write_without_rows(str(source), str(target), "a/b/LOAD00000001.parquet", {1, 6, 10}, CsvSettings(), Limits())
     found = pq.ParquetFile(target)
     assert found.read().to_pydict()["id"] == [1, 2, 3, 4, 6, 7, 8]
     assert found.schema_arrow.equals(table.schema) and found.num_row_groups == 3

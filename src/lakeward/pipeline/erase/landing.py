@@ -16,6 +16,7 @@ from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.run import finish_interrupted
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.listing import list_files, list_transactions
 from lakeward.sources.dms.removal import write_without_rows
 from lakeward.sources.storage import content_hash
@@ -91,7 +92,7 @@ def _rewrite_group(context: TableContext, erasure: Erasure, paths: set[str]) -> 
 def _write_draft(context: TableContext, file: LandingFile, places: DataFrame, draft: str) -> None:
     rows = {row[0] for row in places.filter(column(S.FILE) == file.path).select(S.ROW).toLocalIterator()}
     with context.storage.spool(file.path) as (local_path, _):
-        write_without_rows(local_path, draft, file.path, rows, context.settings.csv)
+        write_without_rows(local_path, draft, file.path, rows, context.settings.csv, Limits.of(context.settings))
 
 
 def _require_same(context: TableContext, file: LandingFile) -> None:

@@ -19,6 +19,7 @@ from lakeward.model import Disposition, FileClass, LandingFile
 from lakeward.pipeline.records import FileRecord
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms import transactions as T
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.reader import read_file
 from lakeward.sources.dms.records import build_batch, record_schema
 from lakeward.transforms.columns import column
@@ -154,7 +155,7 @@ def _records(file: LandingFile, spec: ReadSpec, storage: Storage) -> Iterator[pa
     schema, table = T.source_name(spec)
 
     def own() -> Iterator[pa.RecordBatch]:
-        for batch in T.sort_file(storage, file, spec.settings.csv):
+        for batch in T.sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)):
             is_own = pc.and_(pc.equal(batch.column(T.SCHEMA), schema), pc.equal(batch.column(T.TABLE), table))
             yield batch.filter(pc.or_(pc.fill_null(is_own, False), pc.is_valid(batch.column(T.ENDING))))
 

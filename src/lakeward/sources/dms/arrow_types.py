@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.datatypes import MAX_PRECISION, can_widen
-from lakeward.sources.dms.cells import Cells, convert_each
+from lakeward.sources.dms.cells import Cells, convert_each, decoded
 from lakeward.sources.dms.records import arrow_type
 from lakeward.sources.dms.values import INTEGER_RANGE, format_times, parse_text
 
@@ -85,6 +85,8 @@ def _cast(values: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
         micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
         _require_between(micros, _MICROSECONDS)
         return micros.cast(target)
+    if pa.types.is_string(values.type):
+        values.validate(full=True)  # raises where a value is not UTF-8, which Parquet files may hold
     result = values.cast(target)
     if pa.types.is_date(target):
         _require_between(result.cast(pa.int32()), _DAYS)
@@ -106,4 +108,4 @@ def to_text(scalar: pa.Scalar) -> str | None:
         return str(scalar.as_py().hex())
     if pa.types.is_timestamp(scalar.type):
         return str(scalar.cast(pa.timestamp(scalar.type.unit)).cast(pa.string()).as_py())
-    return str(scalar.cast(pa.string()).as_py())
+    return decoded(scalar if pa.types.is_string(scalar.type) else scalar.cast(pa.string()))

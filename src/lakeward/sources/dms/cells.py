@@ -38,10 +38,16 @@ def show(scalar: pa.Scalar) -> str | None:
     """Give a value as text, for a message."""
     if pa.types.is_temporal(scalar.type):
         scalar = scalar.cast(pa.string())  # Python's own times know neither nanoseconds nor the year 10000
-    value = scalar.as_py()
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return None if value is None else str(value)
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_string(scalar.type) or pa.types.is_binary(scalar.type):
+        return decoded(scalar)
+    return str(scalar.as_py())
+
+
+def decoded(scalar: pa.Scalar) -> str:
+    r"""Return a text or binary value as text, bytes that are not UTF-8 as ``\xNN``; Arrow does not check them."""
+    return str(scalar.as_buffer().to_pybytes().decode("utf-8", "backslashreplace"))
 
 
 def convert_each(source: pa.Array, convert: Convert, target: pa.DataType) -> Cells:

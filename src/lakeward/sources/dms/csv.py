@@ -20,9 +20,11 @@ import pyarrow.csv as arrow_csv
 from lakeward.sources.dms.blocks import TextRows
 from lakeward.sources.dms.cells import any_true, to_mask
 from lakeward.sources.dms.files import ENCODING, ENCODING_ERRORS, Shape, open_bytes, open_text, scan_shape
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.problems import UnusableFileError
 from lakeward.sources.dms.records import BadRow
 from lakeward.sources.dms.tokens import Record, format_record, tokenize
+from lakeward.texts import escape_name, escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 PROBED_RECORDS = 200
 MAX_ROWS = 1 << 16
 _EXACT_ROWS = 1 << 13
+_EXACT_CHARACTERS = 32 << 20
+_SHOWN = 200
 _BLOCK_BYTES = 4 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -45,34 +49,48 @@ class CsvFile:
     local_path: str
     settings: CsvSettings
     shape: Shape
+    limits: Limits
 
     @classmethod
-    def open(cls, local_path: str, settings: CsvSettings) -> CsvFile:
-        """Look the file over."""
-        return cls(local_path, settings, scan_shape(local_path, settings.quote))
+    def open(cls, local_path: str, settings: CsvSettings, limits: Limits | None = None) -> CsvFile:
+        """Look the file over; without ``limits`` the defaults hold.
+
+        Raises:
+            UnusableFileError: it unpacks to more than the limits allow.
+        """
+        limits = limits or Limits()
+        return cls(local_path, settings, scan_shape(local_path, settings.quote, limits), limits)
 
     @cached_property
     def header(self) -> Record | None:
         """The header record, None for headerless and empty files."""
         if not self.settings.header:
             return None
-        with open_text(self.local_path) as stream:
-            return next(tokenize(stream, self.settings), None)
+        with open_text(self.local_path, self.limits) as stream:
+            return next(tokenize(stream, self.settings, self.limits), None)
 
     def names(self) -> tuple[str, ...]:
-        """Give the header's names."""
+        """Give the header's names.
+
+        Raises:
+            UnusableFileError: the header is not UTF-8, so that nobody knows which columns it names.
+        """
         fields = self.header.fields if self.header else []
+        if self.header and not is_utf8(self.header.text):
+            shown = escape_name(self.header.text[:_SHOWN])
+            msg = f"its header is not valid UTF-8: {shown!r}; let the capture write UTF-8"
+            raise UnusableFileError(msg)
         return tuple((self.settings.null or "") if name is None else name for name in fields)
 
     def records(self) -> Iterator[tuple[int, Record]]:
         """Give records with their physical numbers, the header left out."""
-        with open_text(self.local_path) as stream:
-            records = tokenize(stream, self.settings)
+        with open_text(self.local_path, self.limits) as stream:
+            records = tokenize(stream, self.settings, self.limits)
             yield from enumerate(islice(records, 1 if self.header else 0, None), start=1)
 
     def probe(self) -> list[list[str | None]]:
         """Give the fields of the first records."""
-        return [record.fields for _, record in islice(self.records(), PROBED_RECORDS)]
+        return [record.fields for _, record in take_stretch(self.records(), PROBED_RECORDS)]
 
     def probe_texts(self) -> list[str]:
         """Return the texts of the first records."""
@@ -88,14 +106,15 @@ class CsvFile:
         if self._is_plain():
             try:
                 for rows in _FastReader(self, width).read():
+                    self.limits.require_texts(rows.rows, rows.texts)
                     yield from _bounded(rows)
                     next_row = max([next_row, *(rows.rows[-1:] + 1), *(bad.row + 1 for bad in rows.bad)])
             except pa.ArrowInvalid:
-                pass  # a record larger than Arrow's block: go on exactly where it stopped
+                pass  # a record larger than Arrow's block, or hardly one that fits: go on exactly where it stopped
             else:
                 return
         rest = ((row, record) for row, record in self.records() if row >= next_row)
-        yield from exact_rows(rest, width, self.raw)
+        yield from exact_rows(rest, width, self.raw, self.limits)
 
     def _is_plain(self) -> bool:
         """Tell whether Arrow reads this file right."""
@@ -111,10 +130,11 @@ class _FastReader:
         self.file = file
         self.width = width
         self.wrong: dict[int, BadRow] = {}
+        self.held = 0
         self.next_row = 1
 
     def read(self) -> Iterator[TextRows]:
-        with open_bytes(self.file.local_path) as stream:
+        with open_bytes(self.file.local_path, self.file.limits) as stream:
             if _skip(stream, self.file.header) >= self.file.shape.size:
                 return
             names = [str(position) for position in range(self.width)]
@@ -147,11 +167,14 @@ class _FastReader:
     def _on_wrong_width(self, row: arrow_csv.InvalidRow) -> str:
         bad = wrong_width(row.number, row.actual_columns, self.width, self.file.raw(row.text))
         self.wrong[row.number] = bad
-        return "skip"
+        self.held += len(bad.raw)
+        # Where hardly a row fits, Arrow gives none for long; the exact reader hands bad rows on as it goes.
+        return "skip" if self.held <= _EXACT_CHARACTERS else "error"
 
     def _rows(self, batch: pa.RecordBatch) -> TextRows:
         rows, texts = self._numbers(batch.num_rows), batch.columns
         bad = [self.wrong.pop(row) for row in sorted(self.wrong) if row < self.next_row]
+        self.held -= sum(len(one.raw) for one in bad)
         blank = self._blank(batch, rows)
         if any_true(blank):
             bad += [wrong_width(row, 1, self.width, self.file.raw("")) for row in rows[blank].tolist()]
@@ -184,22 +207,37 @@ class _FastReader:
         return [row for row, record in self.file.records() if record.is_blank]
 
 
-def exact_rows(records: Iterable[tuple[int, Record]], width: int, raw: Callable[[str], str]) -> Iterator[TextRows]:
+def exact_rows(
+    records: Iterable[tuple[int, Record]], width: int, raw: Callable[[str], str], limits: Limits
+) -> Iterator[TextRows]:
     """Give rows as text from tokenized records; ``raw`` makes a record's own text stand alone."""
     remaining = iter(records)
-    while stretch := list(islice(remaining, _EXACT_ROWS)):
+    while stretch := take_stretch(remaining, _EXACT_ROWS):
         bad, good = [], []
         for row, record in stretch:
             if not record.is_closed:
                 msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
                 raise UnusableFileError(msg)
             if len(record.fields) != width:
-                bad.append(wrong_width(row, len(record.fields), width, raw(printable(record.text))))
-            elif not _is_text(record.text):
-                bad.append(undecodable(row, raw(printable(record.text))))
+                bad.append(wrong_width(row, len(record.fields), width, raw(escape_undecoded(record.text))))
+            elif not is_utf8(record.text):
+                bad.append(undecodable(row, raw(escape_undecoded(record.text))))
             else:
                 good.append((row, record))
-        yield _exact_stretch(good, bad, width, raw)
+        found = _exact_stretch(good, bad, width, raw)
+        limits.require_texts(found.rows, found.texts)
+        yield found
+
+
+def take_stretch(records: Iterator[tuple[int, Record]], most: int) -> list[tuple[int, Record]]:
+    """Take the next records, fewer of them than ``most`` where they are large."""
+    taken, size = [], 0
+    for row, record in islice(records, most):
+        taken.append((row, record))
+        size += len(record.text)
+        if size > _EXACT_CHARACTERS:
+            break
+    return taken
 
 
 def _exact_stretch(
@@ -219,19 +257,6 @@ def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:
 def undecodable(row: int, raw: str) -> BadRow:
     """Make the bad row of a record that is not text."""
     return BadRow(row, "is not valid UTF-8", None, None, raw)
-
-
-def printable(text: str) -> str:
-    """Give text with bytes that are not UTF-8 written in hexadecimal."""
-    return text.encode(ENCODING, ENCODING_ERRORS).decode(ENCODING, "backslashreplace")
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode(ENCODING)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _format(texts: list[pa.Array], index: int, settings: CsvSettings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from lakeward.sources.dms.blocks import Block, parse_moments
 from lakeward.sources.dms.cells import Cells, convert_each
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import Layout, layout_by_names
+from lakeward.sources.dms.limits import Limits, byte_lengths
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 
 if TYPE_CHECKING:
@@ -23,13 +25,50 @@ if TYPE_CHECKING:
 
     from lakeward.config import TableSettings
     from lakeward.sources.base import ReadSpec
+    from lakeward.sources.dms.blocks import Rows
 
 MAX_ROWS = 1 << 16
+# Rows that are converted at one time have about so many bytes at most.
+_BLOCK_BYTES = 256 << 20
+_LEAST_ROWS = 256
+_DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+_DIFFERENCES = "DELTA_BYTE_ARRAY"
 
 
-def open_parquet(plain_path: str) -> pq.ParquetFile:
-    """Open a Parquet file with 96 bit timestamps at microseconds."""
-    return pq.ParquetFile(plain_path, coerce_int96_timestamp_unit="us", memory_map=False)
+def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
+    """Open a Parquet file with 96 bit timestamps at microseconds.
+
+    Columns of texts that the file keeps in dictionaries stay so: one long value of many rows would else be written out
+    for each of them, before anybody knew how long it is.
+
+    Raises:
+        UnusableFileError: the file claims to hold more than its size allows, or names columns in no known encoding;
+            OSError, ArrowException: no Parquet file.
+    """
+    try:
+        with pq.ParquetFile(plain_path) as file:
+            metadata = file.metadata
+            _require_bounded(metadata, Path(plain_path).stat().st_size, limits)
+            names = [field.name for field in file.schema_arrow if plain_type(field.type) in (pa.string(), pa.binary())]
+        repeated = {chunk.path_in_schema for chunk in _chunks(metadata) if _DICTIONARIES & {*chunk.encodings}}
+        texts = [name for name in names if name in repeated]
+        return pq.ParquetFile(
+            plain_path, metadata=metadata, coerce_int96_timestamp_unit="us", memory_map=False, read_dictionary=texts
+        )
+    except UnicodeDecodeError as error:
+        msg = f"a column's name is not valid UTF-8: {error.object!r}"
+        raise UnusableFileError(msg) from error
+
+
+def _require_bounded(metadata: pq.FileMetaData, stored: int, limits: Limits) -> None:
+    limits.require_rows(metadata.num_rows, stored)
+    limits.require_expansion(sum(chunk.total_uncompressed_size for chunk in _chunks(metadata)), stored)
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        yield from (row_group.column(number) for number in range(row_group.num_columns))
 
 
 def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, ...]:
@@ -39,7 +78,8 @@ def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, .
         UnusableFileError: a column's type has no place in the lake; OSError, ArrowInvalid: no Parquet file.
     """
     declared = None if settings.columns is None else [column.name for column in settings.columns]
-    with plain_file(local_path) as path, open_parquet(path) as file:
+    limits = Limits.of(settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as file:
         schema = file.schema_arrow
         layout = layout_by_names(schema.names, settings, declared)
         return file_columns(schema, layout, settings)
@@ -68,17 +108,57 @@ def check_types(schema: pa.Schema, layout: Layout, spec: ReadSpec) -> None:
             raise MismatchedFileError
 
 
-def parquet_blocks(file: pq.ParquetFile, layout: Layout, spec: ReadSpec, *, load: bool) -> Iterator[Block]:
-    """Give a file's rows in blocks, in physical order."""
+def parquet_blocks(
+    file: pq.ParquetFile, layout: Layout, spec: ReadSpec, limits: Limits, *, load: bool
+) -> Iterator[Block]:
+    """Give a file's rows in blocks, in physical order.
+
+    Raises:
+        UnusableFileError: a value or row is larger than ``limits`` allow.
+    """
     start = 1
-    for batch in file.iter_batches(batch_size=MAX_ROWS, use_threads=False):
+    for batch in file.iter_batches(batch_size=_batch_rows(file, limits), use_threads=False):
         rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
         start += batch.num_rows
-        yield _block(batch, rows, layout, spec, load=load)
+        for piece in _pieces(batch, rows, limits):
+            yield _block(batch[piece], rows[piece], layout, spec, load=load)
 
 
-def _block(batch: pa.RecordBatch, rows: np.ndarray[tuple[int], np.dtype[np.int64]], layout: Layout, spec: ReadSpec,
-           *, load: bool) -> Block:  # fmt: skip
+def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:
+    """Return how many rows may be read at one time, whatever their values are.
+
+    Values of a fixed size, and those that are written as differences to the one before, are as large in memory as they
+    say, however small the file keeps them.
+    """
+    longest = 1
+    for field in file.schema_arrow:
+        if pa.types.is_fixed_size_binary(field.type):
+            if field.type.byte_width > limits.value_bytes:
+                where = f"column {field.name!r}"
+                raise limits.value_too_large(where, field.type.byte_width)
+            longest = max(longest, field.type.byte_width)
+    for chunk in _chunks(file.metadata):
+        if _DIFFERENCES in chunk.encodings:
+            longest = max(longest, min(chunk.total_uncompressed_size, limits.value_bytes, _BLOCK_BYTES // _LEAST_ROWS))
+    return max(1, min(MAX_ROWS, _BLOCK_BYTES // longest))
+
+
+def _pieces(batch: pa.RecordBatch, rows: Rows, limits: Limits) -> Iterator[slice]:
+    """Cut a batch into pieces that fit into memory once their dictionaries are written out."""
+    columns = [column if pa.types.is_dictionary(column.type) else _plain(column) for column in batch.columns]
+    limits.require_texts(rows, columns)
+    lengths = [length for column in columns if (length := byte_lengths(column)) is not None]
+    sizes = np.sum(lengths, axis=0) if lengths else np.zeros(len(rows), dtype=np.int64)
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(rows):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + _BLOCK_BYTES, side="right")))
+        yield slice(start, end)
+        start = end
+
+
+def _block(batch: pa.RecordBatch, rows: Rows, layout: Layout, spec: ReadSpec, *, load: bool) -> Block:
     arrays = [_plain(column) for column in batch.columns]
     types = {column.name: column for column in spec.columns}
 

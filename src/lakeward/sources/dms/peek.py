@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.datatypes import Column
+from lakeward.errors import LakewardError
 from lakeward.model import FileClass
 from lakeward.sources.dms.checks import check_columns
 from lakeward.sources.dms.csv import CsvFile
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import layout_by_names, probe_layout
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.names import file_format
 from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet
-from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError, unforeseen
 from lakeward.sources.dms.sniffing import sniff_header, sniff_named_times, sniff_records
+from lakeward.texts import escape_text
 
 if TYPE_CHECKING:
     from lakeward.model import LandingFile
@@ -64,13 +67,21 @@ def peek(storage: Storage, file: LandingFile, spec: ReadSpec) -> Peek:
         with storage.spool(file.path) as (local_path, _):
             if file_format(file.path) == "parquet":
                 return _peek_parquet(local_path, file, spec)
-            return _peek_csv(CsvFile.open(local_path, spec.settings.csv), file, spec)
+            csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+            return _peek_csv(csv, file, spec)
     except _UNREADABLE as error:
-        return Peek(file.path, file.file_class, problem=str(error))
+        return Peek(file.path, file.file_class, problem=escape_text(str(error)))
+    except MismatchedFileError:
+        return Peek(file.path, file.file_class, mismatch=True)
+    except LakewardError:
+        raise  # of the storage
+    except Exception as error:
+        return Peek(file.path, file.file_class, problem=escape_text(unforeseen(error)))
 
 
 def _peek_parquet(local_path: str, file: LandingFile, spec: ReadSpec) -> Peek:
-    with plain_file(local_path) as path, open_parquet(path) as parquet:
+    limits = Limits.of(spec.settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as parquet:
         schema = parquet.schema_arrow
         first = next(parquet.iter_batches(batch_size=1, use_threads=False), None)
     layout = layout_by_names(schema.names, spec.settings, _declared(spec))
@@ -113,8 +124,8 @@ def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
 
 def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
     """Say that the records do not have the fields that schema and settings make."""
-    [(width, _)] = Counter(len(fields) for fields in csv.probe()).most_common(1)
-    if width == layout.width:
+    widths = Counter(len(fields) for fields in csv.probe()).most_common(1)
+    if not widths or (width := widths[0][0]) == layout.width:
         return None
     names = ", ".join(layout.columns)
     return f"most records have {width} fields, and no reading of the {len(layout.columns)} columns {names} has as many"

@@ -9,3 +9,12 @@ class UnusableFileError(Exception):
 
 class MismatchedFileError(Exception):
     """The columns the file names do not fit the table's schema."""
+
+
+# How a problem begins that the reader did not foresee; tests look for it.
+READER_FAULT = "reading it failed in a way that is a bug in Lakeward"
+
+
+def unforeseen(error: Exception) -> str:
+    """Return the problem of a file whose content made a reader fail: the file stops its table, not the others."""
+    return f"{READER_FAULT}: {type(error).__name__}: {error}"

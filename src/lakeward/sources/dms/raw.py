@@ -16,6 +16,7 @@ from lakeward.sources.dms.blocks import TextRows
 from lakeward.sources.dms.checks import check_columns
 from lakeward.sources.dms.csv import wrong_width
 from lakeward.sources.dms.layout import Layout, layout_by_names, probe_layout
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.names import file_format, is_transactions
 from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
 from lakeward.sources.dms.reader import assemble_text, tells_by_count
@@ -24,6 +25,7 @@ from lakeward.sources.dms.tally import Tally
 from lakeward.sources.dms.tokens import Record, tokenize
 from lakeward.sources.dms.transactions import own_fields
 from lakeward.sources.dms.values import parse_text
+from lakeward.texts import escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +53,7 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
         reason = "the row's columns do not fit the table's schema"
     except UnusableFileError as error:
         reason = str(error)
-    return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, raw)])
+    return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, escape_undecoded(raw))])
 
 
 # Whether a row's key could be told from its text.
@@ -128,9 +130,13 @@ _Fields = tuple["Sequence[str | None]", Layout, ReadSpec, bool]
 
 def _fields(raw: str, path: str, spec: ReadSpec, file_class: FileClass) -> _Fields:
     """Give a row's fields, their layout, the spec to read them by, and whether the layout was told by count."""
+    if not is_utf8(raw):
+        msg = "the row's text is not valid UTF-8"
+        raise UnusableFileError(msg)
     if file_format(path) == "parquet":
         return _json_fields(raw, spec)
-    records = list(tokenize(io.StringIO(raw + "\n", newline=""), spec.settings.csv))
+    limits = Limits.of(spec.settings)
+    records = list(tokenize(io.StringIO(raw + "\n", newline=""), spec.settings.csv, limits))
     expected = 2 if spec.settings.csv.header and file_class is not FileClass.TRANSACTIONS else 1
     if len(records) != expected or not records[-1].is_closed:
         what = "a header and one record" if expected > 1 else "one record"
@@ -145,17 +151,20 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
     """Read a Parquet row's JSON object, whose values are texts as the reader writes them."""
     try:
         row = json.loads(raw)
-    except ValueError as error:
+        if not isinstance(row, dict):
+            msg = "the row's text is not a JSON object of column names and values"
+            raise UnusableFileError(msg)
+        fields = [None if value is None else _as_text(value) for value in row.values()]
+    except (ValueError, RecursionError) as error:
         msg = f"the row's text is not JSON: {error}"
         raise UnusableFileError(msg) from error
-    if not isinstance(row, dict):
-        msg = "the row's text is not a JSON object of column names and values"
+    if not is_utf8("".join([*row, *(field or "" for field in fields)])):
+        msg = "the row's text holds escapes of lone surrogates, which are no text"
         raise UnusableFileError(msg)
     layout = _named(list(row), spec)
     # Not the CSV files' conventions: the reader writes binary as hex, and has no sign for "not spoken of".
     csv = spec.settings.csv.model_copy(update={"binary": "hex", "unchanged": None})
     settings = spec.settings.model_copy(update={"csv": csv})
-    fields = [None if value is None else _as_text(value) for value in row.values()]
     return fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by), False
 
 

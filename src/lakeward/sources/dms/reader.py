@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeward.errors import LakewardError
 from lakeward.model import FileClass
 from lakeward.sources.dms.blocks import text_block
 from lakeward.sources.dms.changes import Assembler
@@ -18,9 +19,10 @@ from lakeward.sources.dms.checks import check_columns, check_key, check_names, c
 from lakeward.sources.dms.csv import CsvFile
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.names import file_format
 from lakeward.sources.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
-from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError
+from lakeward.sources.dms.problems import MismatchedFileError, UnusableFileError, unforeseen
 from lakeward.sources.dms.records import file_batch, record_schema
 from lakeward.sources.dms.sniffing import is_untold_header
 from lakeward.sources.dms.tally import Tally
@@ -50,6 +52,10 @@ def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[p
         tally.problem = str(error)
     except _UNREADABLE as error:
         tally.problem = f"the file cannot be read as {file_format(file.path)}: {error}"
+    except LakewardError:
+        raise  # of the storage
+    except Exception as error:
+        tally.problem = unforeseen(error)
     if not is_as_listed(storage, file):
         # Whatever was found was found in a file that is still changing.
         tally.stable, tally.mismatch, tally.problem = False, False, None
@@ -74,19 +80,21 @@ def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBa
     check_names(column.name for column in spec.columns)
     if file_format(tally.file.path) == "parquet":
         return _read_parquet(local_path, spec, tally)
-    return _read_csv(CsvFile.open(local_path, spec.settings.csv), spec, tally)
+    csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+    return _read_csv(csv, spec, tally)
 
 
 def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
     declared = [column.name for column in spec.columns]
-    with plain_file(local_path) as path, open_parquet(path) as file:
+    limits = Limits.of(spec.settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as file:
         layout = layout_by_names(file.schema_arrow.names, spec.settings, declared)
         found = file_columns(file.schema_arrow, layout, spec.settings)
         tally.columns = tuple((column.name, column.type) for column in found)
         check_columns(layout, spec)
         check_types(file.schema_arrow, layout, spec)
         assembler = _assembler(layout, spec, tally)
-        for block in parquet_blocks(file, layout, spec, load=assembler.load):
+        for block in parquet_blocks(file, layout, spec, limits, load=assembler.load):
             yield from assembler.assemble(block)
 
 

@@ -23,20 +23,24 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from lakeward.config import CsvSettings
+    from lakeward.sources.dms.limits import Limits
 
 _INT96 = "INT96"
 
 
-def write_without_rows(source: str, target: str, path: str, rows: Collection[int], settings: CsvSettings) -> None:
+def write_without_rows(
+    source: str, target: str, path: str, rows: Collection[int], settings: CsvSettings, limits: Limits
+) -> None:
     """Copy the local file ``source`` to ``target`` without the rows of these physical numbers.
 
-    ``path`` is the file's path under landing, whose name tells its format; a gzip file stays one.
+    ``path`` is the file's path under landing, whose name tells its format; a gzip file stays one. ``limits`` are
+    those that the rows were read with.
     """
     with _packed_like(source, target) as out:
         if file_format(path) == "parquet":
-            _copy_parquet(source, out, rows)
+            _copy_parquet(source, out, rows, limits)
         else:
-            _copy_csv(source, out, rows, settings)
+            _copy_csv(source, out, rows, settings, limits)
 
 
 @contextmanager
@@ -49,11 +53,11 @@ def _packed_like(source: str, target: str) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", packed)
 
 
-def _copy_parquet(source: str, out: BinaryIO, rows: Collection[int]) -> None:
+def _copy_parquet(source: str, out: BinaryIO, rows: Collection[int], limits: Limits) -> None:
     """Write row group by row group; numbers count from 1 over the whole file."""
     gone = np.array(sorted(rows), dtype=np.int64) - 1
     with ExitStack() as stack:
-        file = stack.enter_context(pq.ParquetFile(stack.enter_context(plain_file(source))))
+        file = stack.enter_context(pq.ParquetFile(stack.enter_context(plain_file(source, limits))))
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="lakeward-"))
         with _parquet_writer(file, copy.name) as writer:
             start = 0
@@ -84,17 +88,17 @@ def _parquet_writer(file: pq.ParquetFile, target: str) -> pq.ParquetWriter:
     )
 
 
-def _copy_csv(source: str, out: BinaryIO, rows: Collection[int], settings: CsvSettings) -> None:
+def _copy_csv(source: str, out: BinaryIO, rows: Collection[int], settings: CsvSettings, limits: Limits) -> None:
     """Copy records with their own line ends; the text is read twice side by side, once for where records end."""
     first = 0 if settings.header else 1
     with ExitStack() as stack:
-        records, text = (stack.enter_context(open_text(source)) for _ in range(2))
+        records, text = (stack.enter_context(open_text(source, limits)) for _ in range(2))
         target = io.TextIOWrapper(out, ENCODING, ENCODING_ERRORS, newline="", write_through=True)
         begin = text.read(1)
         if begin == BYTE_ORDER_MARK:
             target.write(begin)
             begin = ""
-        for number, record in enumerate(tokenize(records, settings), start=first):
+        for number, record in enumerate(tokenize(records, settings, limits), start=first):
             whole = begin + text.read(len(record.text) - len(begin)) if record.text else ""
             whole += _line_end(text, begin if not record.text else "")
             begin = ""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lakeward import schemas
 from lakeward.model import FileClass, LandingFile, OrderBy, Place
 from lakeward.sources.base import FileSummary
+from lakeward.texts import escape_text
 
 if TYPE_CHECKING:
     from lakeward.sources.dms.cells import Mask
@@ -90,7 +91,7 @@ class Tally:
             partial=self.partial,
             stable=self.stable,
             mismatch=self.mismatch,
-            problem=self.problem,
+            problem=None if self.problem is None else escape_text(self.problem),
             order_by=self.order_by,
             first=self.first,
             last=self.last,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from lakeward.config import CsvSettings
+    from lakeward.sources.dms.limits import Limits
 
 _CHUNK = 1 << 18
 BYTE_ORDER_MARK = "\ufeff"
@@ -42,11 +43,15 @@ def _pattern(delimiter: str, quote: str) -> re.Pattern[str]:
     return re.compile(rf"(?:{q}([^{q}]*(?:{q}{q}[^{q}]*)*)({q}?)({plain})|({plain}))({d}|\r?\n|\Z)")
 
 
-def tokenize(stream: TextIO, settings: CsvSettings) -> Iterator[Record]:
+def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[Record]:
     """Give the records of a text stream opened with ``newline=""``, holding little more than one record.
 
     A value whose quote is never closed makes the last record, with ``is_closed`` false.
+
+    Raises:
+        UnusableFileError: a record is larger than ``limits`` allow.
     """
+    number = 1
     buffer, start, size = stream.read(_CHUNK).removeprefix(BYTE_ORDER_MARK), 0, _CHUNK
     ended = not buffer
     while start < len(buffer) or not ended:
@@ -54,11 +59,14 @@ def tokenize(stream: TextIO, settings: CsvSettings) -> Iterator[Record]:
         # A record that reaches the end of what was read may go on: so may a quote doubled, or a return.
         if found is None or (found[1] >= len(buffer) and not ended):
             more = stream.read(size)
+            if len(buffer) - start > limits.row_bytes:
+                raise limits.row_too_large(number)
             # Doubling keeps the cost of one huge record linear.
             buffer, start, size, ended = buffer[start:] + more, 0, size * 2, not more
             continue
         record, start = found
-        size = _CHUNK
+        limits.require_record(number, record.text)
+        size, number = _CHUNK, number + 1
         yield record
 
 

@@ -10,19 +10,22 @@ import io
 import json
 import zlib
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from lakeward.sources.dms.csv import PROBED_RECORDS, exact_rows
+from lakeward.errors import LakewardError
+from lakeward.sources.dms.csv import PROBED_RECORDS, exact_rows, take_stretch
 from lakeward.sources.dms.files import ENCODING, ENCODING_ERRORS, open_text
 from lakeward.sources.dms.layout import probe_layout
-from lakeward.sources.dms.problems import UnusableFileError
+from lakeward.sources.dms.limits import Limits
+from lakeward.sources.dms.problems import UnusableFileError, unforeseen
 from lakeward.sources.dms.reader import assemble_text, is_as_listed, tells_by_count
 from lakeward.sources.dms.records import file_batch, record_schema
 from lakeward.sources.dms.tally import Tally
 from lakeward.sources.dms.tokens import Record, tokenize
+from lakeward.texts import escape_name, escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -59,11 +62,15 @@ class SourceName(NamedTuple):
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known of a file once it was read to its end; kept as its last sorted row."""
+    """What is known of a file once it was read to its end; kept as its last sorted row.
+
+    ``unnamed`` tells of the first record whose table's name is not UTF-8.
+    """
 
     content_hash: str
     stable: bool
     problem: str | None
+    unnamed: str | None = None
 
 
 def source_name(spec: ReadSpec) -> SourceName:
@@ -72,24 +79,31 @@ def source_name(spec: ReadSpec) -> SourceName:
     return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
 
 
-def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings) -> Iterator[pa.RecordBatch]:
+def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Give every record of a file with its number and its table's names, then one row for the file's ending.
 
-    Of ``settings`` only delimiter and quote count. No content makes it raise.
+    Of ``settings`` only delimiter and quote count. No content makes it raise. A name that is not UTF-8 is no table's:
+    its record is kept under the name as it is printed, and the ending tells of it.
     """
-    content_hash, problem = "", None
+    content_hash, problem, unnamed = "", None, None
     stable = is_as_listed(storage, file)
     if stable:
         try:
-            with storage.spool(file.path) as (local_path, content_hash), open_text(local_path) as stream:
-                records = enumerate(tokenize(stream, settings.model_copy(update={"null": None})), start=1)
-                while rows := list(islice(records, _ROWS)):
+            with storage.spool(file.path) as (local_path, content_hash), open_text(local_path, limits) as stream:
+                plain = settings.model_copy(update={"null": None})
+                records = enumerate(tokenize(stream, plain, limits), start=1)
+                while rows := take_stretch(records, _ROWS):
                     yield _sorted_rows(file.path, rows)
+                    unnamed = unnamed or _first_unnamed(rows)
         except UnusableFileError as error:
             problem = str(error)
         except _UNREADABLE as error:
             problem = f"the file cannot be read as csv: {error}"
-    ending = Ending(content_hash, stable and is_as_listed(storage, file), problem)
+        except LakewardError:
+            raise  # of the storage
+        except Exception as error:
+            problem = unforeseen(error)
+    ending = Ending(content_hash, stable and is_as_listed(storage, file), problem, unnamed)
     yield _batch([file.path], [None], [None], [None], [None], [json.dumps(vars(ending))])
 
 
@@ -120,12 +134,20 @@ def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
     records = [record for _, record in rows]
     return _batch(
         [path] * len(rows),
-        [record.fields[2] for record in records],
-        [record.fields[1] for record in records],
+        [escape_undecoded(record.fields[2] or "") for record in records],
+        [escape_undecoded(record.fields[1] or "") for record in records],
         [row for row, _ in rows],
         [record.text.encode(ENCODING, ENCODING_ERRORS) for record in records],
         [None] * len(rows),
     )
+
+
+def _first_unnamed(rows: list[tuple[int, Record]]) -> str | None:
+    for row, record in rows:
+        name = f"{record.fields[2]}.{record.fields[1]}"
+        if not is_utf8(name):
+            return f"record {row} names a table that is not UTF-8: {escape_name(name)!r}"
+    return None
 
 
 def _batch(*columns: list[object]) -> pa.RecordBatch:
@@ -150,20 +172,24 @@ def _read_one(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSp
     """Read one file's rows; its ending, the last of them, goes into its summary."""
     tally, endings = Tally(file), list[Ending]()
     try:
-        yield from _assembled(_records(rows, endings, spec.settings.csv), spec, tally)
-    except (UnusableFileError, pa.ArrowException) as error:
-        tally.problem = str(error)
-        for _ in _records(rows, endings, spec.settings.csv):
+        yield from _assembled(_records(rows, endings, spec), spec, tally)
+    except Exception as error:
+        is_foreseen = isinstance(error, (UnusableFileError, pa.ArrowException))
+        tally.problem = str(error) if is_foreseen else unforeseen(error)
+        for _ in _records(rows, endings, spec):
             pass
     ending = endings[0]
     tally.content_hash, tally.stable = ending.content_hash, ending.stable
-    tally.problem = (tally.problem or ending.problem) if ending.stable else None
+    problem = tally.problem or ending.problem
+    if problem is None and ending.unnamed and not "".join(source_name(spec)).isascii():
+        # Written in another encoding, it may be this table's name.
+        problem = ending.unnamed
+    tally.problem = problem if ending.stable else None
     yield file_batch(record_schema(spec.columns), tally.summary())
 
 
-def _records(
-    rows: Iterable[dict[str, object]], endings: list[Ending], settings: CsvSettings
-) -> Iterator[tuple[int, Record]]:
+def _records(rows: Iterable[dict[str, object]], endings: list[Ending], spec: ReadSpec) -> Iterator[tuple[int, Record]]:
+    limits = Limits.of(spec.settings)
     for row in rows:
         if row[ENDING] is not None:
             endings.append(Ending(**json.loads(str(row[ENDING]))))
@@ -171,15 +197,15 @@ def _records(
         content, number = row[TEXT], row[ROW]
         assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
         text = content.decode(ENCODING, ENCODING_ERRORS)
-        record = next(tokenize(io.StringIO(text, newline=""), settings))
+        record = next(tokenize(io.StringIO(text, newline=""), spec.settings.csv, limits))
         yield number, without_names(Record(record.fields, text))
 
 
 def _assembled(records: Iterator[tuple[int, Record]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
-    first = list(islice(records, PROBED_RECORDS))
+    first = take_stretch(records, PROBED_RECORDS)
     if not first:
         return
     layout = probe_layout([record.fields for _, record in first], spec, load=False, has_operation=True)
     # DMS writes no header here, whatever the other files have: a record's text stands alone.
-    rows = exact_rows(chain(first, records), layout.width, str)
+    rows = exact_rows(chain(first, records), layout.width, str, Limits.of(spec.settings))
     yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))
