@@ -10,12 +10,15 @@ override DEMO := .demo
 # Tests without JVM and servers; and the others, each of three processes with a Spark application and servers of its own:
 # they often wait for a server, a lease or a clock, so that three keep two cores busy.
 SHARED := --dist loadfile --no-loadscope-reorder
-QUICK := tests/unit $(SHARED) --numprocesses 2
-REST := --ignore tests/unit $(SHARED) --numprocesses 3
+QUICK := tests/unit tests/fuzz $(SHARED) --numprocesses 2
+REST := --ignore tests/unit --ignore tests/fuzz $(SHARED) --numprocesses 3
+# Seconds for each target of make fuzz, and a number that makes it try other inputs.
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 1
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check test demo package bench bench-cassandra spark35 soak clean
+.PHONY: help setup setup-python lint check test demo package bench bench-cassandra spark35 soak fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +60,9 @@ spark35: setup ## tests of the core on Spark 3.5, as Glue and EMR have it
 
 soak: setup ## the tests that run for minutes
 	$(BIN)/pytest -m soak $(PYTEST)
+
+fuzz: setup-python ## hostile input for every reader, a minute each (FUZZ_SECONDS=…, FUZZ_SEED=…); prints how much was tried
+	$(BIN)/python -X faulthandler -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 clean: ## remove what the targets made; the jar cache in the home folder stays
 	rm -rf .venv .venv35 .cache $(DEMO) dist .hypothesis .import_linter_cache

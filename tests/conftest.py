@@ -83,3 +83,11 @@ def _forbid_skip(report: Any) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{reason}  (LAKEWARD_NO_SKIP: nothing may be skipped here)"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many inputs fuzz targets were given; reports carry it here from the processes that run tests."""
+    reports = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
+    counts = [value for one in reports for name, value in one.user_properties if name == "fuzz_executions"]
+    if counts:
+        terminalreporter.write_line(f"{sum(counts):,} inputs given to {len(counts)} fuzz targets")
