@@ -1,9 +1,13 @@
-"""``python -m tests.fuzz``: fuzz for a while, print how many inputs were tried, keep what breaks a target."""
+"""``python -m tests.fuzz``: fuzz for a while, print how many inputs were tried, keep what breaks a target.
+
+An input that ends the process is found in .cache/fuzz/TARGET.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from tests.fuzz.engine import fuzz, keep
 from tests.fuzz.targets import TARGETS
@@ -18,11 +22,13 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.targets) - set(names):
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    last = Path(".cache", "fuzz")
+    last.mkdir(parents=True, exist_ok=True)
     total, broken = 0, 0
     for target in TARGETS:
         if given.targets and target.name not in given.targets:
             continue
-        outcome = fuzz(target, seconds=given.seconds, seed=given.seed)
+        outcome = fuzz(target, seconds=given.seconds, seed=given.seed, under_test=last / target.name)
         total += outcome.executions
         print(f"{target.name:15} {outcome.executions:>9,} executions, {len(outcome.failures)} failures", flush=True)
         for reason, data in {reason[:120]: data for data, reason in outcome.failures}.items():

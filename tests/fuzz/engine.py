@@ -57,14 +57,27 @@ class Outcome:
     failures: list[tuple[bytes, str]] = field(default_factory=list)
 
 
-def fuzz(target: Target, *, executions: int | None = None, seconds: float | None = None, seed: int = 0) -> Outcome:
-    """Try the corpus, then mutations of it until a number of executions or a time is reached."""
+def fuzz(
+    target: Target,
+    *,
+    executions: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    under_test: Path | None = None,
+) -> Outcome:
+    """Try the corpus, then mutations of it until a number of executions or a time is reached.
+
+    Each input is written to ``under_test`` before it is tried: a library that ends the process leaves it there.
+    """
     corpus, outcome, numbers = target.corpus(), Outcome(), random.Random(seed)
     for data in corpus:
         _try(target, data, outcome)
     deadline = None if seconds is None else time.monotonic() + seconds
     while (executions is None or outcome.executions < executions) and (deadline is None or time.monotonic() < deadline):
-        _try(target, mutated(numbers, corpus, target.tokens), outcome)
+        data = mutated(numbers, corpus, target.tokens)
+        if under_test is not None:
+            under_test.write_bytes(data)
+        _try(target, data, outcome)
     return outcome
 
 

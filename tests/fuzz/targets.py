@@ -7,8 +7,12 @@ import io
 import itertools
 import json
 import os
+import sqlite3
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -36,11 +40,15 @@ from lakeward.sources.dms.reader import read_file
 from lakeward.sources.dms.records import record_schema
 from lakeward.sources.dms.transactions import read_sorted, sort_file
 from lakeward.sources.storage import LocalStorage
-from lakeward.state import codec
+from lakeward.state.base import TableRun
 from lakeward.state.memory import MemoryStateStore
+from lakeward.state.sql import SqlStateStore
+from lakeward.state.sqlite import SqliteDatabase
+from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 from tests.fuzz.engine import Target
 
 TABLE = TableId("sales", "product")
+NOON = datetime(2024, 4, 5, 12, tzinfo=UTC)
 DDL = (
     "id int, name string, price decimal(10,2), at timestamp, day date, flag boolean, blob binary, ratio double, "
     "big bigint, clock time"
@@ -86,13 +94,18 @@ def _require_documented(batches: Iterable[pa.RecordBatch], spec: ReadSpec) -> No
 
 
 def _read_all(name: str, data: bytes) -> None:
+    """Read as change file and as load part, in one of the ways, which the data chooses."""
+    spec = _spec_for(data)
     with tempfile.TemporaryDirectory() as root:
         for storage, file in _files(root, name, data):
-            for spec in SPECS:
-                _require_documented(read_file(storage, file, spec), spec)
-                found = peek(storage, file, spec)
+            _require_documented(read_file(storage, file, spec), spec)
+            for looking in (spec, ReadSpec(TABLE, (), spec.settings)):
+                found = peek(storage, file, looking)
                 assert READER_FAULT not in (found.problem or ""), found.problem
-                peek(storage, file, ReadSpec(TABLE, (), spec.settings))
+
+
+def _spec_for(data: bytes) -> ReadSpec:
+    return SPECS[zlib.crc32(data) % len(SPECS)]
 
 
 def csv(data: bytes) -> None:
@@ -136,11 +149,11 @@ def transactions(data: bytes) -> None:
         (folder / TXN).write_bytes(data)
         storage = LocalStorage(root)
         [file] = list_transactions(storage, "cdc", SPECS[0].settings)
-        for spec in SPECS:
-            batches = list(sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)))
-            ending = json.loads(batches[-1].column("ending")[-1].as_py())
-            assert READER_FAULT not in (ending["problem"] or ""), ending
-            _require_documented(read_sorted(batches, {file.path: file}, spec), spec)
+        spec = _spec_for(data)
+        batches = list(sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)))
+        ending = json.loads(batches[-1].column("ending")[-1].as_py())
+        assert READER_FAULT not in (ending["problem"] or ""), ending
+        _require_documented(read_sorted(batches, {file.path: file}, spec), spec)
         config = parse_config({"landing": root, "transactions": "cdc"}, base=Path(root))
         discover(config, storage, MemoryStateStore(), read_transactions=True)
 
@@ -168,15 +181,51 @@ def manifests(data: bytes) -> None:
         _refused(lambda read=read: read(text, "folder"))
 
 
+# Every column of the state store that is parsed when it is read.
+_PARSED = {
+    "lakeward_tables": ("settings",),
+    "lakeward_ledgers": ("progress",),
+    "lakeward_files": ("disposition", "file_class"),
+    "lakeward_runs": ("report", "started_at"),
+    "lakeward_leases": ("expires_at",),
+}
+
+
 def state_rows(data: bytes) -> None:
+    """The data instead of each text that the state store parses, one after the other."""
     text = data.decode("utf-8", "replace")
-    row = {
-        "table_schema": "sales", "table_name": "product", "active": True, "settings": text, "error": None,
-        "run_id": "r", "started_at": None, "finished_at": None, "outcome": "done", "report": text,
-    }  # fmt: skip
-    for read in (codec.registered_table, codec.table_run):
-        _refused(lambda read=read: read(row))
-    _refused(lambda: codec.load_progress(text))
+    for name, columns in _PARSED.items():
+        for column in columns:
+            with tempfile.TemporaryDirectory() as root:
+                _damage(Path(root, "state.db"), name, column, text)
+
+
+@cache
+def _filled_store() -> bytes:
+    with tempfile.TemporaryDirectory() as root:
+        store = SqlStateStore(SqliteDatabase(Path(root, "state.db")))
+        store.register(PRODUCT, active=True)
+        store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("sales/product/LOAD00000001.csv")])
+        store.record_run(TableRun("r", PRODUCT, NOON, NOON, "done", {}))
+        store.acquire_lease(PRODUCT, ELSEWHERE, seconds=60)
+        store.close()
+        return Path(root, "state.db").read_bytes()
+
+
+def _damage(file: Path, name: str, column: str, text: str) -> None:
+    file.write_bytes(_filled_store())
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"UPDATE {name} SET {column} = ?", (text,))
+        connection.commit()
+    store = SqlStateStore(SqliteDatabase(file))
+    try:
+        _refused(lambda: list(store.registered()))
+        _refused(lambda: store.progress(PRODUCT))
+        _refused(lambda: store.load_parts(PRODUCT, 1))
+        _refused(lambda: store.runs(PRODUCT))
+        _refused(lambda: store.lease_of(PRODUCT))
+    finally:
+        store.close()
 
 
 def arguments(data: bytes) -> None:

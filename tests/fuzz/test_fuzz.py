@@ -7,8 +7,8 @@ import pytest
 from tests.fuzz.engine import Target, fuzz
 from tests.fuzz.targets import TARGETS
 
-EXECUTIONS = {"csv": 60, "gzip": 40, "parquet": 60, "transactions": 60, "raw": 150, "configuration": 150,
-              "events": 1500, "manifests": 500, "state_rows": 1500, "arguments": 60}  # fmt: skip
+EXECUTIONS = {"csv": 100, "gzip": 80, "parquet": 100, "transactions": 100, "raw": 100, "configuration": 150,
+              "events": 1500, "manifests": 500, "state_rows": 20, "arguments": 60}  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])

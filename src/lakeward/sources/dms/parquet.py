@@ -30,16 +30,13 @@ if TYPE_CHECKING:
 MAX_ROWS = 1 << 16
 # Rows that are converted at one time have about so many bytes at most.
 _BLOCK_BYTES = 256 << 20
-_LEAST_ROWS = 256
-_DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-_DIFFERENCES = "DELTA_BYTE_ARRAY"
 
 
 def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
     """Open a Parquet file with 96 bit timestamps at microseconds.
 
-    Columns of texts that the file keeps in dictionaries stay so: one long value of many rows would else be written out
-    for each of them, before anybody knew how long it is.
+    Texts are read as dictionaries: one long value of many rows would else be written out for each of them, before
+    anybody knew how long it is.
 
     Raises:
         UnusableFileError: the file claims to hold more than its size allows, or names columns in no known encoding;
@@ -49,9 +46,7 @@ def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
         with pq.ParquetFile(plain_path) as file:
             metadata = file.metadata
             _require_bounded(metadata, Path(plain_path).stat().st_size, limits)
-            names = [field.name for field in file.schema_arrow if plain_type(field.type) in (pa.string(), pa.binary())]
-        repeated = {chunk.path_in_schema for chunk in _chunks(metadata) if _DICTIONARIES & {*chunk.encodings}}
-        texts = [name for name in names if name in repeated]
+            texts = [field.name for field in file.schema_arrow if plain_type(field.type) in (pa.string(), pa.binary())]
         return pq.ParquetFile(
             plain_path, metadata=metadata, coerce_int96_timestamp_unit="us", memory_map=False, read_dictionary=texts
         )
@@ -61,14 +56,13 @@ def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
 
 
 def _require_bounded(metadata: pq.FileMetaData, stored: int, limits: Limits) -> None:
+    """Hold what the footer claims against the file's size.
+
+    Not column by column: asked for a damaged column's metadata, pyarrow ends the process instead of raising.
+    """
     limits.require_rows(metadata.num_rows, stored)
-    limits.require_expansion(sum(chunk.total_uncompressed_size for chunk in _chunks(metadata)), stored)
-
-
-def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        yield from (row_group.column(number) for number in range(row_group.num_columns))
+    groups = range(metadata.num_row_groups)
+    limits.require_expansion(sum(metadata.row_group(group).total_byte_size for group in groups), stored)
 
 
 def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, ...]:
@@ -125,11 +119,7 @@ def parquet_blocks(
 
 
 def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:
-    """Return how many rows may be read at one time, whatever their values are.
-
-    Values of a fixed size, and those that are written as differences to the one before, are as large in memory as they
-    say, however small the file keeps them.
-    """
+    """Return how many rows may be read at one time: values of a fixed size take as much memory as their type says."""
     longest = 1
     for field in file.schema_arrow:
         if pa.types.is_fixed_size_binary(field.type):
@@ -137,9 +127,6 @@ def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:
                 where = f"column {field.name!r}"
                 raise limits.value_too_large(where, field.type.byte_width)
             longest = max(longest, field.type.byte_width)
-    for chunk in _chunks(file.metadata):
-        if _DIFFERENCES in chunk.encodings:
-            longest = max(longest, min(chunk.total_uncompressed_size, limits.value_bytes, _BLOCK_BYTES // _LEAST_ROWS))
     return max(1, min(MAX_ROWS, _BLOCK_BYTES // longest))
 
 
