@@ -78,10 +78,7 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
     Folders of known tables are not looked into; of others only those with a load part or change file are tables.
     """
     for found in table_folders(storage, transactions=config.transactions):
-        if isinstance(found, SkippedFolder) and "/" not in found.path:
-            yield found  # a whole schema: nobody knows whether its tables are wanted
-            continue
-        if not is_wanted(config, found.path.replace("/", ".", 1) if isinstance(found, SkippedFolder) else str(found)):
+        if not _concerns(config, found):
             continue
         if isinstance(found, SkippedFolder) or found in known:
             yield found
@@ -95,6 +92,14 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
             yield found
         elif reason:
             yield SkippedFolder(_folder(found), reason)
+
+
+def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
+    """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` let through."""
+    if isinstance(found, TableId) or "/" in found.path:
+        return is_wanted(config, str(found) if isinstance(found, TableId) else found.path.replace("/", ".", 1))
+    # A whole schema: some table of it may be wanted.
+    return any(fnmatchcase(found.path, pattern.partition(".")[0]) for pattern in config.include)
 
 
 def is_wanted(config: Config, name: str) -> bool:

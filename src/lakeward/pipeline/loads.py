@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import time
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from lakeward.pipeline.records import FileRecord, LoadDecision
 from lakeward.pipeline.work import Waiting, Work
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms.files import is_gzip, open_bytes
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.names import load_part
+from lakeward.sources.dms.problems import UnusableFileError
 from lakeward.sources.dms.reader import is_as_listed
 from lakeward.sources.storage import CHUNK_BYTES, new_digest
 
@@ -213,11 +216,11 @@ def _unpacked_content(context: TableContext, file: LandingFile) -> str:
             return content_hash
         digest = new_digest()
         try:
-            with open_bytes(local_path) as unpacked:
+            with open_bytes(local_path, Limits.of(context.settings)) as unpacked:
                 while chunk := unpacked.read(CHUNK_BYTES):
                     digest.update(chunk)
-        except (OSError, EOFError):
-            return content_hash  # damaged: equal to nothing but itself
+        except (OSError, EOFError, zlib.error, UnusableFileError):
+            return content_hash  # damaged, or too large to unpack: equal to nothing but itself
         return digest.hexdigest()
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.sources.dms.layout import possible_widths, record_columns
+from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.plausible import COMMIT_TIME, OPERATIONS
 from lakeward.sources.dms.tokens import tokenize
 from lakeward.sources.dms.values import parse_text
@@ -149,8 +150,8 @@ def _known_names(spec: ReadSpec) -> set[str]:
 
 
 def _records(texts: Sequence[str], delimiter: str, spec: ReadSpec) -> list[Fields]:
-    csv = spec.settings.csv.model_copy(update={"delimiter": delimiter})
-    return [next((record.fields for record in tokenize(io.StringIO(text), csv)), []) for text in texts]
+    csv, limits = spec.settings.csv.model_copy(update={"delimiter": delimiter}), Limits.of(spec.settings)
+    return [next((record.fields for record in tokenize(io.StringIO(text), csv, limits)), []) for text in texts]
 
 
 def _other_delimiter(texts: Sequence[str], spec: ReadSpec) -> str | None:
