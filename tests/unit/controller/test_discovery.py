@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monke
         return entries(storage, folder)
 
     monkeypatch.setattr(LocalStorage, "_entries", refused)
-    found, _ = look(tmp_path, include=["sales.*"])
+    found, _ = look(tmp_path, include=["sales.*", "closed.orders"])
     assert names(found.new) == ["sales.product"]
     assert {(one.path, one.reason) for one in found.skipped} == {
         ("sales/secret", "it cannot be listed: Permission denied"),
