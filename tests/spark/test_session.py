@@ -1,6 +1,7 @@
 """What a session promises: settings, quiet output, and one lake per session."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,28 +109,78 @@ def test_python_workers_run_the_interpreter_of_the_driver(spark):
 STARTUP = """
 import json, sys
 from pathlib import Path
+import psutil
+from pyspark.sql import functions as F
 from lakeward.config import parse_config
 from lakeward.lake.iceberg.session import open_session
-settings = {"spark": {"master": "local[1]", "conf": {"spark.driver.memory": "700m"}}}
-spark = open_session(parse_config(settings, base=Path("here")))
+settings = {
+    "spark": {
+        "master": "local[1]",
+        "conf": {
+            "spark.driver.memory": "700m",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": Path("events").absolute().as_uri(),
+            "spark.hadoop.fs.s3a.secret.key": "CONFIDENTIAL-1",
+            "spark.lakeward.text": "=a \\\\ b: #é🙂 ",
+        },
+    },
+    "lake": {"properties": {"credential": "env:CREDENTIAL", "header.x-name": "env:HEADER", "x": "CONFIDENTIAL-4"}},
+}
+config = parse_config(settings, base=Path("here"))
+spark = open_session(config)
 spark.sql("SELECT 1").collect()
+spark.range(1).select(F.udf(lambda value: value)("id")).collect()
 try:
     spark.sql("SELECT nothing")
 except Exception as error:
     failure = type(error).__name__
-heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()
-print(json.dumps({"heap": heap, "failure": failure, "stdin": sys.stdin.read()}))
+found = {
+    "heap": spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory(),
+    "failure": failure,
+    "stdin": sys.stdin.read(),
+    "processes": [
+        Path(f"/proc/{process.pid}/cmdline").read_text().split("\\0")
+        for process in psutil.Process().children(recursive=True)
+    ],
+    "shown": [list(row) for row in spark.sql("SET").collect()],
+    "header": spark.conf.get("spark.sql.catalog.lake.header.x-name"),
+    "text": spark.conf.get("spark.lakeward.text"),
+}
+# A session of a lake in a running application: its settings are modified ones, which the event log names.
+open_session(config).sql("SELECT 2").collect()
+spark.stop()
+print(json.dumps(found))
 """
 
 
 @pytest.mark.slow
-def test_a_new_application_is_quiet_leaves_no_litter_and_takes_the_configured_memory(tmp_path):
+def test_a_new_application_is_quiet_leaves_no_litter_shows_no_secret_and_takes_the_configured_memory(tmp_path):
+    secrets = {"CREDENTIAL": "CONFIDENTIAL-2", "HEADER": "CONFIDENTIAL-3"}
+    events, temporary = tmp_path / "events", tmp_path / "tmp"
+    events.mkdir()
+    temporary.mkdir()
     outcome = subprocess.run(
-        [sys.executable, "-c", STARTUP], cwd=tmp_path, input="", capture_output=True, text=True, check=True
+        [sys.executable, "-c", STARTUP],
+        cwd=tmp_path,
+        env={**os.environ, **secrets, "TMPDIR": str(temporary)},
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert outcome.returncode == 0, outcome.stderr
     found = json.loads(outcome.stdout)
     assert found["failure"] == "AnalysisException"
     assert 600 << 20 < found["heap"] <= 700 << 20
     assert [line for line in outcome.stderr.splitlines() if "incubator" not in line] == []
-    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "here", "tmp"]
     assert sorted(path.name for path in Path(tmp_path, "here", "lake").iterdir()) == ["data"]
+    # The JVM and a Python worker ran, and have what they need; what others see of them holds no secret.
+    assert {Path(command[0]).name for command in found["processes"]} >= {"java"}
+    assert any("pyspark.daemon" in command for command in found["processes"])
+    assert (found["header"], found["text"]) == ("CONFIDENTIAL-3", "=a \\ b: #é🙂 ")
+    written = [path.read_text() for path in events.rglob("*") if path.is_file()]
+    assert any("SparkListenerSQLExecutionStart" in text for text in written)
+    assert "CONFIDENTIAL" not in json.dumps([found["processes"], found["shown"], written])
+    assert [path.name for path in temporary.rglob("*.properties")] == []

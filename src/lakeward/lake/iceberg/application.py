@@ -28,6 +28,10 @@ _JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 _DEFAULT_CATALOG_KEY = "spark.sql.defaultCatalog"
 _CLASS_PATH_KEY = "spark.driver.extraClassPath"
 _JAR_KEYS = ("spark.jars", "spark.jars.packages", _CLASS_PATH_KEY)
+# Spark shows settings in its UI, event log and SET. Any property of a catalog may be a credential, whatever its name.
+_SECRET_NAMES = (
+    r"(?i)secret|passw|passphrase|token|access[._-]?key|api[._-]?key|credential|authorization|spark\.sql\.catalog\."
+)
 
 _GIB = 1 << 30
 # The driver of a local master does all the work: a quarter of the machine, within reason.
@@ -41,6 +45,8 @@ SQL_CONF = {
     # Rows per Arrow batch between Spark and Python: wide rows must not make one batch large.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     _DEFAULT_CATALOG_KEY: CATALOG_NAME,
+    # The event log names the settings that differ between a session and its application.
+    "spark.sql.redaction.options.regex": f"{_SECRET_NAMES}|url",
 }
 
 
@@ -53,8 +59,7 @@ def session_conf(config: Config) -> dict[str, str]:
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Spark shows settings in its UI and event log: the catalog's keys and credentials among them must not be.
-        "spark.redaction.regex": "(?i)secret|password|token|access[.-]?key|credential|authorization",
+        "spark.redaction.regex": _SECRET_NAMES,
         # Tables run at one time: a small one shall not wait until a large one's tasks are all done.
         "spark.scheduler.mode": "FAIR",
         **(_local_conf(config.spark.master) if is_local(config.spark.master) and not is_submitted() else {}),
