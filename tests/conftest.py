@@ -61,6 +61,14 @@ def _log_as_before() -> Iterator[None]:
     own.setLevel(level)
 
 
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """Let new files be readable by everyone, as on most machines."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
     report: Any = yield

@@ -16,10 +16,13 @@
     │   └── LeaseHeldError   a live writer holds the table
     └── BugError             an invariant of Lakeward itself is broken            exit 3
 
-A message says what failed, what was found and what was expected; ``hint`` names the command that helps.
+A message says what failed, what was found and what was expected; ``hint`` names the command that helps. Neither holds
+a password: what is found may be an address with one.
 """
 
 from __future__ import annotations
+
+from lakeward.redaction import redact
 
 
 class LakewardError(Exception):
@@ -29,9 +32,9 @@ class LakewardError(Exception):
     kind = "error"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = redact(message)
+        self.hint = redact(hint) if hint else hint
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\nTry: {self.hint}" if self.hint else self.message

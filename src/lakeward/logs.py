@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakeward.redaction import redact, redact_values
 from lakeward.texts import escape_text, to_json
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return to_json(line)
+        return to_json(redact_values(line), default=lambda value: redact(str(value)))
 
 
 class TextFormatter(logging.Formatter):
@@ -69,7 +70,7 @@ class TextFormatter(logging.Formatter):
         if not is_event or record.levelno >= logging.WARNING:
             text += f"{level}: "
         text += record.getMessage()
-        return escape_text(f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text)
+        return escape_text(redact(f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text))
 
 
 class LineHandler(logging.Handler):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # C0 without line feed and tab, DEL and C1, lone surrogates, line separators, marks that turn the writing direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -51,9 +54,12 @@ def name_problem(name: str) -> str | None:
     return "its name holds a control character" if _CONTROL.search(name) else None
 
 
-def to_json(document: Any, *, indent: int | None = None) -> str:
-    """Return a document as JSON that any terminal and any reader takes: unprintable characters are escaped."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
+def to_json(document: Any, *, indent: int | None = None, default: Callable[[Any], str] = str) -> str:
+    """Return a document as JSON that any terminal and any reader takes: unprintable characters are escaped.
+
+    ``default`` makes texts of values that JSON does not have.
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

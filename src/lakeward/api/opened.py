@@ -36,7 +36,7 @@ class OpenedLake:
         """Open landing and state store; nothing else is started."""
         self.config: Config = checked("Lakeward", "config", config, _CONFIG)
         self.storage = open_storage(config.resolve(config.landing), config.s3)
-        self.state = open_state(config.state, config.base)
+        self.state = open_state(config.state, config.base, config.file_access)
         self._spark = spark
         # Tables that live in a session are of use to whoever brought it, and end with one that is started here.
         self._is_own_session = spark is None

@@ -14,6 +14,7 @@ from lakeward.cassandra.passwords import password_of
 from lakeward.config.clusters import ClusterSettings
 from lakeward.config.explaining import explain
 from lakeward.errors import ConfigurationError
+from lakeward.redaction import redact_address
 
 if TYPE_CHECKING:
     from lakeward.cassandra.budget import Limits
@@ -58,7 +59,7 @@ def find_cluster(config: Config, table: TableAddress | None, option: str | None)
     if "://" in named:
         return parse_cluster(named)
     if named not in config.clusters:
-        msg = f"there is no cluster {named!r}: {_configured(config)}"
+        msg = f"there is no cluster {redact_address(named)!r}: {_configured(config)}"
         raise ConfigurationError(msg, hint=f"add it to clusters: in lakeward.yaml, or --cluster {SCHEME}HOST:PORT")
     settings = _with_paths(config, config.clusters[named])
     return ClusterAddress(named, settings, password_of(named, settings))
@@ -86,11 +87,11 @@ def _split(text: str) -> SplitResult:
     try:
         split = urlsplit(text)
     except ValueError as error:
-        msg = f"{_without_login(text)!r} is no address of a cluster: {error}; expected {_FORM}"
+        msg = f"{redact_address(text)!r} is no address of a cluster: {error}; expected {_FORM}"
         raise ConfigurationError(msg) from None
     has_more = split.path.strip("/") or split.fragment
     if not text.startswith((SCHEME, KEYSPACES_SCHEME)) or not split.netloc or has_more:
-        msg = f"{_without_login(text)!r} is no address of a cluster; expected {_FORM}"
+        msg = f"{redact_address(text)!r} is no address of a cluster; expected {_FORM}"
         raise ConfigurationError(msg)
     if "@" in split.netloc:
         msg = "an address of a cluster holds no login: it would stay in the shell's history"
@@ -161,8 +162,3 @@ def _validated(text: str, data: dict[str, object]) -> ClusterSettings:
         return ClusterSettings.model_validate(data)
     except ValidationError as error:
         raise ConfigurationError(explain(error, text)) from None
-
-
-def _without_login(text: str) -> str:
-    scheme, mark, rest = text.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -148,7 +148,7 @@ def _warehouse(config: Config) -> str:
 def _state(config: Config) -> str:
     from lakeward.state.open import open_state
 
-    store = open_state(config.state, config.base)
+    store = open_state(config.state, config.base, config.file_access)
     try:
         registered = sum(1 for _ in store.registered())
     finally:

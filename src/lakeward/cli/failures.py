@@ -12,6 +12,7 @@ import click
 from lakeward.cli.output import emit_json, error_line
 from lakeward.cli.process import was_interrupted
 from lakeward.errors import LakewardError
+from lakeward.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,7 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
 
 def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:
     """Say an error on standard error and, for programs, as a document on standard output."""
+    message = redact(message)
     error_line(message, hint)
     if invocation.is_json and not invocation.has_output:
         document = {"kind": kind, "message": message, "hint": hint, "exit_code": exit_code}
@@ -57,7 +59,7 @@ def report_error(invocation: Invocation, kind: str, message: str, hint: str | No
 
 def _refuse(error: LakewardError, invocation: Invocation) -> int:
     if invocation.debug:
-        traceback.print_exception(error, file=sys.stderr)
+        _print_traceback(error)
     return report_error(invocation, error.kind, error.message, error.hint, error.exit_code)
 
 
@@ -74,9 +76,14 @@ def _interrupted(invocation: Invocation) -> int:
     return report_error(invocation, "interrupted", message, None, INTERRUPTED)
 
 
+def _print_traceback(error: Exception) -> None:
+    """Print an exception with its causes, whose texts drivers and libraries wrote."""
+    sys.stderr.write(redact("".join(traceback.format_exception(error))))
+
+
 def _bug(error: Exception, invocation: Invocation) -> int:
     if invocation.debug:
-        traceback.print_exception(error, file=sys.stderr)
+        _print_traceback(error)
     message = f"this is a bug in Lakeward: {type(error).__name__}: {error}"
     hint = "the same command with --debug, and report the traceback it shows"
     return report_error(invocation, "bug", message, None if invocation.debug else hint, FAILED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cli.process import drop_stdout
 from lakeward.logs import event, takes_words
+from lakeward.redaction import redact
 from lakeward.texts import escape_text, to_json
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _say(level: str, message: str) -> None:
         return
 
     style = {"error": "bold red", "warning": "bold yellow", "try": "bold cyan"}.get(level, "bold")
-    console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", message), soft_wrap=True)
+    console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", redact(message)), soft_wrap=True)
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:

@@ -11,6 +11,7 @@ from lakeward.cli.output import add_row, count, emit, lines, note, table, warn
 from lakeward.cli.tables_check import check, no_check_data, warn_of
 from lakeward.cli.tables_import import import_tables
 from lakeward.cli.tables_repair import repair
+from lakeward.redaction import redact_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,9 +140,9 @@ def _checking(choices: dict[str, bool]) -> dict[str, Any]:
 
 
 def _emit_table(invocation: Invocation, known: KnownTable, *, with_defaults: bool = False) -> None:
-    settings = known.settings.model_dump(mode="json", by_alias=True)
+    settings = redact_values(known.settings.model_dump(mode="json", by_alias=True))
     document = {**_summary(known), "settings": settings}
-    own = known.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    own = redact_values(known.settings.model_dump(mode="json", by_alias=True, exclude_unset=True))
     drawn = settings if with_defaults else own
     emit(invocation, document, lambda console: _draw_table(console, known, drawn, own))
 

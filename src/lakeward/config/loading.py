@@ -52,12 +52,21 @@ def read_config(text: str, *, base: Path, environment: Mapping[str, str], source
     try:
         data = read_yaml(text) or {}
     except yaml.YAMLError as error:
-        msg = f"{source} is not valid YAML: {error}"
+        msg = f"{source} is not valid YAML: {_yaml_problem(error)}"
         raise ConfigurationError(msg) from error
     if not isinstance(data, dict):
         msg = f"{source} must hold a mapping at its top, found {type(data).__name__}"
         raise ConfigurationError(msg)
     return parse_config(data, base=base, environment=environment, source=source)
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the lines of the file: a secret may be in them."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return str(error)
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + " ".join(part for part in (error.context, error.problem) if part)
 
 
 def parse_config(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -20,7 +21,23 @@ class MetricsSettings(Settings):
 
     file: str | None = Field(None, description="text file written after each run, for node_exporter; ends in .prom")
     port: int | None = Field(None, ge=1, le=65_535, description="port on which watch answers /metrics")
-    address: str = Field("0.0.0.0", description="address that this port is opened on")
+    address: str = Field("127.0.0.1", description="address that this port is opened on; 0.0.0.0: on every one")
+
+
+def webhook_problem(url: str) -> str | None:
+    """Return why a message cannot be posted to a URL, without repeating it; None: it can be tried."""
+    if not url.startswith(("http://", "https://")):
+        return "is no URL of http"
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        return "holds a space, a control character or a letter that is not ASCII"
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host:
+        return "names no host, or a port that is none"
+    return "holds a login, which webhooks do not take" if "@" in parts.netloc else None
 
 
 class NotifySettings(Settings):
@@ -36,8 +53,8 @@ class NotifySettings(Settings):
     @field_validator("webhook")
     @classmethod
     def _must_be_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://", ENVIRONMENT_MARK)):
-            msg = "expected https://… or env:NAME"
+        if value is not None and not value.startswith(ENVIRONMENT_MARK) and (problem := webhook_problem(value)):
+            msg = f"{problem}; expected https://… or env:NAME"
             raise ValueError(msg)
         return value
 

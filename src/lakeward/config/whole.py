@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from lakeward.config.access import FileAccess
 from lakeward.config.base import NameList, Settings
 from lakeward.config.clusters import ClusterSettings
 from lakeward.config.monitoring import MetricsSettings, NotifySettings
@@ -48,6 +49,10 @@ class Config(Settings):
     state: str = Field(
         "sqlite:///lakeward.db",
         description="run history, registry, leases, ledger cache: sqlite:///…, postgresql://…, dynamodb://…",
+    )
+    file_access: FileAccess = Field(
+        "private",
+        description="files and folders made for a state or catalog in SQLite: for this user alone, or as umask says",
     )
     spark: SparkSettings = Field(SparkSettings(), description="the Spark application that does the work")
     parallel: int = Field(4, ge=1, description="tables that run at one time")

@@ -155,7 +155,7 @@ class Metrics(Silent):
                 if one.changelog_debt is not None:
                     self._set("debt_changelog_files", one.table, one.changelog_debt.data_files)
 
-    def serve(self, port: int, address: str = "0.0.0.0") -> None:
+    def serve(self, port: int, address: str = "127.0.0.1") -> None:
         """Answer /metrics on a port until :meth:`close`.
 
         Raises:

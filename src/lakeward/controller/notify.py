@@ -19,14 +19,16 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from lakeward.config.environment import from_environment
+from lakeward.config.monitoring import webhook_problem
 from lakeward.controller.observers import Silent
 from lakeward.errors import ConfigurationError
 from lakeward.logs import event
 from lakeward.model import TableId
 from lakeward.pipeline.report import Outcome
+from lakeward.redaction import redact
 from lakeward.texts import to_json
 
 if TYPE_CHECKING:
@@ -84,8 +86,15 @@ class Channel(Protocol):
         """Deliver one message; raises what went wrong."""
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Takes a redirect for the failure that it is: followed, a POST becomes a GET, and the message is lost."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing."""
+
+
 class Webhook:
-    """Posts messages as JSON."""
+    """Posts messages as JSON. ``timeout`` is for a whole attempt, however slowly the server answers."""
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, delays: Sequence[float] = DELAYS) -> None:
         self._url = url
@@ -109,13 +118,28 @@ class Webhook:
         return None
 
     def _post(self, body: bytes) -> None:
+        """Post in a thread of its own: a socket's time limit is for each byte, and looking up a name has none."""
+        outcome: list[Exception | None] = []
+        thread = threading.Thread(target=self._attempt, args=(body, outcome), name="webhook", daemon=True)
+        thread.start()
+        thread.join(self._timeout)
+        if not outcome:
+            msg = f"no answer within {self._timeout:g} seconds"
+            raise TimeoutError(msg)
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    def _attempt(self, body: bytes, outcome: list[Exception | None]) -> None:
         request = Request(self._url, body, {"Content-Type": "application/json", "User-Agent": "lakeward"})
         try:
-            with urlopen(request, timeout=self._timeout) as answer:
-                answer.read()
+            # The status says it all: however long the answer is, it is not read.
+            build_opener(_NoRedirects).open(request, timeout=self._timeout).close()
+            outcome.append(None)
         except HTTPError as error:
             error.close()
-            raise
+            outcome.append(error)
+        except Exception as error:  # reported by the thread that waits
+            outcome.append(error)
 
 
 class Topic:
@@ -146,11 +170,15 @@ def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
     """Give the configured channels.
 
     Raises:
-        ConfigurationError: a variable of the environment or boto3 is missing.
+        ConfigurationError: a variable of the environment or boto3 is missing, or the webhook is no URL.
     """
     channels: list[Channel] = []
     if settings.webhook:
-        channels.append(Webhook(from_environment(settings.webhook, "notify: webhook:")))
+        url = from_environment(settings.webhook, "notify: webhook:")
+        if problem := webhook_problem(url):
+            msg = f"notify: webhook: {problem}"
+            raise ConfigurationError(msg, hint="webhook: https://… or env:NAME of a variable that holds it")
+        channels.append(Webhook(url))
     if settings.sns:
         channels.append(Topic(settings.sns))
     return tuple(channels)
@@ -195,8 +223,9 @@ class Notifier(Silent):
                 channel.send(notice)
             except Exception as error:  # whatever a network, a server or boto3 can raise
                 text = "%s of %d tables could not be told to the %s: %s"
-                named = event("notify.failed", run=run_id, error=str(error))
-                logger.warning(text, what, len(tables), channel, error, extra=named)
+                reason = redact(str(error))
+                named = event("notify.failed", run=run_id, error=reason)
+                logger.warning(text, what, len(tables), channel, reason, extra=named)
 
     def _notice(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> Notice:
         named = tuple(self._table_notice(one) for one in tables[:_MAX_TABLES])

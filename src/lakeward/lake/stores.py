@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.store_errors import telling_errors
+from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import is_s3
 
 if TYPE_CHECKING:
@@ -89,8 +90,11 @@ def open_store(spark: SparkSession, config: Config, location: str) -> Store:
     """Give the file system of a location.
 
     Raises:
-        ConfigurationError: Hadoop does not know it, or lacks the jars for it.
+        ConfigurationError: Hadoop does not know it, or lacks the jars for it, or it holds a password.
     """
+    if holds_login(location):
+        msg = f"{redact_address(location)} holds a password: manifests and tables would name the place by it"
+        raise ConfigurationError(msg, hint="leave it out; keys of S3 are set under s3: (docs/s3.md)")
     scheme = urlsplit(location).scheme if "://" in location or location.startswith("file:") else ""
     if scheme in ("", "file"):
         return LocalStore()

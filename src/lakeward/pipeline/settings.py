@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.lake.iceberg.partitions import renamed_partition
+from lakeward.redaction import redact_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +25,8 @@ def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> N
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
     wanted = {
-        SETTINGS_PROPERTY: json.dumps(own, sort_keys=True),
+        # Whoever may read the mirror reads its properties, too.
+        SETTINGS_PROPERTY: json.dumps(redact_values(own), sort_keys=True),
         LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
         READING_PROPERTY: json.dumps(reading_settings(context.settings), sort_keys=True),
     }

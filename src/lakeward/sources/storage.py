@@ -16,6 +16,7 @@ from urllib.request import url2pathname
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileIdentity
+from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import is_s3
 
 if TYPE_CHECKING:
@@ -79,8 +80,11 @@ def open_storage(landing_uri: str, s3: S3Settings | None = None) -> Storage:
     """Open the landing root named by a local path or URI; ``s3`` tells how S3 is reached.
 
     Raises:
-        ConfigurationError: the URI's scheme is not supported, or a key of S3 is not set.
+        ConfigurationError: the URI's scheme is not supported, or it holds a password, or a key of S3 is not set.
     """
+    if holds_login(landing_uri):
+        msg = f"landing {redact_address(landing_uri)} holds a password: the files of a table are named by it"
+        raise ConfigurationError(msg, hint="leave it out; keys of S3 are set under s3: (docs/s3.md)")
     if is_s3(landing_uri):
         from lakeward.sources.s3 import S3Storage
 

@@ -6,12 +6,13 @@ import logging
 import os
 import sqlite3
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, create_engine, event
 
+from lakeward.config.access import create_file, create_folder
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 from lakeward.state.database import Database
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.engine import ExceptionContext
+
+    from lakeward.config.access import FileAccess
 
 BUSY_SECONDS = 30.0
 _WRITES = "lakeward_writes"
@@ -42,9 +45,10 @@ class SqliteDatabase(Database):
 
     is_shared = False
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, access: FileAccess = "private") -> None:
         super().__init__(str(file), _engine(file))
         self.file = file
+        self._access = access
         self._opened: tuple[int, int, int] | None = None
         self._ensure_open()
 
@@ -70,7 +74,7 @@ class SqliteDatabase(Database):
     def _prepare(self) -> None:
         if self._opened is not None and self._opened[0] == os.getpid():
             logger.warning("%s was deleted or replaced while open; it is opened anew", self.file)
-        _prepare(self.file)
+        _prepare(self.file, self._access)
 
     def _mark(self, *, is_open: bool) -> None:
         self._opened = self._identity() if is_open else None
@@ -110,13 +114,16 @@ def _engine(file: Path) -> Engine:
     return engine
 
 
-def _prepare(file: Path) -> None:
+def _prepare(file: Path, access: FileAccess) -> None:
     """Create the folder and the file, and make sure that readers and writers do not block each other (WAL)."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        create_folder(file.parent, access)
     except OSError as error:
         msg = f"cannot create the folder of the state file {file}: {error.strerror}"
         raise ConfigurationError(msg, hint="name a writable place under state: in lakeward.yaml") from error
+    # What keeps the file from being created keeps SQLite from opening it, which is explained below.
+    with suppress(OSError):
+        create_file(file, access)
     try:
         with closing(sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
             mode = _switch_to_wal(connection)

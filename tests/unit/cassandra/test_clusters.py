@@ -103,7 +103,7 @@ def test_keyspaces_has_an_address_too():
     ("text", "problem"),
     [
         ("cassandra://app:pa55w0rd@h", "holds no login"),
-        ("mysql://app:pa55w0rd@h", "'mysql://h' is no address of a cluster"),
+        ("mysql://app:pa55w0rd@h", "'mysql://app:\\*\\*\\*@h' is no address of a cluster"),
         ("cassandra://h/keyspace", "is no address of a cluster"),
         ("cassandra://", "is no address of a cluster"),
         ("cassandra://[::1:9042", "is no address of a cluster: Invalid IPv6 URL"),

@@ -156,3 +156,12 @@ def test_text_is_not_cut_where_nobody_looks(tmp_path, monkeypatch, call):
     name = "schema." + "x" * 300
     (tmp_path / "lakeward.yaml").write_text(json.dumps({"tables": {name: {}}}))
     assert name in call("tables", "list").stdout
+
+
+def test_tables_show_hides_keys_in_an_address(project, call):
+    set_ = call(
+        "tables", "set", "sales.customer", "--set", "publish={to: 's3://AK:hush/+x@bucket/p'}", "--no-check-data"
+    )
+    shown = [call("tables", "show", "sales.customer"), call("tables", "show", "sales.customer", "--output", "json")]
+    assert all("s3://AK:***@bucket/p" in one.stdout for one in shown)
+    assert not any("hush" in one.output for one in (set_, *shown))

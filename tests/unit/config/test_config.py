@@ -108,6 +108,12 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -
     assert said in str(raised.value)
 
 
+def test_a_fault_of_the_file_is_explained_without_its_lines(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"not valid YAML: line 2, column \d+: ") as raised:
+        read(tmp_path, "lake: {properties: {credential: hush,\n  token: [hush}}")
+    assert "hush" not in str(raised.value)
+
+
 def test_a_missing_file_names_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="lakeward init"):
         load_config(tmp_path / "none.yaml", {})

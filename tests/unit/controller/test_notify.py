@@ -1,6 +1,8 @@
 """Notifications: once per row of failures and once when it ends, to a real HTTP server and through SNS to SQS."""
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +30,9 @@ class Hook:
     bodies: list[dict] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     requests: int = 0
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Length": "0"})
+    trickles: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
@@ -43,8 +48,11 @@ def hook() -> Iterator[Hook]:
                 assert self.headers["Content-Type"] == "application/json"
                 told.bodies.append(json.loads(body))
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            for name, value in told.headers.items():
+                self.send_header(name, value)
             self.end_headers()
+            while told.trickles.is_set() and not told.done.wait(0.05):
+                self.wfile.write(b"x")
 
         def log_message(self, *_: object) -> None:
             """Be quiet."""
@@ -54,6 +62,7 @@ def hook() -> Iterator[Hook]:
     thread.start()
     told.url = f"http://127.0.0.1:{server.server_port}/secret-path"
     yield told
+    told.done.set()
     server.shutdown()
     server.server_close()
     thread.join()
@@ -191,10 +200,57 @@ def test_sns_reaches_a_queue(moto_endpoint, monkeypatch):
     [
         ({}, "names nobody to tell"),
         ({"webhook": "ftp://x"}, "expected https://… or env:NAME"),
+        ({"webhook": "https://x/se cret"}, "holds a space"),
+        ({"webhook": "https://x/se\ncret"}, "holds a space, a control"),
+        ({"webhook": "https:///secret"}, "names no host"),
+        ({"webhook": "https://x:secret/"}, "names no host, or a port that is none"),
+        ({"webhook": "https://me:secret@x/"}, "holds a login"),
         ({"sns": "topic"}, "not the ARN of a topic"),
         ({"webhook": "https://x", "on": ["success"]}, "'failure' or 'recovery'"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=said) as refused:
         NotifySettings.model_validate(given)
+    assert "cret" not in str(refused.value)
+
+
+def test_a_webhook_of_the_environment_that_is_no_url_is_refused_without_repeating_it(monkeypatch):
+    monkeypatch.setenv("TEAM_HOOK", "https://x/se cret")
+    with pytest.raises(ConfigurationError, match="notify: webhook: holds a space") as refused:
+        open_channels(NotifySettings(webhook="env:TEAM_HOOK"))
+    assert "cret" not in str(refused.value)
+
+
+def test_a_redirect_is_a_failure_and_is_not_followed(hook):
+    hook.statuses, hook.headers = [302], {"Location": f"{hook.url}/other", "Content-Length": "0"}
+    with pytest.raises(OSError, match="302"):
+        Webhook(hook.url, delays=(0, 0)).send(NOTICE)
+    assert (hook.requests, hook.bodies) == (1, [])
+
+
+def test_an_answer_without_end_is_not_read(hook):
+    hook.headers = {"Content-Length": str(1 << 40)}
+    hook.trickles.set()
+    Webhook(hook.url, timeout=60, delays=()).send(NOTICE)
+    assert len(hook.bodies) == 1
+
+
+def test_a_server_that_answers_byte_by_byte_has_no_more_time_than_others():
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                while not done.wait(0.05):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises(TimeoutError, match="no answer within"):
+                Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/", timeout=0.5, delays=()).send(NOTICE)
+        finally:
+            done.set()
+            thread.join()

@@ -1,5 +1,6 @@
 """The configured catalog as Spark settings."""
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,21 @@ def test_default_is_a_sqlite_file_beside_the_configuration(tmp_path):
         "cache-enabled": "false",
     }
     assert (tmp_path / "lake" / "data").is_dir()
+
+
+@pytest.mark.parametrize(("access", "modes"), [("private", (0o700, 0o600, 0o755)), ("umask", (0o755, 0o644, 0o755))])
+def test_a_catalog_file_is_for_its_user_alone_unless_configured(tmp_path, usual_umask, access, modes):
+    catalog_conf(parse_config({"file_access": access, "lake": {"warehouse": "./elsewhere"}}, base=tmp_path))
+    made = (tmp_path / "lake", tmp_path / "lake" / "catalog.db", tmp_path / "elsewhere")
+    assert tuple(stat.S_IMODE(one.stat().st_mode) for one in made) == modes
+
+
+def test_a_catalog_file_that_exists_keeps_its_mode(tmp_path):
+    (tmp_path / "lake").mkdir(mode=0o750)
+    file = tmp_path / "lake" / "catalog.db"
+    file.touch(mode=0o640)
+    catalog_conf(configured(tmp_path))
+    assert (stat.S_IMODE(file.parent.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o750, 0o640)
 
 
 def test_four_slashes_make_a_sqlite_path_absolute(tmp_path):

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.lake.store_errors import store_errors
-from lakeward.lake.stores import LocalStore
+from lakeward.lake.stores import LocalStore, open_store
 
 
 def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):
@@ -88,3 +88,9 @@ def test_a_listing_that_is_not_allowed_is_no_empty_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(ConfigurationError, match="Permission denied"):
         LocalStore().files(str(tmp_path))
+
+
+def test_a_place_with_a_password_is_refused_without_showing_it():
+    with pytest.raises(ConfigurationError, match=r"s3://AK:\*\*\*@bucket/x holds a password") as refused:
+        open_store(None, None, "s3://AK:hush@bucket/x")
+    assert "hush" not in str(refused.value)

@@ -120,3 +120,9 @@ def test_open_storage(tmp_path: Path) -> None:
     for uri in ("gs://bucket/x", "hdfs://host/x", "file://host/x"):
         with pytest.raises(ConfigurationError, match=r"not supported by this version.*local path"):
             open_storage(uri)
+
+
+def test_a_landing_with_a_password_is_refused_without_showing_it():
+    with pytest.raises(ConfigurationError, match=r"landing s3://AK:\*\*\*@bucket/x holds a password") as refused:
+        open_storage("s3://AK:hush@bucket/x")
+    assert "hush" not in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from lakeward.errors import ConfigurationError, ConflictError, LeaseHeldError, R
 from lakeward.state import sqlite
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.migrations import MIGRATIONS, Migration, migrate
+from lakeward.state.open import open_state
 from lakeward.state.sql import SqlStateStore
 from lakeward.state.tables import UtcTime, metadata
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
@@ -53,6 +55,18 @@ def migrate_twice(file: Path, second: Migration) -> None:
                 migrate(database, connection, (*MIGRATIONS, second))
     finally:
         database.close()
+
+
+@pytest.mark.parametrize(("access", "modes"), [("private", {0o700, 0o600}), ("umask", {0o755, 0o644})])
+def test_a_file_its_journals_and_its_folders_are_for_their_user_alone_unless_configured(
+    tmp_path: Path, usual_umask: None, access: str, modes: set[int]
+) -> None:
+    folder = tmp_path / "new" / "deep"
+    with closing(open_state("sqlite:///new/deep/lakeward.db", tmp_path, access)) as store:
+        store.register(PRODUCT, active=True)
+        made = [folder.parent, folder, *folder.iterdir()]
+        assert {one.name for one in made} >= {"lakeward.db", "lakeward.db-wal", "lakeward.db-shm"}
+        assert {stat.S_IMODE(one.stat().st_mode) for one in made} == modes
 
 
 def stored_type(column: Column[object]) -> str:

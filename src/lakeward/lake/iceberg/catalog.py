@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from lakeward.config.access import create_file, create_folder
 from lakeward.config.environment import from_environment
 from lakeward.errors import ConfigurationError
+from lakeward.redaction import redact_address
 from lakeward.s3 import DEFAULT_REGION, is_s3
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakeward.config import Config
 
 # Fixed: an Iceberg JDBC catalog keeps its name in every row, so other engines must use the same one.
@@ -42,7 +47,6 @@ KNOWN_CATALOGS = (
     "rest+https://host/path",
     "glue:// (or glue://ACCOUNT?region=REGION)",
 )
-_CREDENTIALS = re.compile("//[^/@]*@")
 _SCHEMES = {
     "sqlite": CatalogKind.SQLITE,
     "hadoop": CatalogKind.HADOOP,
@@ -87,7 +91,7 @@ def hadoop_location(config: Config) -> str:
 
 
 def catalog_conf(config: Config) -> dict[str, str]:
-    """Give the Spark settings of the catalog named ``lake``; the folders of a local one are created.
+    """Give the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
 
     Raises:
         ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set.
@@ -113,7 +117,9 @@ def _sqlite_properties(config: Config) -> dict[str, str]:
     file = sqlite_file(config)
     if "?" in str(file):
         raise _refused(config, "holds a '?', which the SQLite driver reads as the start of its options")
-    _create_folder(file.parent)
+    with _telling_errors(file):
+        create_folder(file.parent, config.file_access)
+        create_file(file, config.file_access)
     return {
         "type": "jdbc",
         "uri": f"jdbc:sqlite:{file}?busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
@@ -223,14 +229,20 @@ def _local_path(config: Config, rest: str) -> Path:
 
 
 def _create_folder(folder: Path) -> None:
-    try:
+    """Create a folder of data files: who may read them is up to the umask, or to who made the folder before."""
+    with _telling_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _telling_errors(place: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        msg = f"cannot create {folder} for the lake: {error.strerror}"
+        msg = f"cannot create {place} for the lake: {error.strerror}"
         raise ConfigurationError(msg, hint="check lake.catalog and lake.warehouse") from error
 
 
 def _refused(config: Config, problem: str) -> ConfigurationError:
-    shown = _CREDENTIALS.sub("//***@", config.lake.catalog)
-    msg = f"lake.catalog {shown!r} {problem}; known: {'; '.join(KNOWN_CATALOGS)}"
+    msg = f"lake.catalog {redact_address(config.lake.catalog)!r} {problem}; known: {'; '.join(KNOWN_CATALOGS)}"
     return ConfigurationError(msg)

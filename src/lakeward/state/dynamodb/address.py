@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from lakeward.errors import ConfigurationError
+from lakeward.redaction import redact_address
 
 _OPTIONS = ("region", "endpoint")
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
@@ -32,7 +33,7 @@ class DynamoAddress:
         address = cls(table, options.get("region") or None, options.get("endpoint"))
         problem = _problem(address, set(options))
         if problem is not None:
-            msg = f"state: {uri}: {problem}"
+            msg = f"state: {redact_address(uri)}: {problem}"
             raise ConfigurationError(msg, hint="state: dynamodb://table?region=eu-west-1")
         return address
 
@@ -44,9 +45,10 @@ def _problem(address: DynamoAddress, options: set[str]) -> str | None:
     if not address.table:
         return "names no table"
     if not _TABLE_NAME.fullmatch(address.table):
-        return f"{address.table!r} is not a name for a table; expected 3 to 255 of the characters A-Z a-z 0-9 _ . -"
+        shown = redact_address(address.table)
+        return f"{shown!r} is not a name for a table; expected 3 to 255 of the characters A-Z a-z 0-9 _ . -"
     if unknown := sorted(options - set(_OPTIONS)):
         return f"unknown options {', '.join(unknown)}; known are {', '.join(_OPTIONS)}"
     if address.endpoint is not None and urlsplit(address.endpoint).scheme not in ("http", "https"):
-        return f"endpoint {address.endpoint!r} is no address; expected http://… or https://…"
+        return f"endpoint {redact_address(address.endpoint)!r} is no address; expected http://… or https://…"
     return None
