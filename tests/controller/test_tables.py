@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from lakeward.controller import validation
 from lakeward.datatypes import Column, quote_name
-from lakeward.errors import ConfigurationError, ConflictError
+from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.define import create_mirror, evolve, mirror_of
 from lakeward.lake.iceberg.partitions import partition_problems
 from lakeward.lake.iceberg.session import table_session
@@ -141,45 +141,6 @@ def test_a_large_loads_keys_are_checked_by_spark_with_the_same_result(
     assert sorted(map(repr, here.examples)) == sorted(map(repr, there.examples))
     monkeypatch.setattr(validation, "LOCAL_BYTES", 10)
     assert "3 keys come more than once" in scene.lakeward.check_tables([TABLE])[0].message
-
-
-READING = (
-    "SELECT 1", "VALUES (1)", "WITH a AS (SELECT 1 AS one) SELECT * FROM a", "SHOW NAMESPACES IN lake",
-    "DESCRIBE TABLE sales.product", "EXPLAIN DROP TABLE sales.product", "SHOW CREATE TABLE sales.product",
-    "SELECT * FROM lake.sales.product.snapshots", "FROM sales.product SELECT name", "TABLE sales.product",
-    "SHOW TABLES IN sales", "DESCRIBE QUERY SELECT 1", "SET spark.sql.ansi.enabled",
-)  # fmt: skip
-WRITING = (
-    "INSERT INTO sales.product VALUES (9, 'x', 'x', 1)", "DELETE FROM sales.product", "TRUNCATE TABLE sales.product",
-    "UPDATE sales.product SET name = 'x'", "DROP TABLE sales.product", "DROP NAMESPACE sales CASCADE",
-    "MERGE INTO sales.product t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
-    "CREATE TABLE sales.other USING iceberg AS SELECT 1 AS one", "CREATE NAMESPACE other",
-    "ALTER TABLE sales.product ADD COLUMN other int", "ALTER TABLE sales.product CREATE BRANCH other",
-    "ALTER TABLE sales.product ADD PARTITION FIELD dept", "ALTER TABLE sales.product WRITE ORDERED BY id",
-    "CALL lake.system.rollback_to_snapshot('sales.product', 1)",
-    "FROM sales.product INSERT INTO sales.product SELECT *",
-    "WITH a AS (SELECT * FROM sales.product) INSERT INTO sales.product SELECT * FROM a",
-    "INSERT OVERWRITE DIRECTORY '/nowhere' USING parquet SELECT 1", "CREATE TEMPORARY VIEW one AS SELECT 1",
-    "FROM sales.product INSERT INTO sales.product SELECT * INSERT INTO sales.product SELECT *",
-    "CACHE TABLE sales.product", "BEGIN DROP TABLE sales.product; END",
-    "EXECUTE IMMEDIATE 'DROP TABLE sales.product'", "EXPLAIN EXECUTE IMMEDIATE 'DROP TABLE sales.product'",
-    "EXPLAIN CALL lake.system.rollback_to_snapshot('sales.product', 1)",
-)  # fmt: skip
-
-
-def test_statements_that_write_are_refused_before_they_run(scene: Scene) -> None:
-    scene.land("LOAD00000001.csv", "1,a,x,1.00")
-    scene.run()
-    head = mirror_of(scene.lakeward.spark, TableId.parse(TABLE)).require_head().id
-    for query in READING:
-        scene.lakeward.sql(query).collect()
-    for query in WRITING:
-        with pytest.raises(ConfigurationError, match="the statement does more than read") as refused:
-            scene.lakeward.sql(query)
-        assert "--allow-writes" in (refused.value.hint or ""), query
-    assert mirror_of(scene.lakeward.spark, TableId.parse(TABLE)).require_head().id == head
-    scene.lakeward.sql("DELETE FROM sales.product", allow_writes=True)
-    assert scene.rows() == []
 
 
 def test_two_writers_that_create_the_same_table_meet_in_a_conflict(scene: Scene) -> None:

@@ -199,13 +199,11 @@ class Lakeward(TableRegistry):
         """Run Spark SQL over the lake; ``sales.product`` is the mirror.
 
         Raises:
-            ConfigurationError: the statement does more than read, and ``allow_writes`` is not given.
+            ConfigurationError: the statement does more than read the lake, and ``allow_writes`` is not given.
         """
-        if not allow_writes:
-            from lakeward.lake.iceberg.statements import require_read_only
+        from lakeward.lake.iceberg.statements import read_only
 
-            require_read_only(self.spark, query)
-        return self.spark.sql(query)
+        return self.spark.sql(query) if allow_writes else read_only(self.spark, query)
 
     @takes(name=TEXT, limit=OPTIONAL_WHOLE)
     def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
