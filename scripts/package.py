@@ -7,7 +7,8 @@
 
     python scripts/package.py [--output DIR] [--only wheel lambda deps]
 
-The dependencies are those of this machine's platform and Python: build on the kind of machine that the job runs on.
+The dependencies are those of uv.lock, each held against its hash there, for this machine's platform and Python:
+build on the kind of machine that the job runs on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("wheel", "lambda", "deps")
 # The cluster has its own; another one beside it breaks both.
-_FROM_CLUSTER = "pyspark"
+_FROM_CLUSTER = ("pyspark", "py4j")
+_EXTRAS = ("aws", "diff", "keyspaces", "postgres")
 # Fast, and within a few percent of the smallest: the archive is mostly shared libraries.
 _COMPRESSION = 1
 
@@ -73,20 +75,24 @@ def write_lambda(wheel: Path, archive: Path) -> None:
 
 
 def write_dependencies(uv: str, wheel: Path, scratch: Path, archive: Path) -> None:
-    """Install the wheel with what it needs into a folder, and pack the folder."""
-    folder = scratch / "deps"
-    left_out = scratch / "left-out.txt"
-    left_out.write_text(f"{_FROM_CLUSTER} ; python_version < '0'\npy4j ; python_version < '0'\n")
-    subprocess.run(
-        [
-            uv, "pip", "install", "--quiet", "--target", str(folder), "--python", sys.executable,
-            "--override", str(left_out), f"{wheel}[aws,diff,keyspaces,postgres]",
-        ],
-        check=True,
-    )  # fmt: skip
+    """Install what the lock file names, then the wheel, into a folder, and pack the folder."""
+    folder, locked = scratch / "deps", scratch / "locked.txt"
+    locked.write_text(locked_requirements(uv), encoding="utf-8")
+    install = [uv, "pip", "install", "--quiet", "--target", str(folder), "--python", sys.executable, "--no-deps"]
+    subprocess.run([*install, "--require-hashes", "--requirement", str(locked)], check=True)
+    subprocess.run([*install, str(wheel)], check=True)
     with tarfile.open(archive, "w:gz", compresslevel=_COMPRESSION) as packed:
         for entry in sorted(folder.iterdir()):
             packed.add(entry, arcname=entry.name, filter=_if_needed)
+
+
+def locked_requirements(uv: str) -> str:
+    """Return the pinned dependencies with their hashes; fails where uv.lock does not fit pyproject.toml."""
+    command = [uv, "export", "--quiet", "--locked", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate"]
+    command += [part for extra in _EXTRAS for part in ("--extra", extra)]
+    command += [part for name in _FROM_CLUSTER for part in ("--no-emit-package", name)]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 def _if_needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -1,6 +1,7 @@
 """`make package`: what it makes is whole, and its content imports where nothing else is installed."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tarfile
@@ -50,6 +51,19 @@ def test_the_wheel_the_script_and_the_function(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1]); import lakeward.aws.lambda_handler as one; print(one.handler)"
     )
     assert "function handler" in bare_python(script, str(tmp_path / "lakeward_lambda.zip"))
+
+
+def test_dependencies_are_those_of_the_lock_file_each_with_its_hash():
+    spec = importlib.util.spec_from_file_location("package_script", ROOT / "scripts/package.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    entries = script.locked_requirements(script.find_uv()).replace("\\\n", " ").splitlines()
+    assert all(re.match(r"[\w.-]+(\[\w,]+\])?==\S+.*--hash=sha256:", entry) for entry in entries), entries
+    found = {re.split(r"[=\[]", entry)[0] for entry in entries}
+    assert found >= {"pyarrow", "boto3", "psycopg", "duckdb"} and found.isdisjoint(
+        {"pyspark", "py4j", "lakeward", "pytest"}
+    )
 
 
 @pytest.mark.slow

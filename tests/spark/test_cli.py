@@ -150,6 +150,14 @@ def test_sql_values_in_json_and_csv(project, call):
     assert text.count("\r\n") == 2
 
 
+def test_sql_csv_for_spreadsheets_holds_no_formula(project, call):
+    query = "SELECT '=1+1' AS `=a`, -1 AS b, '-1' AS c, CAST(NULL AS STRING) AS d, '+x,y' AS e"
+    plain = call("sql", query, "--output", "csv").stdout.splitlines()
+    safe = call("sql", query, "--output", "csv", "--safe-csv").stdout.splitlines()
+    assert plain == ["=a,b,c,d,e", '=1+1,-1,-1,,"+x,y"']
+    assert safe == ["'=a,b,c,d,e", "'=1+1,-1,'-1,,\"'+x,y\""]
+
+
 def test_sql_text_is_cut_with_a_note(project, call):
     result = call("sql", "SELECT id FROM range(1200)")
     assert "1,000 rows" in result.stdout

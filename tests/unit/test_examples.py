@@ -79,6 +79,13 @@ def test_kubernetes_pods(name):
     assert_is_command(found["command"][1:])
     assert found["pod"]["terminationGracePeriodSeconds"] >= 60
     assert found["resources"]["limits"]["memory"] == found["resources"]["requests"]["memory"]
+    allowed = {**found["pod"]["securityContext"], **found["securityContext"]}
+    assert allowed["runAsNonRoot"] and allowed["runAsUser"] and allowed["readOnlyRootFilesystem"]
+    assert not allowed["allowPrivilegeEscalation"] and allowed["capabilities"]["drop"] == ["ALL"]
+    # What must be written has a place that can be.
+    writable = [one["mountPath"] for one in found["volumeMounts"] if not one.get("readOnly")]
+    environment = {one["name"]: one["value"] for one in found["env"]}
+    assert writable == ["/tmp"] and environment["HOME"] == "/tmp" and environment["LAKEWARD_CACHE"].startswith("/tmp/")
     mounted = {mount["name"] for mount in found["volumeMounts"]}
     assert mounted == {volume["name"] for volume in found["pod"]["volumes"]}
     assert document["metadata"]["name"].startswith("lakeward")
@@ -107,8 +114,39 @@ def test_policies(path):
     for statement in policy["Statement"]:
         assert statement["Effect"] == "Allow"
         actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-        assert all(re.fullmatch(r"[a-z-]+:[A-Za-z]+", action) for action in actions)
-        assert statement["Resource"].startswith("arn:aws:")
+        assert all(re.fullmatch(r"[a-z0-9-]+:[A-Za-z]+", action) for action in actions)
+        resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        assert all(resource.startswith("arn:aws:") for resource in resources)
+
+
+def test_metrics_of_a_pod_can_be_reached_from_others():
+    _, found = container("deployment.yaml")
+    environment = {one["name"]: one["value"] for one in found["env"]}
+    metrics = parse_config({}, base=DOCS, environment=environment).metrics
+    assert (metrics.address, [metrics.port]) == ("0.0.0.0", [one["containerPort"] for one in found["ports"]])
+    assert parse_config({}, base=DOCS).metrics.address == "127.0.0.1"
+
+
+def test_rights_cover_what_the_pages_tell_users_to_do():
+    def rights(name: str) -> set[tuple[str, str]]:
+        policy = json.loads((EXAMPLES / "aws" / name).read_text(encoding="utf-8"))
+        return {
+            (action, resource)
+            for one in policy["Statement"]
+            for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+            for resource in ([one["Resource"]] if isinstance(one["Resource"], str) else one["Resource"])
+        }
+
+    landing, lake = "arn:aws:s3:::my-landing/dms/*", "arn:aws:s3:::my-lake/warehouse/*"
+    running, erasing = rights("lake-policy.json"), rights("erase-landing-policy.json")
+    assert {action for action, where in running if where == landing} == {"s3:GetObject"}
+    assert {("s3:PutObject", lake), ("s3:DeleteObject", lake), ("s3:GetObject", lake)} <= running
+    assert {("s3:PutObject", landing), ("s3:DeleteObjectVersion", landing)} <= erasing
+    table = (
+        (DOCS / "state.md").read_text(encoding="utf-8").partition("**Allowed actions**")[2].partition("CreateTable")[0]
+    )
+    told = {f"dynamodb:{name}" for name in re.findall(r"`([A-Z]\w+)`", table)}
+    assert {action for action, _ in running if action.startswith("dynamodb:")} == told
 
 
 def test_the_queue_lets_the_bucket_send_and_the_bucket_does():

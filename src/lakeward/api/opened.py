@@ -35,7 +35,7 @@ class OpenedLake:
     ) -> None:
         """Open landing and state store; nothing else is started."""
         self.config: Config = checked("Lakeward", "config", config, _CONFIG)
-        self.storage = open_storage(config.resolve(config.landing), config.s3)
+        self.storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
         self.state = open_state(config.state, config.base, config.file_access)
         self._spark = spark
         # Tables that live in a session are of use to whoever brought it, and end with one that is started here.

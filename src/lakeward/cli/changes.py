@@ -9,6 +9,7 @@ import click
 from lakeward.cli.options import command
 from lakeward.cli.output import emit, note, reader_may_leave
 from lakeward.cli.rows import draw_rows, first_rows
+from lakeward.cli.sql import safe_csv, write_csv
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -21,7 +22,10 @@ _OP = "op:"
 @click.option("--from", "since", metavar="MOMENT", help="Changes after this one.  [default: from the beginning]")
 @click.option("--to", "until", metavar="MOMENT", help="Changes up to this one, itself included.  [default: now]")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Changes that are shown.")
-def changes(invocation: Invocation, name: str, since: str | None, until: str | None, limit: int) -> None:
+@safe_csv
+def changes(
+    invocation: Invocation, name: str, since: str | None, until: str | None, limit: int, safe_csv: bool
+) -> None:
     """List a table's changes between two moments: by op (op:41), or by commit time (2020-11-14, 2020-11-14T10:30:00).
 
     By op, rows of loads are listed as operation L, and T tells that a new generation begins with an empty table; by
@@ -30,7 +34,6 @@ def changes(invocation: Invocation, name: str, since: str | None, until: str | N
     A job that follows the table keeps the op that it has reached (position in the JSON output) and goes on with
     --from op:POSITION. csv is streamed whole, any number of rows.
     """
-    from lakeward.cli.sql import write_csv
     from lakeward.snapshots.history.changes import in_feed_order
 
     with invocation.lake() as lake:
@@ -42,7 +45,7 @@ def changes(invocation: Invocation, name: str, since: str | None, until: str | N
         rows, is_cut = first_rows(feed, limit) if invocation.output != "csv" else ([], False)
     if invocation.output == "csv":
         with reader_may_leave():
-            write_csv(invocation, feed)
+            write_csv(invocation, feed, safe=safe_csv)
         return
     position = int(until.removeprefix(_OP)) if by_op and until is not None and not is_cut else None
     document = {"table": name, "from": since, "to": until, "position": position, "changes": rows, "is_cut": is_cut}

@@ -119,7 +119,7 @@ def _landing(config: Config) -> str:
     from lakeward.model import TableId
     from lakeward.sources.storage import open_storage
 
-    storage = open_storage(config.resolve(config.landing), config.s3)
+    storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
     require_landing(config, storage)
     found = list(landed_tables(config, storage, config.declared()))
     skipped = [one for one in found if not isinstance(one, TableId)]

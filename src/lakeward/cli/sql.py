@@ -20,14 +20,26 @@ if TYPE_CHECKING:
 
 _TEXT_ROWS = 1000
 
+safe_csv = click.option(
+    "--safe-csv",
+    is_flag=True,
+    help="With --output csv: write an apostrophe before texts that a spreadsheet would take for a formula.",
+)
+
 
 @command("sql", outputs=("text", "json", "csv"))
 @click.argument("query", metavar="QUERY")
-@click.option("--allow-writes", is_flag=True, help="Run statements that write, too: nothing guards the mirrors then.")
-def sql(invocation: Invocation, query: str, allow_writes: bool) -> None:
+@click.option(
+    "--allow-writes",
+    is_flag=True,
+    help="Run any statement: nothing guards the mirrors then, nor files and settings of this machine.",
+)
+@safe_csv
+def sql(invocation: Invocation, query: str, allow_writes: bool, safe_csv: bool) -> None:
     """Run Spark SQL over the lake; the mirror of a table is schema.table.
 
-    Only statements that read are run: queries, SHOW, DESCRIBE, EXPLAIN.
+    Only statements that read the lake are run: queries, SHOW, DESCRIBE, EXPLAIN. Files, settings, variables of the
+    environment, other catalogs and functions that call code of others are refused.
 
     text shows up to 1,000 rows. json is one array of row objects and csv is RFC 4180 with a header; both are
     streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
@@ -40,7 +52,10 @@ def sql(invocation: Invocation, query: str, allow_writes: bool) -> None:
             frame = lake.sql(query, allow_writes=allow_writes)
         # Progress has ended here: rows may be written.
         with reader_may_leave():
-            _WRITERS[invocation.output](invocation, frame)
+            if invocation.output == "csv":
+                write_csv(invocation, frame, safe=safe_csv)
+            else:
+                _WRITERS[invocation.output](invocation, frame)
 
 
 def _write_json(invocation: Invocation, frame: DataFrame) -> None:
@@ -56,15 +71,20 @@ def _write_json(invocation: Invocation, frame: DataFrame) -> None:
     sys.stdout.flush()
 
 
-def write_csv(invocation: Invocation, frame: DataFrame) -> None:
-    """Write rows as CSV with a header, as they come."""
-    from lakeward.cli.sql_values import csv_record, text_rows
+def write_csv(invocation: Invocation, frame: DataFrame, *, safe: bool = False) -> None:
+    """Write rows as CSV with a header, as they come; ``safe``: no text of them is a formula to a spreadsheet."""
+    from lakeward.cli.sql_values import csv_record, numeric_columns, text_rows, without_formula
 
     rows = _prefetched(text_rows(frame).toLocalIterator())
+    # A minus sign before a number is no formula.
+    is_number = numeric_columns(frame) if safe else []
     invocation.has_output = True
-    sys.stdout.write(csv_record(frame.columns))
+    sys.stdout.write(csv_record(map(without_formula, frame.columns) if safe else frame.columns))
     for row in rows:
-        sys.stdout.write(csv_record(row))
+        values = (
+            [v if number else without_formula(v) for v, number in zip(row, is_number, strict=True)] if safe else row
+        )
+        sys.stdout.write(csv_record(values))
     sys.stdout.flush()
 
 
@@ -89,7 +109,7 @@ def _write_text(invocation: Invocation, frame: DataFrame) -> None:
         note(invocation, f"only the first {_TEXT_ROWS:,} rows are shown; --output json or csv gives all")
 
 
-_WRITERS = {"json": _write_json, "csv": write_csv, "text": _write_text}
+_WRITERS = {"json": _write_json, "text": _write_text}
 
 
 def _streamed(frame: DataFrame | None) -> Iterator[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _JSON_OPTIONS = {"ignoreNullFields": "false"}
+# By what spreadsheets know a formula, also in the wide forms of East Asian scripts.
+_FORMULA = frozenset("=+-@|%＝＋－＠")  # noqa: RUF001
 # Types that JSON has itself.
 _NATIVE = (T.BooleanType, T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.VariantType)
 
@@ -48,6 +50,11 @@ def numeric_columns(frame: DataFrame) -> list[bool]:
 def csv_record(values: Iterable[str | None]) -> str:
     """Write a record as RFC 4180 says; NULL is an empty field, an empty text is quoted."""
     return ",".join(_csv_field(value) for value in values) + "\r\n"
+
+
+def without_formula(value: str | None) -> str | None:
+    """Return a text that no spreadsheet computes: one that would begin a formula gets an apostrophe before it."""
+    return f"'{value}" if value and (value[0] in "\t\r\n" or value.lstrip()[:1] in _FORMULA) else value
 
 
 def _csv_field(value: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Who may read the files of the state store and of a local catalog."""
+"""Who may read the files of the state store and of a local catalog, and whether links may leave landing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FileAccess = Literal["private", "umask"]
+LinkPolicy = Literal["refuse", "allow"]
 
 
 def create_folder(folder: Path, access: FileAccess) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lakeward.config.access import FileAccess
+from lakeward.config.access import FileAccess, LinkPolicy
 from lakeward.config.base import NameList, Settings
 from lakeward.config.clusters import ClusterSettings
 from lakeward.config.monitoring import MetricsSettings, NotifySettings
@@ -44,6 +44,9 @@ class Config(Settings):
 
     landing: str = Field("./landing", description="folder tree that the capture tool writes")
     transactions: str | None = Field(None, description="folder of CDC_TXN files under landing (DMS CdcPath)")
+    landing_symlinks: LinkPolicy = Field(
+        "refuse", description="symbolic links in a local landing that leave it: stop their table, or follow them"
+    )
     lake: LakeSettings = Field(LakeSettings(), description="where mirrors and changelogs live")
     s3: S3Settings = Field(S3Settings(), description="how s3:// locations are reached")
     state: str = Field(

@@ -68,7 +68,7 @@ def discover(config: Config, storage: Storage, state: StateStore, *, read_transa
 def _first_file(storage: Storage) -> str | None:
     try:
         return next((escape_name(file.path) for file in storage.walk("")), None)
-    except OSError:
+    except (OSError, DataError):
         return None  # the folder that cannot be listed is among those left out
 
 
@@ -87,6 +87,10 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
             reason = why_no_table(storage, _folder(found))
         except OSError as error:
             yield unreadable_folder(_folder(found), error)
+            continue
+        except DataError as error:
+            # A folder that cannot be looked into is one table's matter.
+            yield SkippedFolder(_folder(found), error.message)
             continue
         if reason is None:
             yield found

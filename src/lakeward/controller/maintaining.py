@@ -27,6 +27,7 @@ from lakeward.pipeline.maintenance.report import TableMaintenance, WorkKind, sum
 from lakeward.pipeline.report import Outcome
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.redaction import redact
 from lakeward.state.leases import POLL_SECONDS, HeldLease, current_owner
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ def maintain_after_run(
     except Exception as error:
         logger.warning("%s: maintenance failed: %s: %s", known.table, type(error).__name__, error, exc_info=error)
         return TableMaintenance(
-            str(known.table), Outcome.FAILED, message=f"{type(error).__name__}: {error}", exit_code=3
+            str(known.table), Outcome.FAILED, message=redact(f"{type(error).__name__}: {error}"), exit_code=3
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import uuid
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakeward.config.s3 import S3Settings
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileIdentity
 from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import is_s3
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from hashlib import blake2b
+
+    from lakeward.config.access import LinkPolicy
+
+logger = logging.getLogger(__name__)
 
 SUPPORTED = "a local path, file:///… or s3://bucket/prefix"
 CHUNK_BYTES = 1 << 20
@@ -76,8 +81,10 @@ class Storage(Protocol):
         ...
 
 
-def open_storage(landing_uri: str, s3: S3Settings | None = None) -> Storage:
+def open_storage(landing_uri: str, s3: S3Settings | None = None, symlinks: LinkPolicy = "refuse") -> Storage:
     """Open the landing root named by a local path or URI; ``s3`` tells how S3 is reached.
+
+    ``symlinks`` is for links in a local landing that leave it.
 
     Raises:
         ConfigurationError: the URI's scheme is not supported, or it holds a password, or a key of S3 is not set.
@@ -90,10 +97,10 @@ def open_storage(landing_uri: str, s3: S3Settings | None = None) -> Storage:
 
         return S3Storage(landing_uri, s3 or S3Settings())
     if "://" not in landing_uri:
-        return LocalStorage(landing_uri)
+        return LocalStorage(landing_uri, symlinks)
     parts = urlsplit(landing_uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return LocalStorage(url2pathname(parts.path))
+        return LocalStorage(url2pathname(parts.path), symlinks)
     msg = f"landing {landing_uri!r} is not supported by this version of Lakeward; expected {SUPPORTED}"
     raise ConfigurationError(msg)
 
@@ -104,19 +111,32 @@ def is_hidden(name: str) -> bool:
 
 
 class LocalStorage:
-    """A landing root in the local file system."""
+    """A landing root in the local file system.
 
-    def __init__(self, root: str | Path) -> None:
+    Whoever writes files to landing decides what the mirrors hold, and shall not decide by a link that they hold any
+    other file of this machine: links that leave landing are refused, unless ``symlinks`` is ``allow``.
+    """
+
+    def __init__(self, root: str | Path, symlinks: LinkPolicy = "refuse") -> None:
         self.root = str(Path(root).absolute())
+        self.symlinks = symlinks
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing."""
-        return self._walk(prefix.strip("/"), ())
+        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing.
+
+        Raises:
+            DataError: a symbolic link leaves landing.
+        """
+        folder = prefix.strip("/")
+        self._require_inside(folder)
+        return self._walk(folder, ())
 
     def _walk(self, folder: str, links: tuple[str, ...]) -> Iterator[StoredFile]:
         """Walk depth first; ``links`` are the symbolic links' targets on the way, so that a loop of links ends."""
         for name, is_folder, is_link in self._entries(folder):
             path = f"{folder}/{name}" if folder else name
+            if is_link:
+                self._require_inside(path)
             if not is_folder:
                 stored = self._stat(path)
                 if stored is not None:
@@ -157,11 +177,15 @@ class LocalStorage:
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
         """Return (path, is folder) of the visible entries directly in a folder, in name order."""
         folder = prefix.strip("/")
+        if not self._is_inside(folder):
+            logger.warning("%s is a symbolic link that leaves landing: no table is looked for there", folder)
+            return
         for name, is_folder, _ in self._entries(folder):
             yield (f"{folder}/{name}" if folder else name), is_folder
 
     def identity(self, path: str) -> FileIdentity:
         """Give a file's identity now; raises FileNotFoundError."""
+        self._require_inside(path)
         status = Path(self._local(path)).stat()
         return FileIdentity(status.st_size, status.st_mtime_ns // 1000)
 
@@ -172,11 +196,13 @@ class LocalStorage:
     @contextmanager
     def spool(self, path: str) -> Iterator[tuple[str, str]]:
         """Give the file's own path, and the hash of its bytes; raises FileNotFoundError."""
+        self._require_inside(path)
         local = self._local(path)
         yield local, content_hash(local)
 
     def replace(self, path: str, local_path: str) -> None:
         """Let a file have the content of a local one: a hidden copy beside it takes its place."""
+        self._require_inside(path)
         target = Path(self._local(path))
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
         try:
@@ -185,6 +211,19 @@ class LocalStorage:
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether a path, its links followed, is below the landing root; the root itself may be a link."""
+        if self.symlinks == "allow":
+            return True
+        real, root = os.path.realpath(self._local(path)), os.path.realpath(self.root)
+        return Path(real).is_relative_to(root)
+
+    def _require_inside(self, path: str) -> None:
+        if not self._is_inside(path):
+            found = os.path.realpath(self._local(path))
+            msg = f"{path} leads by a symbolic link to {found}, which is outside the landing folder {self.root}"
+            raise DataError(msg, hint="put the files themselves into landing, or set landing_symlinks: allow")
 
     def _local(self, path: str) -> str:
         relative = path.strip("/")

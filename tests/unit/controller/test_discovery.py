@@ -207,3 +207,17 @@ def test_a_link_that_leads_to_itself_is_no_folder(tmp_path):
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
     assert sorted(one.path for one in found.skipped) == [".", "sales"]
+
+
+def test_a_folder_that_is_a_link_out_of_landing_is_skipped_and_the_others_are_found(tmp_path):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    (outside / "x").mkdir(parents=True)
+    (outside / "x" / "LOAD00000001.csv").write_text("1\n")
+    (tmp_path / "landing" / "sales" / "product").mkdir(parents=True)
+    (tmp_path / "landing" / "sales" / "product" / "LOAD00000001.csv").write_text("1\n")
+    (tmp_path / "landing" / "sales" / "linked").symlink_to(outside / "x")
+    (tmp_path / "landing" / "whole").symlink_to(outside)
+    found, _ = look(tmp_path)
+    assert [str(one) for one in found.new] == ["sales.product"]
+    [skipped] = found.skipped
+    assert skipped.path == "sales/linked" and "outside the landing folder" in skipped.reason

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.sources.storage import LocalStorage, content_hash, open_storage
 
 if TYPE_CHECKING:
@@ -126,3 +126,33 @@ def test_a_landing_with_a_password_is_refused_without_showing_it():
     with pytest.raises(ConfigurationError, match=r"landing s3://AK:\*\*\*@bucket/x holds a password") as refused:
         open_storage("s3://AK:hush@bucket/x")
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("link", ["s/t/LOAD1.csv", "s/t/sub", "s/t", "s"])
+def test_a_link_that_leaves_landing_is_refused_unless_allowed(tmp_path: Path, link: str) -> None:
+    landing, outside = tmp_path / "landing", tmp_path / "outside"
+    _write(outside, "t/x.csv")
+    (landing / link).parent.mkdir(parents=True)
+    (landing / link).symlink_to({"s": outside, "s/t/LOAD1.csv": outside / "t/x.csv"}.get(link, outside / "t"))
+    refusing, allowing = LocalStorage(landing), LocalStorage(landing, "allow")
+    with pytest.raises(DataError, match="outside the landing folder") as refused:
+        list(refusing.walk("s/t"))
+    assert "landing_symlinks: allow" in (refused.value.hint or "")
+    [found] = allowing.walk("s/t")
+    assert allowing.identity(found.path) == found.identity
+    uses = (refusing.identity, lambda path: refusing.spool(path).__enter__(), lambda path: refusing.replace(path, "x"))
+    for use in uses:
+        with pytest.raises(DataError, match="outside the landing folder"):
+            use(found.path)
+
+
+def test_a_linked_schema_folder_is_not_listed_and_a_linked_landing_is(tmp_path: Path, caplog) -> None:
+    landing, outside = tmp_path / "landing", tmp_path / "outside"
+    _write(outside, "secret/x.csv")
+    landing.mkdir()
+    (landing / "s").symlink_to(outside)
+    assert list(LocalStorage(landing).folders("s")) == []
+    assert "leaves landing" in caplog.text
+    (tmp_path / "other").symlink_to(outside)
+    assert [file.path for file in LocalStorage(tmp_path / "other").walk("secret")] == ["secret/x.csv"]
+    assert [file.path for file in pickle.loads(pickle.dumps(LocalStorage(landing, "allow"))).walk("s/secret")]
