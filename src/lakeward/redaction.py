@@ -39,11 +39,11 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     # name=value, in the options of an address and wherever else.
     (
-        re.compile(rf"(?i)((?:{_NAMES})[\w.-]{{0,40}}\s*=\s*){_HARMLESS}(?:'[^']*'|\"[^\"]*\"|[^\s&;,'\"]+)"),
+        re.compile(rf"(?i)((?:{_NAMES})[\w.-]{{0,40}}\s*=\s*){_HARMLESS}(?:'[^']*'|\"[^\"]*\"|{{[^}}]*}}|[^\s&;]+)"),
         rf"\1{MASK}",
     ),
     (re.compile(rf"(?i)([?&;](?:[\w.-]{{0,40}}token|sig|key|code|user_?info)=){_HARMLESS}[^\s&;#'\"]+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}"), rf"\1\2{MASK}"),
+    (re.compile(r"(?i)(authorization\W{1,4}\w{1,20}\s+|\bbearer\s+(?=\S*\d))[\w.~+/=-]{8,}"), rf"\1{MASK}"),
 )
 _WITH_LOGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#@]*:[^/?#]*@")
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*:?//)(?P<user>[^\s/?#:]*)")

@@ -52,7 +52,7 @@ def test_an_address_shows_nothing_before_its_host_but_scheme_and_user(scheme, se
 
 @given(
     st.sampled_from(["password", "PWD", "sslpassword", "secretAccessKey", "X-Amz-Signature", "db.passwd", "api_key"]),
-    st.text("abcdefXYZ0123456789+/=%.:@-", min_size=1).map(lambda text: f"Zq{text}qZ"),
+    st.text("abcdefXYZ0123456789+/=%.:@-,'\"{}()", min_size=1).map(lambda text: f"Zq{text}qZ"),
     st.sampled_from(["jdbc:sqlserver://h;user=u;{}={};encrypt=true", "https://h/p?{}={}&b=c", "host=h {}={} port=1"]),
 )
 def test_secret_options_are_hidden(name, value, surrounding):
@@ -79,6 +79,8 @@ def test_redacting_twice_is_redacting_once(text):
         ),
         ("https://h/?access_token=abc#f", "https://h/?access_token=***#f"),
         ("Authorization: Bearer abcdefgh.ijk", "Authorization: Bearer ***"),
+        ("the token is: bearer eyJhbGciOi9.x", "the token is: bearer ***"),
+        ("jdbc:sqlserver://h;password={a;b c};x=1", "jdbc:sqlserver://h;password=***;x=1"),
         ("connection to host=h password='p w' failed", "connection to host=h password=*** failed"),
     ],
 )
@@ -97,6 +99,7 @@ def test_what_is_shown(text, shown):
         "password: env:NAME of the cluster",
         "CASSANDRA_PASSWORD=… before starting",
         "mail joe@example.com at 12:30",
+        "basic functionality and bearer credentials",
         "row 3: column mail: 'a:b@c' is no number",
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakeward.cli.output import count
 from lakeward.errors import ConfigurationError, LakewardError
+from lakeward.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,11 +66,11 @@ def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -
 
 def _look(name: str, look: Callable[[], str]) -> Check:
     try:
-        return Check(name, "ok", look())
+        return Check(name, "ok", redact(look()))
     except LakewardError as error:
         return Check(name, "problem", error.message, error.hint)
     except OSError as error:
-        return Check(name, "problem", str(error), "check the path and its permissions")
+        return Check(name, "problem", redact(str(error)), "check the path and its permissions")
 
 
 def _pyspark() -> str:

@@ -27,9 +27,9 @@ NameList = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if i
 
 
 class Settings(BaseModel):
-    """Frozen, and strict about the keys it knows."""
+    """Frozen, and strict about the keys it knows; a value that does not fit may hold a secret and is not repeated."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def inner_model(field: FieldInfo) -> type[BaseModel] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from lakeward.config.base import Settings
 from lakeward.config.environment import ENVIRONMENT_MARK
@@ -43,9 +43,7 @@ def webhook_problem(url: str) -> str | None:
 class NotifySettings(Settings):
     """Who is told when a table begins to fail, and when it is well again."""
 
-    # A webhook's address is often its password.
-    model_config = ConfigDict(hide_input_in_errors=True)
-
+    # Often its own password.
     webhook: str | None = Field(None, repr=False, description="URL that JSON is posted to, or env:NAME")
     sns: str | None = Field(None, description="ARN of an SNS topic")
     on: EventList = Field(("failure", "recovery"), description="what is told")

@@ -21,14 +21,16 @@ class LakeSettings(Settings):
 
     catalog: str = Field("sqlite:///lake/catalog.db", description="sqlite:///…, hadoop:///…, rest+https://…, glue://")
     warehouse: str = Field("./lake/data", description="folder or URI of data files")
-    properties: dict[str, str] = Field({}, description="further properties of the Iceberg catalog; env:NAME reads one")
+    properties: dict[str, str] = Field(
+        {}, repr=False, description="further properties of the Iceberg catalog; env:NAME reads one"
+    )
 
 
 class SparkSettings(Settings):
     """The Spark application that does the work."""
 
     master: str = Field("local[*]", description="local[*], spark://host:port, yarn, k8s://…")
-    conf: dict[str, str] = Field({}, description="further Spark settings, which win over Lakeward's own")
+    conf: dict[str, str] = Field({}, repr=False, description="further Spark settings, which win over Lakeward's own")
 
 
 class RetrySettings(Settings):
@@ -51,6 +53,7 @@ class Config(Settings):
     s3: S3Settings = Field(S3Settings(), description="how s3:// locations are reached")
     state: str = Field(
         "sqlite:///lakeward.db",
+        repr=False,
         description="run history, registry, leases, ledger cache: sqlite:///…, postgresql://…, dynamodb://…",
     )
     file_access: FileAccess = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from lakeward.config import Config, load_config, parse_config
 from lakeward.datatypes import Column
@@ -111,6 +112,14 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -
 def test_a_fault_of_the_file_is_explained_without_its_lines(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"not valid YAML: line 2, column \d+: ") as raised:
         read(tmp_path, "lake: {properties: {credential: hush,\n  token: [hush}}")
+    assert "hush" not in str(raised.value)
+
+
+def test_neither_a_configuration_nor_what_is_wrong_with_one_shows_a_secret(tmp_path: Path) -> None:
+    text = "{state: 'postgresql://u:hush@h/d', lake: {properties: {token: hush}}, spark: {conf: {a: hush}}}"
+    assert "hush" not in repr(read(tmp_path, text))
+    with pytest.raises(ValidationError) as raised:
+        Config.model_validate({"lake": {"properties": "hush"}, "spark": {"conf": ["hush"]}})
     assert "hush" not in str(raised.value)
 
 

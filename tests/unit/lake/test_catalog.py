@@ -205,3 +205,12 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path):
 )
 def test_the_scheme_tells_the_kind(tmp_path, catalog, kind):
     assert catalog_kind(configured(tmp_path, catalog=catalog)) is kind
+
+
+@pytest.mark.parametrize(
+    "lake", [{"warehouse": "s3://AK:hush@bucket/x"}, {"catalog": "hadoop://s3a://AK:hush@bucket/x"}]
+)
+def test_an_address_of_files_with_a_password_is_refused_without_showing_it(tmp_path, lake):
+    with pytest.raises(ConfigurationError, match="holds a password") as refused:
+        catalog_conf(configured(tmp_path, **lake))
+    assert "hush" not in str(refused.value)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from lakeward.config.access import create_file, create_folder
 from lakeward.config.environment import from_environment
 from lakeward.errors import ConfigurationError
-from lakeward.redaction import redact_address
+from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import DEFAULT_REGION, is_s3
 
 if TYPE_CHECKING:
@@ -94,9 +94,14 @@ def catalog_conf(config: Config) -> dict[str, str]:
     """Give the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
 
     Raises:
-        ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set.
+        ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set, or an address
+            of files holds one.
     """
     kind = catalog_kind(config)
+    for place in (config.lake.warehouse, hadoop_location(config) if kind is CatalogKind.HADOOP else ""):
+        if holds_login(place):
+            msg = f"{redact_address(place)} holds a password: the lake's metadata would name all files by it"
+            raise ConfigurationError(msg, hint="leave it out; keys of S3 are set under s3: (docs/s3.md)")
     properties = {
         **(s3_properties(config, kind) if is_on_s3(config) else {}),
         **_PROPERTIES[kind](config),
