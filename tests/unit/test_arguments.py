@@ -103,7 +103,7 @@ def test_a_text_for_a_list_of_texts_is_not_taken_for_its_letters(tmp_path: Path)
 def test_every_public_function_checks_what_it_takes() -> None:
     """A function or method that comes new has its arguments checked as well, or is named here with a reason."""
     # Take nothing, or only what they are handed by the library itself.
-    free = {"close", "has_spark", "tables", "rebuild_state", "refresh_scd2"}
+    free = {"close", "count_poison", "has_spark", "tables", "rebuild_state", "refresh_scd2"}
     functions = [getattr(lakeward, name) for name in lakeward.__all__]
     found = [one for one in functions if inspect.isfunction(one)]
     for owner in (Lakeward, Erasing, History, Maintain, Snapshots, Undo, Verification):

@@ -82,7 +82,7 @@ class Snapshots:
         layout=TEXT,
         date_column=OPTIONAL_TEXT,
         format=TEXT,
-        register=OPTIONAL_TEXT,
+        register=OPTIONAL_TEXT | FLAG,
         tag=OPTIONAL_TEXT,
         replace=FLAG,
     )

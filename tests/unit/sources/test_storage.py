@@ -151,7 +151,7 @@ def test_a_linked_schema_folder_is_not_listed_and_a_linked_landing_is(tmp_path: 
     _write(outside, "secret/x.csv")
     landing.mkdir()
     (landing / "s").symlink_to(outside)
-    assert list(LocalStorage(landing).folders("s")) == []
+    assert list(LocalStorage(landing).children("s")) == []
     assert "leaves landing" in caplog.text
     (tmp_path / "other").symlink_to(outside)
     assert [file.path for file in LocalStorage(tmp_path / "other").walk("secret")] == ["secret/x.csv"]
