@@ -18,7 +18,7 @@ FUZZ_SEED ?= 1
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check test demo package bench bench-cassandra spark35 soak fuzz clean
+.PHONY: help setup setup-python lint check check-pythons test demo package bench bench-cassandra spark35 soak fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ lint: setup-python
 
 check: lint ## lint, types, layers and the tests that need no JVM: under a minute
 	$(BIN)/pytest $(QUICK) $(PYTEST)
+
+check-pythons: setup ## the tests without a JVM and a few with one, on the lowest and the highest Python of this machine
+	@scripts/pythons.sh $(PYTEST)
 
 test: setup lint ## check, and all tests with the coverage floor
 	$(BIN)/pytest $(QUICK) --cov --cov-report= --cov-fail-under=0 $(PYTEST)

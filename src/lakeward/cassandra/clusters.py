@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl
 
 from pydantic import ValidationError
 
@@ -31,6 +33,12 @@ _PLAIN = (
 )  # fmt: skip
 _FILES = ("ca", "certificate", "key")
 _TLS = (*_FILES, "check_host_name", "server_name")
+# Not urllib's urlsplit: whether it takes several hosts in brackets differs between releases of Python.
+_ADDRESS = re.compile(
+    r"(?P<scheme>cassandra|keyspaces)://(?P<netloc>[^/?#]+)(?P<path>/*)(\?(?P<query>[^#]*))?(?P<fragment>)"
+)
+# A host with its port; an address of IPv6 is in brackets, since it holds colons itself.
+_HOST = re.compile(r"(\[(?P<address>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(:(?P<port>[^:\[\]]*))?")
 
 
 @dataclass(frozen=True)
@@ -84,15 +92,11 @@ def parse_cluster(text: str) -> ClusterAddress:
 
 
 def _split(text: str) -> SplitResult:
-    try:
-        split = urlsplit(text)
-    except ValueError as error:
-        msg = f"{redact_address(text)!r} is no address of a cluster: {error}; expected {_FORM}"
-        raise ConfigurationError(msg) from None
-    has_more = split.path.strip("/") or split.fragment
-    if not text.startswith((SCHEME, KEYSPACES_SCHEME)) or not split.netloc or has_more:
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
         msg = f"{redact_address(text)!r} is no address of a cluster; expected {_FORM}"
         raise ConfigurationError(msg)
+    split = SplitResult(**found.groupdict(default=""))
     if "@" in split.netloc:
         msg = "an address of a cluster holds no login: it would stay in the shell's history"
         hint = f"{split.scheme}://…?username=NAME, and the password in {PASSWORD_VARIABLE}"
@@ -125,17 +129,33 @@ def _hosts_and_port(place: str) -> tuple[list[str], dict[str, str]]:
     """Take ``a,b:9043``, ``a:9043,b:9043`` or ``[::1],[::2]:9043`` apart.
 
     Raises:
-        ConfigurationError: the hosts have different ports.
+        ConfigurationError: a part is no host, or the hosts have different ports.
     """
-    hosts, ports = [], []
-    for one in place.split(","):
-        host, colon, port = one.rpartition(":") if not one.endswith("]") else (one, "", "")
-        hosts.append((host if colon else one).strip("[]"))
-        ports += [port] if colon else []
-    if len(set(ports)) > 1:
-        msg = f"all nodes of a cluster have one port, and {place!r} names {', '.join(dict.fromkeys(ports))}"
+    found = [_host_and_port(part) for part in place.split(",")]
+    ports = list(dict.fromkeys(port for _, port in found if port is not None))
+    if len(ports) > 1:
+        msg = f"all nodes of a cluster have one port, and {place!r} names {', '.join(ports)}"
         raise ConfigurationError(msg)
-    return hosts, {"port": ports[0]} if ports else {}
+    return [host for host, _ in found], {"port": ports[0]} if ports else {}
+
+
+def _host_and_port(part: str) -> tuple[str, str | None]:
+    found = _HOST.fullmatch(part)
+    host = (found["address"] or found["name"]) if found else None
+    if not found or not host or (found["address"] is not None and not _is_ipv6(host)):
+        msg = (
+            f"{part!r} is no host of a cluster; expected NAME, NAME:PORT, or an address of IPv6 as [::1] or [::1]:PORT"
+        )
+        raise ConfigurationError(msg)
+    return host, found["port"]
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _choices(query: str) -> dict[str, object]:
