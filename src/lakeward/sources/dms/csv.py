@@ -7,6 +7,9 @@ its block. Files that may hold such things are told apart by a look over their b
 
 from __future__ import annotations
 
+import time
+import traceback
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -39,6 +42,8 @@ _EXACT_ROWS = 1 << 13
 _EXACT_CHARACTERS = 32 << 20
 _SHOWN = 200
 _BLOCK_BYTES = 4 << 20
+# How long a thread of Arrow may keep what it was lent; it needs microseconds, a starved machine more.
+_RETURN_SECONDS = 60.0
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -123,6 +128,39 @@ class CsvFile:
         return ascii_only and shape.is_text and not (shape.odd_quotes or shape.lone_returns)
 
 
+class _Lent:
+    """All Python that Arrow's threads hold while they read a file: its stream, and the handler of wrong rows.
+
+    The handler is a method, so that whoever holds it holds this object.
+    """
+
+    closed = False  # Arrow asks; the stream is closed by who opened it
+
+    def __init__(self, stream: BinaryIO, on_wrong_width: Callable[[arrow_csv.InvalidRow], str]) -> None:
+        self._stream = stream
+        self._on_wrong_width = on_wrong_width
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size)
+
+    def close(self) -> None:
+        pass
+
+    def on_wrong_width(self, row: arrow_csv.InvalidRow) -> str:
+        return self._on_wrong_width(row)
+
+
+def _wait_until_gone(lent: weakref.ref[_Lent]) -> None:
+    """Wait until a lent object is dropped.
+
+    The thread that drops it holds the interpreter's lock until it needs nothing more of Python, so that whoever sees
+    the object gone may shut the interpreter down.
+    """
+    deadline = time.monotonic() + _RETURN_SECONDS
+    while lent() is not None and time.monotonic() < deadline:
+        time.sleep(0.0001)
+
+
 class _FastReader:
     """Reads a CSV file through Arrow and keeps the physical numbers of its records."""
 
@@ -137,23 +175,42 @@ class _FastReader:
         with open_bytes(self.file.local_path, self.file.limits) as stream:
             if _skip(stream, self.file.header) >= self.file.shape.size:
                 return
-            names = [str(position) for position in range(self.width)]
-            for batch in self._arrow_reader(stream, names):
-                yield self._rows(batch)
+            yield from map(self._rows, self._batches(stream))
         # Rows of a wrong width after the last right one.
         yield TextRows(np.empty(0, np.int64), [], str, tuple(self.wrong.values()))
 
-    def _arrow_reader(self, stream: BinaryIO, names: list[str]) -> arrow_csv.CSVStreamingReader:
+    def _batches(self, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+        """Return the batches that Arrow reads, and end only when its threads have let go of every Python object.
+
+        They read and parse ahead, and drop the stream and the handler some time after the last batch. One that needs
+        the interpreter while that shuts down ends the whole process.
+        """
+        lent = _Lent(stream, self._on_wrong_width)
+        returned = weakref.ref(lent)
+        try:
+            reader = self._arrow_reader(lent)
+            del lent
+            yield from reader
+        except BaseException as error:
+            # The frames of a failed call would keep what is waited for.
+            traceback.clear_frames(error.__traceback__)
+            raise
+        finally:
+            reader = lent = None  # type: ignore[assignment] # noqa: F841 - nothing here may keep them
+            _wait_until_gone(returned)
+
+    def _arrow_reader(self, lent: _Lent) -> arrow_csv.CSVStreamingReader:
         settings = self.file.settings
+        names = [str(position) for position in range(self.width)]
         return arrow_csv.open_csv(
-            pa.PythonFile(stream, mode="r"),
+            pa.PythonFile(lent, mode="r"),
             arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=_BLOCK_BYTES),
             arrow_csv.ParseOptions(
                 delimiter=settings.delimiter,
                 quote_char=settings.quote,
                 newlines_in_values=True,
                 ignore_empty_lines=False,
-                invalid_row_handler=self._on_wrong_width,
+                invalid_row_handler=lent.on_wrong_width,
             ),
             arrow_csv.ConvertOptions(
                 check_utf8=False,  # the look over the bytes did
