@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from lakeward.datatypes import MAX_PRECISION, can_widen
 from lakeward.sources.dms.cells import Cells, convert_each, decoded
 from lakeward.sources.dms.records import arrow_type
-from lakeward.sources.dms.values import INTEGER_RANGE, format_times, parse_text
+from lakeward.sources.dms.values import DAYS, INTEGER_RANGE, MICROSECONDS, format_times, parse_text, require_between
 
 if TYPE_CHECKING:
     from lakeward.datatypes import Column
@@ -24,9 +24,6 @@ _LAKE_TYPES: dict[pa.DataType, str] = {
     pa.string(): "string", pa.binary(): "binary", pa.date32(): "date",
     pa.null(): "string",
 }  # fmt: skip
-# Years 1 to 9999, as in text: what lies outside cannot be written as a date again.
-_DAYS = (-719162, 2932896)
-_MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
@@ -83,21 +80,28 @@ def _cast(values: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(values.type):
         # Without a zone the value counts as UTC, with one it is stored as UTC already.
         micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
-        _require_between(micros, _MICROSECONDS)
+        require_between(micros, MICROSECONDS)
         return micros.cast(target)
     if pa.types.is_string(values.type):
         values.validate(full=True)  # raises where a value is not UTF-8, which Parquet files may hold
     result = values.cast(target)
     if pa.types.is_date(target):
-        _require_between(result.cast(pa.int32()), _DAYS)
+        require_between(result.cast(pa.int32()), DAYS)
     return result
 
 
-def _require_between(numbers: pa.Array, bounds: tuple[int, int]) -> None:
-    found = pc.min_max(numbers).as_py()
-    if found["min"] is not None and (found["min"] < bounds[0] or found["max"] > bounds[1]):
-        msg = "outside the years 1 to 9999"
-        raise pa.ArrowInvalid(msg)
+def convert_commit_times(array: pa.Array) -> Cells:
+    """Convert commit times to microseconds; what is finer is cut off here and kept by :func:`finer_digits`."""
+
+    def convert_times(values: pa.Array) -> pa.Array:
+        # Not a cast of nanoseconds to microseconds: it refuses what is finer, and cutting rounds towards 1970.
+        if values.type.unit == "ns":
+            values = pc.floor_temporal(values, unit="microsecond")
+        micros = values.cast(pa.timestamp("us", "UTC"))
+        require_between(micros.cast(pa.int64()), MICROSECONDS)
+        return micros
+
+    return convert_each(array, convert_times, pa.timestamp("us", "UTC"))
 
 
 def to_text(scalar: pa.Scalar) -> str | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.sources.dms.cells import Cells, any_true, null_where, to_mask
-from lakeward.sources.dms.values import parse_text
+from lakeward.sources.dms.values import parse_commit_times, parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,7 +91,7 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
 
 def parse_moments(text: pa.Array) -> Cells:
     """Convert a commit time column of text; an empty field is a missing time."""
-    return parse_text(empty_as_null(text), "timestamp")
+    return parse_commit_times(empty_as_null(text))
 
 
 def empty_as_null(text: pa.Array) -> pa.Array:

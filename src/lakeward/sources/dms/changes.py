@@ -15,6 +15,7 @@ from lakeward.model import FileClass, Operation, OrderBy
 from lakeward.sources.dms.cells import any_true, show, to_mask
 from lakeward.sources.dms.faults import Faults
 from lakeward.sources.dms.records import bad_batch, build_batch, record_schema
+from lakeward.sources.dms.values import finer_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.sources.base import ReadSpec
     from lakeward.sources.dms.blocks import Block
-    from lakeward.sources.dms.cells import Mask
+    from lakeward.sources.dms.cells import Cells, Mask
     from lakeward.sources.dms.records import BadRow
     from lakeward.sources.dms.tally import Tally
 
 SEQUENCE_DIGITS = 38
 _SEQUENCE = rf"^[0-9]{{1,{SEQUENCE_DIGITS}}}$"
+_NO_COMMIT_TIME = "not a commit time: expected a timestamp of the years 1 to 9999 (UTC), to the nanosecond at most"
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ class Assembler:
             return None
         moments, name = block.timestamp, self.spec.settings.timestamp_column
         if moments is not None:
-            faults.add(moments.failed, "not a timestamp", name, moments.shown)
+            faults.add(moments.failed, _NO_COMMIT_TIME, name, moments.shown)
         if self.order_by is OrderBy.TIMESTAMP:
             assert moments is not None  # the layout was checked
             faults.add(to_mask(moments.values.is_null()), "the order column is missing its value", name, moments.shown)
-            return moments.values.cast(pa.timestamp("us")).cast(pa.string())
+            return _sortable(moments)
         if self.order_by is OrderBy.SEQUENCE:
             numbers = block.sequence
             assert numbers is not None  # the layout was checked
@@ -228,6 +230,12 @@ class Assembler:
 
     def _key_columns(self) -> list[Column]:
         return [column for column in self.spec.columns if column.name in self.spec.key]
+
+
+def _sortable(moments: Cells) -> pa.Array:
+    """Write commit times as text that sorts as they do: years have four digits, and what is finer comes last."""
+    text, finer = moments.values.cast(pa.timestamp("us")).cast(pa.string()), finer_digits(moments.source)
+    return text if finer is None else pc.binary_join_element_wise(text, finer, "")
 
 
 def _complete_images(block: Block) -> dict[str, pa.Array]:

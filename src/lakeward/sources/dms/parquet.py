@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward.datatypes import Column
-from lakeward.sources.dms.arrow_types import convert, fits, lake_type_of, plain_type, to_text
+from lakeward.sources.dms.arrow_types import convert, convert_commit_times, fits, lake_type_of, plain_type, to_text
 from lakeward.sources.dms.blocks import Block, parse_moments
-from lakeward.sources.dms.cells import Cells, convert_each
 from lakeward.sources.dms.files import plain_file
 from lakeward.sources.dms.layout import Layout, layout_by_names
 from lakeward.sources.dms.limits import Limits, byte_lengths
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from lakeward.config import TableSettings
     from lakeward.sources.base import ReadSpec
     from lakeward.sources.dms.blocks import Rows
+    from lakeward.sources.dms.cells import Cells
 
 MAX_ROWS = 1 << 16
 # Rows that are converted at one time have about so many bytes at most.
@@ -189,7 +189,7 @@ def _digits(array: pa.Array) -> pa.Array:
 def _moments(array: pa.Array) -> Cells:
     """Give a commit time column as instants; DMS writes text."""
     if pa.types.is_timestamp(array.type):
-        return convert_each(array, lambda values: values.cast(pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC"))
+        return convert_commit_times(array)
     return parse_moments(_text(array))
 
 
