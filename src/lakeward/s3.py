@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from lakeward.errors import ConfigurationError, RetriableError
 
@@ -125,7 +124,7 @@ def _of_answer(error: Any, where: str) -> Exception:
     if code in _NO_KEY:
         return FileNotFoundError(f"{where} does not exist")
     if code == _NO_BUCKET:
-        msg = f"{where}: there is no bucket {urlsplit(where).netloc!r}"
+        msg = f"{where}: there is no bucket {where.partition('://')[2].partition('/')[0]!r}"
         return ConfigurationError(msg, hint="correct the bucket's name in lakeward.yaml, or create it")
     reason = "the keys are refused" if code in _BAD_KEYS else "S3 refuses it"
     return ConfigurationError(f"{where}: {reason}: {code} {told}".rstrip(), hint=_REMEDY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from lakeward.diffing.inputs.texts import TEXT_FORMATS
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import MANIFEST, SUCCESS, not_as_written
 from lakeward.lake.ownership import listed_files, remove_files, remove_listed
+from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,10 @@ class Found:
 
 def _has_sidecar(manifest: str | None) -> bool:
     """Whether an export has a file beside those that its manifest lists: the schema of files of text."""
-    document = json.loads(manifest or "{}")
+    with refusing_damage(
+        "the manifest of an export", hint="remove that export's folder, or restore its _manifest.json"
+    ):
+        document = json_object(manifest or "{}")
     return document.get("kind") == EXPORT and document.get("format") in TEXT_FORMATS
 
 
@@ -227,12 +230,10 @@ class ExportFolder:
         return sorted(one for one in self._listing(kind).complete if one)
 
     def _manifest(self, folder: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self.store.read_text(f"{folder}/{MANIFEST}") or "")
+        what, remedy = f"{folder}: its {MANIFEST}", "remove that folder, or bring its files back"
+        with refusing_damage(what, hint=remedy, kind=RefusedInputError):
+            found = json_object(self.store.read_text(f"{folder}/{MANIFEST}") or "")
             # Touched here, so that what is missing is told here.
             named = ("past", "current", "counts") if found.get("kind") == CHANGE_SET else ("files",)
             _ = [found[name] for name in ("id", *named)]
-        except (ValueError, KeyError, TypeError) as error:
-            msg = f"{folder}: its {MANIFEST} is damaged or missing: {error!r}"
-            raise RefusedInputError(msg, hint="remove that folder, or bring its files back") from error
         return found

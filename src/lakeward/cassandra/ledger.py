@@ -19,9 +19,11 @@ from lakeward.cassandra.names import TableName
 from lakeward.cassandra.presence import deletes_kept, has_rows, is_there, make_table, table_id
 from lakeward.cassandra.retrying import call_again, told
 from lakeward.errors import ConfigurationError, ConflictError
+from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lakeward.cassandra.jobs import Job
 
@@ -65,7 +67,10 @@ class Ledger:
     def last(self) -> AppliedState | None:
         """Give the state that was applied last; None where nothing is recorded."""
         rows = self._read(_NO_JOB, _HEADER)
-        return AppliedState.from_document(json.loads(rows[0][1])) if rows else None
+        if not rows:
+            return None
+        with self._reading():
+            return AppliedState.from_document(json_object(rows[0][1]))
 
     def holds_other_table(self, last: AppliedState) -> bool:
         """Tell whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
@@ -112,11 +117,13 @@ class Ledger:
 
     def _begun(self) -> list[Begun]:
         query = f"SELECT job, unit, attempt, document FROM {self.table.cql} WHERE target = %s"
-        return [
-            Begun.from_document(json.loads(text), attempt)
-            for job, unit, attempt, text in self._execute(query, (self._target,))
-            if unit == _HEADER and job != _NO_JOB
-        ]
+        rows = self._execute(query, (self._target,))
+        with self._reading():
+            return [
+                Begun.from_document(json_object(text), attempt)
+                for job, unit, attempt, text in rows
+                if unit == _HEADER and job != _NO_JOB
+            ]
 
     def has_rows(self) -> bool:
         """Whether the target has rows."""
@@ -177,13 +184,19 @@ class Ledger:
         return sum(int(one["rejected"]) for one in self._units(job).values())
 
     def _units(self, job: Job) -> dict[int, Any]:
-        return {unit: json.loads(text) for unit, text in self._read_units(job).items() if text is not None}
+        units = self._read_units(job)
+        with self._reading():
+            return {unit: json_object(text) for unit, text in units.items() if text is not None}
 
     def _read_units(self, job: Job) -> dict[int, str | None]:
         """Return what is recorded of each unit that was begun; None of one that is not done."""
         query = f"SELECT unit, document FROM {self.table.cql} WHERE target = %s AND job = %s"
         rows = self._execute(query, (self._target, job.id))
         return {int(unit): text for unit, text in rows if unit != _HEADER}
+
+    def _reading(self) -> AbstractContextManager[None]:
+        hint = f"look at its rows for {self._target}; with another --ledger KEYSPACE.TABLE nothing is recorded yet"
+        return refusing_damage(f"a row of {self.table}", hint=hint)
 
     def claim(self, job: Job, unit: int) -> int:
         """Record that a unit is begun, and give how often it was before: lists are written later each time."""

@@ -11,8 +11,9 @@ import click
 
 from lakeward.cli.output import emit_json, error_line
 from lakeward.cli.process import was_interrupted
-from lakeward.errors import LakewardError
+from lakeward.errors import ConfigurationError, LakewardError
 from lakeward.redaction import redact
+from lakeward.system_errors import system_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,16 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         # The error may come before --output was read.
         invocation.output = "json" if _asks_for_json(arguments) else invocation.output
         return _refuse_usage(error, invocation)
+    if isinstance(error, OSError):
+        # Not of the program's making: a path that is wrong, a disk that is full.
+        return _refuse(_of_the_system(error), invocation)
     return _bug(error, invocation)
+
+
+def _of_the_system(error: OSError) -> LakewardError:
+    if isinstance(error, FileNotFoundError):
+        return ConfigurationError(f"{error.filename or error}: {error.strerror}", hint="check the path")
+    return system_error(error)
 
 
 def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:

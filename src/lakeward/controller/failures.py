@@ -9,9 +9,10 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from lakeward.errors import BugError, DataError, LakewardError, RetriableError
+from lakeward.errors import BugError, ConfigurationError, DataError, LakewardError, RetriableError
 from lakeward.lake.iceberg.faults import classify_spark_error
 from lakeward.lake.iceberg.table import first_line
+from lakeward.system_errors import UNREACHABLE, scarcity
 from lakeward.texts import escape_text
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,16 @@ def as_lakeward_error(error: Exception, name: str) -> LakewardError:
     if isinstance(error, (ConnectionError, TimeoutError)):
         return RetriableError(f"{name}: {error}", hint="check the service it names, then run again")
     if isinstance(error, OSError):
-        return DataError(f"{name}: {error}", hint="check the file or folder it names, then run again")
+        return scarcity(error, name) or _system_error(error, name)
     if isinstance(error, (PySparkException, Py4JError)):
         return classify_spark_error(error, name) or _spark_error(str(error), name)
     return _unexpected(error, name)
+
+
+def _system_error(error: OSError, name: str) -> LakewardError:
+    if error.errno in UNREACHABLE:
+        return ConfigurationError(f"{name}: {error}", hint="correct or remove that link or name in landing")
+    return DataError(f"{name}: {error}", hint="check the file or folder it names, then run again")
 
 
 def _unexpected(error: Exception, name: str) -> LakewardError:

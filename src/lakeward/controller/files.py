@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakeward.controller.triggers.affected import Readers
 from lakeward.controller.triggers.filters import parent
 from lakeward.controller.triggers.notices import S3Object, path_under
 from lakeward.errors import ConfigurationError
+from lakeward.reading_back import split_address
 from lakeward.s3 import S3Location, is_s3
 from lakeward.sources.storage import LocalStorage
 
@@ -60,7 +60,7 @@ def landing_path(lake: LandingLake, uri: str) -> str:
 
 
 def _local_path(landing: str, uri: str) -> str | None:
-    parts, root = urlsplit(uri), Path(landing)
+    parts, root = split_address(uri, f"--file {uri!r}"), Path(landing)
     local = Path(url2pathname(parts.path) if parts.scheme == "file" else uri)
     for candidate in [local] if local.is_absolute() else [root / local, Path.cwd() / local]:
         if candidate.is_relative_to(root) and candidate.is_file():

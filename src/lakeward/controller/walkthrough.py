@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from lakeward.errors import DataError
 from lakeward.model import TableId
+from lakeward.reading_back import split_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _folder(item: Mapping[str, Mapping[str, Any]], landing: str) -> list[str]:
 
 def _landing_parts(landing: str) -> list[str]:
     """Give bucket and folders of a landing on S3, nothing for any other."""
-    address = urlsplit(landing)
+    address = split_address(landing, "landing")
     return [address.netloc, *address.path.split("/")] if address.scheme in ("s3", "s3a", "s3n") else []
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 
-from lakeward.errors import ConfigurationError, LakewardError, RetriableError
+from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.lake.iceberg.faults import classify_spark_error
+from lakeward.system_errors import system_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Kind = TypeVar("Kind", bound=type)
 _METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
-# They do not get better by waiting: the address is wrong, or permissions are.
-_WRONG_PLACE = frozenset({
-    errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS,
-})  # fmt: skip
 _GONE = "java.io.FileNotFoundException"
 _CHECK = "check the address, s3: in lakeward.yaml and the AWS_* variables"
 
@@ -52,7 +48,7 @@ def store_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _of_disk(error, path) from error
+        raise system_error(error, path) from error
     except Py4JJavaError as error:
         found = classify_spark_error(error, path)
         if found is None and _GONE in str(error):
@@ -61,10 +57,3 @@ def store_errors(path: str) -> Iterator[None]:
             raise
         hint = _CHECK if isinstance(found, ConfigurationError) else found.hint
         raise type(found)(found.message, hint=hint) from error
-
-
-def _of_disk(error: OSError, path: str) -> LakewardError:
-    msg = f"{error.filename or path}: {error.strerror or error}"
-    if error.errno in _WRONG_PLACE:
-        return ConfigurationError(msg, hint="check the path and its permissions")
-    return RetriableError(msg, hint="run again")

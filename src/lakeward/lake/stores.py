@@ -11,12 +11,12 @@ import stat
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
-from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.store_errors import telling_errors
+from lakeward.reading_back import split_address
 from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import is_s3
 
@@ -95,7 +95,11 @@ def open_store(spark: SparkSession, config: Config, location: str) -> Store:
     if holds_login(location):
         msg = f"{redact_address(location)} holds a password: manifests and tables would name the place by it"
         raise ConfigurationError(msg, hint="leave it out; keys of S3 are set under s3: (docs/s3.md)")
-    scheme = urlsplit(location).scheme if "://" in location or location.startswith("file:") else ""
+    scheme = (
+        split_address(location, f"the location {location!r}").scheme
+        if "://" in location or location.startswith("file:")
+        else ""
+    )
     if scheme in ("", "file"):
         return LocalStore()
     from lakeward.lake.hadoop_store import HadoopStore
@@ -107,7 +111,9 @@ def open_store(spark: SparkSession, config: Config, location: str) -> Store:
 
 def local_path(location: str) -> Path:
     """Give a local location as a path; ``file:`` URIs are understood."""
-    return Path(url2pathname(urlsplit(location).path)) if location.startswith("file:") else Path(location)
+    if not location.startswith("file:"):
+        return Path(location)
+    return Path(url2pathname(split_address(location, f"the location {location!r}").path))
 
 
 def for_reading(path: str) -> str:

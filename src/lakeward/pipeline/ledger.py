@@ -6,7 +6,6 @@ snapshot; when it stands elsewhere, or is gone, it is filled anew from the chang
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,8 @@ from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError
 from lakeward.lake.iceberg.define import LOGGED_STAMP
 from lakeward.model import Disposition, FileClass, OpKind, Progress
-from lakeward.pipeline.records import FileRecord, LoadDecision, OpRecord
+from lakeward.pipeline.records import REBUILD, FileRecord, LoadDecision, OpRecord
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
@@ -171,5 +171,6 @@ def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
 
 def bad_row_details(detail: str) -> tuple[str, str | None, str | None]:
     """Give reason, column and value of a bad row."""
-    data = json.loads(detail)
-    return data["reason"], data.get("column"), data.get("value")
+    with refusing_damage("a bad row of the changelog", hint=REBUILD):
+        data = json_object(detail)
+        return data["reason"], data.get("column"), data.get("value")

@@ -12,12 +12,16 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.model import Disposition, FileClass, LedgerEntry, OpKind, Progress
 from lakeward.pipeline.erase.erased import Erasure
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.sources.base import FileSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+
+REBUILD = "drop the table's changelog and mirror and run again: both are then built anew from the landing files"
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,16 @@ class OpRecord:
 
     @classmethod
     def from_json(cls, text: str) -> OpRecord:
-        """Read what :meth:`to_json` wrote."""
-        data = json.loads(text)
-        data["erasure"] = Erasure.from_dict(data["erasure"]) if data.get("erasure") else None
-        data["decision"] = LoadDecision.from_dict(data["decision"]) if data.get("decision") else None
-        return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: the control row is damaged.
+        """
+        with refusing_damage("a control row of the changelog", hint=REBUILD):
+            data = json_object(text)
+            data["erasure"] = Erasure.from_dict(data["erasure"]) if data.get("erasure") else None
+            data["decision"] = LoadDecision.from_dict(data["decision"]) if data.get("decision") else None
+            return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,15 @@ class FileRecord:
 
     @classmethod
     def from_json(cls, text: str) -> FileRecord:
-        """Read what :meth:`to_json` wrote."""
-        data = json.loads(text)
-        summary = FileSummary.from_json(json.dumps(data["file"]))
-        return cls(summary, Disposition(data["disposition"]), data.get("generation"))
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: the control row is damaged.
+        """
+        with refusing_damage("a control row of the changelog", hint=REBUILD):
+            data = json_object(text)
+            summary = FileSummary.from_json(json.dumps(data["file"]))
+            return cls(summary, Disposition(data["disposition"]), data.get("generation"))
 
     def ledger_entry(self, op: int, generation: int) -> LedgerEntry:
         """Give the ledger's view of this record."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.lake.iceberg.partitions import renamed_partition
+from lakeward.reading_back import json_object, reading_property
 from lakeward.redaction import redact_values
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str | No
     kept = properties.get(LAYOUT_PROPERTY)
     if kept is None:
         return
-    built, wanted = _named_now(json.loads(kept), context.settings.renames), _layout(context)
+    with reading_property(LAYOUT_PROPERTY, of="mirror"):
+        built = _named_now(json_object(kept), context.settings.renames)
+    wanted = _layout(context)
     if built == wanted:
         return
     differing = [name for name in wanted if wanted[name] != built.get(name)]
@@ -108,4 +111,7 @@ def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:
     """Read the settings that :func:`keep_settings` wrote; None where a table is not Lakeward's."""
     text = mirror.property(SETTINGS_PROPERTY)
-    return json.loads(text) if text is not None else None
+    if text is None:
+        return None
+    with reading_property(SETTINGS_PROPERTY, of="mirror"):
+        return json_object(text)

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileIdentity
+from lakeward.reading_back import split_address
 from lakeward.redaction import holds_login, redact_address
 from lakeward.s3 import is_s3
 
@@ -98,7 +98,7 @@ def open_storage(landing_uri: str, s3: S3Settings | None = None, symlinks: LinkP
         return S3Storage(landing_uri, s3 or S3Settings())
     if "://" not in landing_uri:
         return LocalStorage(landing_uri, symlinks)
-    parts = urlsplit(landing_uri)
+    parts = split_address(landing_uri, "landing")
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return LocalStorage(url2pathname(parts.path), symlinks)
     msg = f"landing {landing_uri!r} is not supported by this version of Lakeward; expected {SUPPORTED}"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakeward.errors import BugError
+from lakeward.errors import BugError, ConfigurationError
 from lakeward.model import (
     Disposition,
     FileClass,
@@ -18,15 +18,18 @@ from lakeward.model import (
     Progress,
     TableId,
 )
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     # SQLAlchemy's rows are looked up by column, too.
     Row = Mapping[Any, Any]
 
 _LONGEST_ERROR = 20_000
+_REMEDY = "remove the state store, which is a cache, then: lakeward state rebuild"
 
 
 def table_key(table: TableId) -> dict[str, str]:
@@ -44,10 +47,13 @@ def dump_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def load_json(text: str) -> dict[str, Any]:
-    """A JSON object from text."""
-    value: dict[str, Any] = json.loads(text)
-    return value
+def reading_row(table: TableId, what: str) -> AbstractContextManager[None]:
+    """Refuse a row that is not as it was written: the store is a cache, and another one can be filled.
+
+    Raises:
+        ConfigurationError: inside the context, naming the table and what of it is damaged.
+    """
+    return refusing_damage(f"the state store: {what} of {table}", hint=_REMEDY, kind=ConfigurationError)
 
 
 def changed_table(found: RegisteredTable, active: bool | None, settings: Mapping[str, Any] | None) -> RegisteredTable:
@@ -57,7 +63,7 @@ def changed_table(found: RegisteredTable, active: bool | None, settings: Mapping
     """
     merged = {**found.settings, **(settings or {})}
     kept = {name: value for name, value in merged.items() if value is not None}
-    return replace(found, active=found.active if active is None else active, settings=load_json(dump_json(kept)))
+    return replace(found, active=found.active if active is None else active, settings=json_object(dump_json(kept)))
 
 
 def time_text(moment: datetime) -> str:
@@ -66,8 +72,13 @@ def time_text(moment: datetime) -> str:
 
 
 def time_of(text: str) -> datetime:
-    """Read what :func:`time_text` wrote."""
-    return datetime.fromisoformat(text)
+    """Read what :func:`time_text` wrote.
+
+    Raises:
+        ConfigurationError: the text is no time.
+    """
+    with refusing_damage(f"the state store: the time {text!r}", hint=_REMEDY, kind=ConfigurationError):
+        return datetime.fromisoformat(text)
 
 
 def error_text(error: str | None) -> str | None:
@@ -85,9 +96,14 @@ def dump_progress(progress: Progress) -> str:
     return dump_json(asdict(progress))
 
 
-def load_progress(text: str) -> Progress:
-    """Progress from JSON text."""
-    return Progress.from_dict(load_json(text))
+def load_progress(table: TableId, text: str) -> Progress:
+    """A table's progress from JSON text.
+
+    Raises:
+        ConfigurationError: the text is damaged.
+    """
+    with reading_row(table, "the progress"):
+        return Progress.from_dict(json_object(text))
 
 
 def file_row(table: TableId, entry: LedgerEntry) -> dict[str, Any]:
@@ -109,18 +125,23 @@ def file_row(table: TableId, entry: LedgerEntry) -> dict[str, Any]:
 
 
 def file_entry(row: Row) -> LedgerEntry:
-    """A ledger entry from its row."""
-    return LedgerEntry(
-        path=row["path"],
-        identity=FileIdentity(row["size"], row["mtime_us"], row["etag"]),
-        content_hash=row["content_hash"],
-        rows=row["row_count"],
-        disposition=Disposition(row["disposition"]),
-        generation=row["generation"],
-        op=row["op"],
-        file_class=FileClass(row["file_class"]),
-        time=row["file_time"],
-    )
+    """A ledger entry from its row.
+
+    Raises:
+        ConfigurationError: the row is damaged.
+    """
+    with reading_row(table_of(row), f"the ledger entry {row['path']!r}"):
+        return LedgerEntry(
+            path=row["path"],
+            identity=FileIdentity(row["size"], row["mtime_us"], row["etag"]),
+            content_hash=row["content_hash"],
+            rows=row["row_count"],
+            disposition=Disposition(row["disposition"]),
+            generation=row["generation"],
+            op=row["op"],
+            file_class=FileClass(row["file_class"]),
+            time=row["file_time"],
+        )
 
 
 def lease_row(lease: Lease) -> dict[str, Any]:
@@ -135,8 +156,13 @@ def lease_of_row(row: Row) -> Lease:
 
 
 def registered_table(row: Row) -> RegisteredTable:
-    """A registered table from its row."""
-    return RegisteredTable(table_of(row), row["active"], load_json(row["settings"]), row["error"])
+    """A registered table from its row.
+
+    Raises:
+        ConfigurationError: the row is damaged.
+    """
+    with reading_row(table_of(row), "the settings"):
+        return RegisteredTable(table_of(row), row["active"], json_object(row["settings"]), row["error"])
 
 
 def new_row_id() -> str:
@@ -157,15 +183,20 @@ def run_row(run: TableRun) -> dict[str, Any]:
 
 
 def table_run(row: Row) -> TableRun:
-    """A table's run from its row."""
-    return TableRun(
-        run_id=row["run_id"],
-        table=table_of(row),
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        outcome=row["outcome"],
-        report=load_json(row["report"]),
-    )
+    """A table's run from its row.
+
+    Raises:
+        ConfigurationError: the row is damaged.
+    """
+    with reading_row(table_of(row), f"run {row['run_id']}"):
+        return TableRun(
+            run_id=row["run_id"],
+            table=table_of(row),
+            started_at=row["started_at"],
+            finished_at=row["finished_at"],
+            outcome=row["outcome"],
+            report=json_object(row["report"]),
+        )
 
 
 def with_zone(moment: datetime) -> datetime:

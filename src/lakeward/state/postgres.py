@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import logging
 import os
@@ -42,7 +43,8 @@ _PASSING = ("08", "53", "40", "55P03", "57", "25006")
 # While connecting libpq tells no SQLSTATE.
 _REFUSED_TEXT = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|"
-    r'(role|database) "[^"]*" does not exist|permission denied|server does not support SSL|certificate',
+    r'(role|database) "[^"]*" does not exist|permission denied|server does not support SSL|certificate|'
+    r"invalid connection option|invalid [\w ]*value|service file|definition of service",
 )
 
 logger = logging.getLogger(__name__)
@@ -103,7 +105,7 @@ class PostgresDatabase(Database):
             self._mark(is_open=False)
             msg = f"tables of the state store {self.name} are gone: {said}"
             return RetriableError(msg, hint="try again: they are created anew")
-        if code.startswith(_REFUSED) or (not code and _REFUSED_TEXT.search(said)):
+        if code.startswith(_REFUSED) or (not code and (_REFUSED_TEXT.search(said) or _is_usage_fault(error))):
             msg = f"the state store {self.name} refuses: {said}"
             return ConfigurationError(msg, hint="check user, PGPASSWORD, database and grants (docs/state.md)")
         if code.startswith(_PASSING) or (not code and _is_connection_fault(error)):
@@ -141,6 +143,7 @@ def _engine(url: URL, explain: Any) -> Engine:
     except ModuleNotFoundError as error:
         msg = "state: PostgreSQL needs the driver psycopg, which is not installed"
         raise ConfigurationError(msg, hint="pip install 'lakeward[postgres]'") from error
+    _require_known_options(url)
 
     def configure(connection: Any, _record: object) -> None:
         connection.autocommit = True
@@ -159,11 +162,35 @@ def _engine(url: URL, explain: Any) -> Engine:
     return engine
 
 
+def _require_known_options(url: URL) -> None:
+    """Refuse options that libpq does not know: the driver would take some of them for its own arguments.
+
+    Raises:
+        ConfigurationError: naming the option, and the nearest that there is.
+    """
+    from psycopg.pq import Conninfo
+
+    known = [option.keyword.decode() for option in Conninfo.get_defaults()]
+    for name in url.query:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            msg = f"state: {_without_secrets(url)} has the unknown option {name!r}"
+            hint = f"?{near[0]}=…" if near else "options are those of libpq, such as sslmode and connect_timeout"
+            raise ConfigurationError(msg, hint=hint)
+
+
 def _is_connection_fault(error: BaseException | None) -> bool:
     """Whether the driver, and not the server, found the fault: a connection that cannot be made or broke."""
     import psycopg
 
     return isinstance(error, psycopg.OperationalError)
+
+
+def _is_usage_fault(error: BaseException | None) -> bool:
+    """Whether the driver refuses what it was given before it asks the server anything."""
+    import psycopg
+
+    return isinstance(error, psycopg.ProgrammingError)
 
 
 def _lock_number(lock: str) -> int:

@@ -41,7 +41,7 @@ class SqlLedger:
         """The cached progress."""
         with self._database.reading() as connection:
             text = connection.execute(select(ledgers.c.progress).where(rows_of(ledgers, table))).scalar()
-        return codec.load_progress(text) if text is not None else None
+        return codec.load_progress(table, text) if text is not None else None
 
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]

@@ -20,6 +20,7 @@ from lakeward.cassandra.exports.groups import Group, ReadGroup, is_group_file
 from lakeward.cassandra.ranges import TokenRange
 from lakeward.errors import RefusedInputError
 from lakeward.lake.ownership import remove_files
+from lakeward.reading_back import MALFORMED, json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,8 +94,8 @@ class Journal:
             return None
         try:
             return ExportPlan.from_json(text)
-        except (KeyError, TypeError):
-            # Of another version: the next one begins anew.
+        except MALFORMED:
+            # Of another version, or not by Lakeward: the next one begins anew.
             return None
         except ValueError as error:
             msg = f"{self.folder}/{_PLAN} is no plan of an export: {error}; it is not replaced"
@@ -112,7 +113,9 @@ class Journal:
         for group in plan.groups:
             if group.note not in present:
                 continue
-            one = ReadGroup.from_document(json.loads(self.store.read_text(f"{self.folder}/{group.note}") or ""))
+            note = f"{self.folder}/{group.note}"
+            with refusing_damage(note, hint="remove it: its ranges are then read again", kind=RefusedInputError):
+                one = ReadGroup.from_document(json_object(self.store.read_text(note) or ""))
             if one.export == plan.id and (one.file is None or present.get(one.file) == one.bytes):
                 found[group.number] = one
         return found

@@ -36,6 +36,7 @@ from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import read_parquet
+from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +86,9 @@ def _complete(store: Store, folder: str) -> dict[str, Any] | None:
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
-    try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError) as error:
-        msg = f"{folder} is taken, and its {MANIFEST} is damaged: {error}"
-        raise RefusedInputError(msg, hint="look at it, and remove that folder if nobody needs it") from error
+    remedy = "look at it, and remove that folder if nobody needs it"
+    with refusing_damage(f"{folder} is taken, and its {MANIFEST}", hint=remedy, kind=RefusedInputError):
+        return json_object(text)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from lakeward.diffing.composing import is_exact
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import MANIFEST, own_version
+from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,14 +123,12 @@ def read_change_set_manifest(text: str, folder: str) -> ChangeSetManifest:
     Raises:
         RefusedInputError: the text is no manifest of a change set, or not a whole one.
     """
-    try:
-        data: dict[str, Any] = json.loads(text)
+    remedy = "make the change set again: lakeward diff … --to PATH"
+    with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy, kind=RefusedInputError):
+        data = json_object(text)
         kind = data.pop("kind", "snapshot")
         if kind == KIND:
             return _from_document(data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"{folder}: its {MANIFEST} is damaged: {type(error).__name__}: {error}"
-        raise RefusedInputError(msg, hint="make the change set again: lakeward diff … --to PATH") from error
     msg = f"{folder} is no change set; its {MANIFEST} says it is a {kind}"
     raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes a change set)")
 

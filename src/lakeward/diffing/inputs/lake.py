@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from lakeward.lake.iceberg.table import IcebergTable
 from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.moments import parse_moment
+from lakeward.reading_back import json_object, reading_property
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +113,7 @@ def primary_key(metadata: TableMetadata) -> tuple[str, ...]:
     """Give the key that a mirror was built with, or what Iceberg knows as the identifier of a row."""
     layout = metadata.property(LAYOUT_PROPERTY)
     if layout is not None:
-        return tuple(json.loads(layout)["primary_key"])
+        with reading_property(LAYOUT_PROPERTY, of="mirror"):
+            return tuple(json_object(layout)["primary_key"])
     names: Any = metadata.java.schema().identifierFieldNames()
     return tuple(sorted(str(one) for one in names.toArray()))

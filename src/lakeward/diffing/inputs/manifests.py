@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
@@ -16,6 +15,7 @@ from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.folders import not_as_written
 from lakeward.lake.sets.layout import SetLayout
 from lakeward.lake.stores import read_parquet
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
 from lakeward.snapshots.versions.reading import find_version
 
@@ -59,14 +59,12 @@ def manifest_side(
 
 
 def _read(store: Store, folder: str) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = dict(json.loads(store.read_text(f"{folder}/{MANIFEST}") or ""))
+    what = f"{folder}: its {MANIFEST}"
+    with refusing_damage(what, hint="write the snapshot again", kind=RefusedInputError):
+        document = json_object(store.read_text(f"{folder}/{MANIFEST}") or "")
         # Touched here, so that what is missing is told here.
         if document.get("kind") != CHANGE_SET:
             _ = (document["schema"], _files(document), int(document["rows"]))
-    except (ValueError, TypeError, KeyError) as error:
-        msg = f"{folder}: its {MANIFEST} is damaged: {error!r}"
-        raise RefusedInputError(msg, hint="write the snapshot again") from error
     return document
 
 

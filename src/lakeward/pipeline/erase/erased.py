@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.reading_back import json_object, reading_property
 from lakeward.transforms.columns import column
 from lakeward.transforms.order import is_from_load
 
@@ -98,7 +99,9 @@ def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
     text = changelog.property(ERASED_PROPERTY) if changelog else None
     if changelog is None or text is None:
         return None
-    return ErasedKeys(changelog.property(SALT_PROPERTY) or "", dict(json.loads(text)))
+    with reading_property(ERASED_PROPERTY, of="changelog"):
+        times = {str(hashed): int(at) for hashed, at in json_object(text).items()}
+    return ErasedKeys(changelog.property(SALT_PROPERTY) or "", times)
 
 
 def remember(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
@@ -119,9 +122,10 @@ def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | N
     text = changelog.property(UNFINISHED_PROPERTY) if changelog else None
     if text is None:
         return None
-    data = json.loads(text)
-    removed = {place: tuple(counts) for place, counts in data["removed"].items()}
-    return UnfinishedErasure(**{**data, "removed": removed})
+    with reading_property(UNFINISHED_PROPERTY, of="changelog"):
+        data = json_object(text)
+        removed = {place: tuple(counts) for place, counts in data["removed"].items()}
+        return UnfinishedErasure(**{**data, "removed": removed})
 
 
 def note(changelog: IcebergTable, place: str, found: Stored) -> None:

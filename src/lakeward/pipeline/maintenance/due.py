@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.lake.iceberg.debt import debt_of
 from lakeward.pipeline.maintenance.expire import expirable_count, targets
 from lakeward.pipeline.maintenance.report import WorkKind
+from lakeward.reading_back import json_object, reading_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,10 @@ class Maintained:
 def last_maintained(mirror: TableMetadata) -> Maintained:
     """Read what the mirror says of its last maintenance."""
     text = mirror.property(MAINTAINED_PROPERTY)
-    return Maintained(**json.loads(text)) if text else Maintained()
+    if not text:
+        return Maintained()
+    with reading_property(MAINTAINED_PROPERTY, of="mirror"):
+        return Maintained(**json_object(text))
 
 
 def maintained_at(mirror: TableMetadata) -> str | None:

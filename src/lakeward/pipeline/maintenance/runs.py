@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.reading_back import reading_property
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -59,7 +61,8 @@ class Clustering:
 
 def read_runs(text: str | None) -> tuple[Run, ...]:
     """Read what :func:`write_runs` wrote."""
-    return tuple(Run(first, last) for first, last in json.loads(text)) if text else ()
+    with reading_property(RUNS_PROPERTY, of="changelog"):
+        return tuple(Run(int(first), int(last)) for first, last in json.loads(text)) if text else ()
 
 
 def write_runs(runs: Iterable[Run]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ from lakeward import schemas as S
 from lakeward.model import Generation
 from lakeward.pipeline.ledger import bad_row_details
 from lakeward.pipeline.open_rows import is_named
+from lakeward.pipeline.records import REBUILD
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.raw import raw_values
 from lakeward.transforms.columns import column
@@ -87,7 +88,8 @@ def _decisions(story: Story, rows: Iterable[Row]) -> dict[tuple[str, int], str]:
 
 def _decision(row: Row) -> str:
     done = {"retried": "put back", "dropped": "dropped"}
-    outcome = json.loads(row[S.DETAIL])["resolved"]
+    with refusing_damage("a control row of the changelog", hint=REBUILD):
+        outcome = json_object(row[S.DETAIL])["resolved"]
     return f"{done.get(outcome, outcome)} by op {row[S.OP]}"
 
 

@@ -22,6 +22,7 @@ from lakeward.model import HISTORY_SUFFIX, OpKind
 from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.run import finish_interrupted
 from lakeward.pipeline.workspace import Workspace
+from lakeward.reading_back import refusing_damage
 from lakeward.snapshots.history.scd2 import require_versions, shown_names, version_columns, version_rows
 from lakeward.snapshots.history.story import closed_keys, everything, of_keys, read_story
 from lakeward.transforms.columns import column, columns
@@ -121,11 +122,13 @@ def _kept(metadata: TableMetadata | None) -> _Kept | None:
     head = metadata.head() if metadata else None
     if metadata is None or head is None or HISTORY_STAMP not in head.summary:
         return None
-    track = json.loads(head.summary[TRACK_STAMP])
+    with refusing_damage("the stamp of the kept history", hint="drop the kept history and make it anew: scd2 --table"):
+        op, track = int(head.summary[HISTORY_STAMP]), json.loads(head.summary[TRACK_STAMP])
+        tracked = None if track is None else tuple(str(name) for name in track)
     return _Kept(
         head.id,
-        int(head.summary[HISTORY_STAMP]),
-        tuple(track) if track is not None else None,
+        op,
+        tracked,
         head.summary.get(_SOURCE_STAMP),
         head.rows,
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from lakeward.pipeline.checkpoints import is_undone
+from lakeward.reading_back import json_object, reading_property
 from lakeward.snapshots.verification.report import Verified
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ VERIFIED_PROPERTY = "lakeward.verified"
 def last_verified(mirror: TableMetadata, progress: Progress) -> Verified | None:
     """Give the last complete verification that found nothing, None where its op no longer stands."""
     text = mirror.property(VERIFIED_PROPERTY)
-    found = Verified(**json.loads(text)) if text else None
+    found = _read(text) if text else None
     return None if found is None or is_undone(found.op, progress.undone) else found
+
+
+def _read(text: str) -> Verified:
+    with reading_property(VERIFIED_PROPERTY, of="mirror"):
+        return Verified(**json_object(text))
 
 
 def record_verified(mirror: IcebergTable, verified: Verified, before: Verified | None) -> Verified:

@@ -125,7 +125,7 @@ def _pointed(place: Place) -> str | None:
     text = place.store.read_text(f"{place.root}/{POINTER}")
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return str(found.get("version")) if isinstance(found, dict) else None
 

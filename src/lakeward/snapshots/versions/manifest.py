@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeward.datatypes import Column
-from lakeward.errors import DataError
 from lakeward.lake.folders import MANIFEST, SUCCESS
 from lakeward.lake.sets.layout import SetLayout
+from lakeward.reading_back import json_object, refusing_damage
 from lakeward.snapshots.versions.shapes import Shape
 
 if TYPE_CHECKING:
@@ -84,14 +84,12 @@ def read_manifest(text: str, folder: str) -> Manifest:
     Raises:
         DataError: the text is no manifest, or not a whole one.
     """
-    try:
-        data: dict[str, Any] = json.loads(text)
+    remedy = "lakeward snapshot list   (and refresh to make it anew)"
+    with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy):
+        data = json_object(text)
         data["columns"] = tuple(Column(one["name"], one["type"]) for one in data.pop("schema"))
         data["files"] = {one["path"]: one["size"] for one in data["files"]}
         data["set"] = SetLayout.from_document(data["set"]) if "set" in data else None
         return Manifest(
             **{**data, "lineage": Lineage(**data["lineage"]), "primary_key": tuple(data["primary_key"])},
         )
-    except (ValueError, TypeError, KeyError) as error:
-        msg = f"{folder}: its {MANIFEST} is damaged: {error}"
-        raise DataError(msg, hint="lakeward snapshot list   (and refresh to make it anew)") from error

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lakeward.reading_back import json_object, reading_property
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -67,7 +69,7 @@ def new_id() -> str:
 
 def list_publications(mirror: TableMetadata) -> list[Publication]:
     """Give every recorded publication of a table, oldest first."""
-    found = [_read(text) for text in mirror.properties(PREFIX).values()]
+    found = [_read(name, text) for name, text in mirror.properties(PREFIX).items()]
     return sorted(found, key=lambda one: (one.created, one.id))
 
 
@@ -84,6 +86,7 @@ def forget_publications(mirror: IcebergTable, ids: Iterable[str]) -> None:
         mirror.set_properties(names)
 
 
-def _read(text: str) -> Publication:
-    data = json.loads(text)
-    return Publication(**{**data, "kind": PublicationKind(data["kind"])})
+def _read(name: str, text: str) -> Publication:
+    with reading_property(name, of="mirror"):
+        data = json_object(text)
+        return Publication(**{**data, "kind": PublicationKind(data["kind"])})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from lakeward.errors import ConfigurationError
+from lakeward.reading_back import split_address
 from lakeward.redaction import redact_address
 
 _OPTIONS = ("region", "endpoint")
@@ -49,6 +50,9 @@ def _problem(address: DynamoAddress, options: set[str]) -> str | None:
         return f"{shown!r} is not a name for a table; expected 3 to 255 of the characters A-Z a-z 0-9 _ . -"
     if unknown := sorted(options - set(_OPTIONS)):
         return f"unknown options {', '.join(unknown)}; known are {', '.join(_OPTIONS)}"
-    if address.endpoint is not None and urlsplit(address.endpoint).scheme not in ("http", "https"):
+    if address.endpoint is not None and split_address(address.endpoint, "state: endpoint").scheme not in (
+        "http",
+        "https",
+    ):
         return f"endpoint {redact_address(address.endpoint)!r} is no address; expected http://… or https://…"
     return None

@@ -75,9 +75,10 @@ class DynamoHistory:
 
     def _run_of(self, item: Item) -> TableRun:
         further = self._rows.query(_report(item["sk"])) if item["parts"] > 1 else iter(())
-        report = b"".join([item["report"], *(part["report"] for part in further)])
         times: dict[str, Any] = {name: codec.time_of(item[name]) for name in ("started_at", "finished_at")}
-        return codec.table_run({**item, **times, "report": unpack(report)})
+        with codec.reading_row(codec.table_of(item), f"run {item['run_id']}"):
+            report = unpack(b"".join([item["report"], *(part["report"] for part in further)]))
+        return codec.table_run({**item, **times, "report": report})
 
 
 def _keys_of(pointer: Item) -> Iterator[Key]:

@@ -48,7 +48,10 @@ class DynamoLedger:
     def progress(self, table: TableId) -> Progress | None:
         """The cached progress."""
         head = self._head(table)
-        return None if head is None or _position(head) is None else codec.load_progress(unpack(head["progress"]))
+        if head is None or _position(head) is None:
+            return None
+        with codec.reading_row(table, "the progress"):
+            return codec.load_progress(table, unpack(head["progress"]))
 
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]

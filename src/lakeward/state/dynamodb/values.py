@@ -43,8 +43,15 @@ def pack(text: str) -> bytes:
 
 
 def unpack(packed: bytes) -> str:
-    """Read what :func:`pack` wrote."""
-    return zlib.decompress(packed).decode("utf-8")
+    """Read what :func:`pack` wrote.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        return zlib.decompress(packed).decode("utf-8")
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 def _to_wire(value: Any) -> dict[str, Any]:
