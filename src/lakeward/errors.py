@@ -14,6 +14,7 @@
     ├── RetriableError       try again; the same call may succeed                 exit 3
     ├── ConflictError        another writer was faster; start over                exit 3
     │   └── LeaseHeldError   a live writer holds the table
+    ├── SparkDiedError       Spark's JVM is gone; look at the machine's memory     exit 3
     └── BugError             an invariant of Lakeward itself is broken            exit 3
 
 A message says what failed, what was found and what was expected; ``hint`` names the command that helps. Neither holds
@@ -109,6 +110,12 @@ class ConflictError(LakewardError):
 
 class LeaseHeldError(ConflictError):
     """A live writer holds the table's lease."""
+
+
+class SparkDiedError(LakewardError):
+    """The JVM that Spark runs in was killed, ended or has no memory left; this process cannot go on with it."""
+
+    kind = "spark"
 
 
 class BugError(LakewardError):

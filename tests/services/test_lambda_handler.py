@@ -246,3 +246,10 @@ def test_the_function_loads_nothing_large():
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", ["logo.png", "_SUCCESS", "notes.txt", "1.csv.tmp", "csv"])
+def test_a_file_that_is_never_read_starts_nothing(glue, name):
+    job = glue()
+    done = handler(event(f"landing/sales/product/{name}"))
+    assert (done["objects"], done["ignored"], job.runs()) == (0, 1, [])

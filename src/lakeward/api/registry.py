@@ -69,6 +69,8 @@ class TableRegistry(OpenedLake):
     ) -> KnownTable:
         """Change a table's settings or activate it; a table is activated only if its settings fit its files.
 
+        Settings that come with a refused activation are kept, unless the table is active already.
+
         Args:
             name: the table as ``schema.table``.
             settings: what to set; None goes back to the default.
@@ -93,9 +95,27 @@ class TableRegistry(OpenedLake):
             declared = self.config.declared().get(table)
             proposed = KnownTable(table, declared or complete, active=True, declared=declared is not None)
             findings = self._findings(proposed, check_data=check_data)
-            require_fitting(proposed, findings, force=force, on_finding=on_finding)
+            try:
+                require_fitting(proposed, findings, force=force, on_finding=on_finding)
+            except ConfigurationError as refusal:
+                raise self._kept(table, settings, refusal, is_active=bool(before and before.active)) from None
         self.state.set_table(table, active=active, settings=dict(settings or {}))
         return self.table(name)
+
+    def _kept(
+        self, table: TableId, settings: Mapping[str, Any] | None, refusal: ConfigurationError, *, is_active: bool
+    ) -> ConfigurationError:
+        """Keep the settings that came with a refused activation: the next command need not repeat them.
+
+        A table that takes part in runs keeps those that it has.
+        """
+        if not settings:
+            return refusal
+        if is_active:
+            msg = f"{refusal.message}\nit is active already and keeps the settings that it had"
+            return ConfigurationError(msg, hint=refusal.hint)
+        self.state.set_table(table, settings=dict(settings))
+        return ConfigurationError(f"{refusal.message}\nthe settings of this command were kept", hint=refusal.hint)
 
     @takes(before=_TABLE, after=_TABLE)
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:

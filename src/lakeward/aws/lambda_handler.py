@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.aws.lambda_settings import LambdaSettings
 from lakeward.aws.targets import EmrServerlessJob, ForwardQueue, GlueJob, Request, Started
 from lakeward.controller.triggers.notices import path_under, read_notice
+from lakeward.sources.dms.names import is_data_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,10 +68,13 @@ def _start_all(target: JobTarget, requests: Sequence[Request], done: dict[str, A
 def _is_wanted(settings: LambdaSettings, one: S3Object) -> bool:
     path = path_under(settings.landing, one)
     # A name that ends in a slash is a folder's marker, not a file.
-    is_wanted = bool(path) and not one.key.endswith("/")
-    if not is_wanted:
+    if not path or one.key.endswith("/"):
         logger.info("s3://%s/%s is no file under %s", one.bucket, one.key, settings.landing)
-    return is_wanted
+        return False
+    if not is_data_file(path):
+        logger.info("s3://%s/%s is no CSV or Parquet file by its name", one.bucket, one.key)
+        return False
+    return True
 
 
 def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[Request]:

@@ -31,6 +31,7 @@ from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
 from lakeward.errors import ConfigurationError
 from lakeward.lake.stores import open_store
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +157,7 @@ def export_table(
         groups = job.read(asked, plan)
         staged = Staged(job.store, job.journal.folder, groups, struct, asked.schema.primary_key)
         ownership.require_own()
-        job.say(f"writing {staged.rows:,} rows to {folder}")
+        job.say(f"writing {count(staged.rows, 'row')} to {folder}")
         about = _about(asked, plan, groups)
         with told_by_spark(folder):
             written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)

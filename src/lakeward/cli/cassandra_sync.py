@@ -15,6 +15,7 @@ from lakeward.cli.options import command
 from lakeward.cli.output import emit, emit_line, note, warn
 from lakeward.cli.spans import span
 from lakeward.texts import to_json
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,6 +247,7 @@ def _lines(report: SyncReport) -> list[str]:
         elif "rows" in result:
             found.append(f"{one.action}: {result['rows']:,} rows in {result['folder']}")
         if one.rejected:
-            found.append(f"{one.rejected:,} rows were refused; they are in {result['dead_letters']}")
+            rows = count(one.rejected, "row was refused; it is", "rows were refused; they are")
+            found.append(f"{rows} in {result['dead_letters']}")
     found += [f"{len(report.removed):,} old exports and change sets removed"] if report.removed else []
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.options import command
-from lakeward.cli.output import emit, note, reader_may_leave
+from lakeward.cli.output import count, emit, note, reader_may_leave
 from lakeward.cli.rows import draw_rows, first_rows
 from lakeward.cli.sql import safe_csv, write_csv
 
@@ -51,4 +51,7 @@ def changes(
     document = {"table": name, "from": since, "to": until, "position": position, "changes": rows, "is_cut": is_cut}
     emit(invocation, document, lambda console: draw_rows(console, feed.columns, rows, "change"))
     if is_cut:
-        note(invocation, f"only the first {limit:,} changes are shown; --limit shows more, --output csv all")
+        note(
+            invocation,
+            f"only the first {count(limit, 'change is', 'changes are')} shown; --limit shows more, --output csv all",
+        )

@@ -45,10 +45,21 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         # The error may come before --output was read.
         invocation.output = "json" if _asks_for_json(arguments) else invocation.output
         return _refuse_usage(error, invocation)
+    if (died := _without_spark(error)) is not None:
+        return _refuse(died, invocation)
     if isinstance(error, OSError):
         # Not of the program's making: a path that is wrong, a disk that is full.
         return _refuse(_of_the_system(error), invocation)
     return _bug(error, invocation)
+
+
+def _without_spark(error: Exception) -> LakewardError | None:
+    """Return the error for work whose JVM is gone; Spark is not loaded to find that out."""
+    if "pyspark" not in sys.modules:
+        return None
+    from lakeward.lake.iceberg.jvm import spark_died
+
+    return spark_died(error, "the command")
 
 
 def _of_the_system(error: OSError) -> LakewardError:

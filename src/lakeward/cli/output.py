@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakeward import words
 from lakeward.cli.process import drop_stdout
 from lakeward.logs import event, takes_words
 from lakeward.redaction import redact
@@ -158,9 +159,8 @@ def _say(level: str, message: str) -> None:
     console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", redact(message)), soft_wrap=True)
 
 
-def count(number: int, singular: str, plural: str | None = None) -> str:
-    """Give ``1 file`` or ``1,000 files``."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+# Commands take it from here with the rest of what they print.
+count = words.count
 
 
 def size(number: float) -> str:

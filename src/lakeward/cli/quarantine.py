@@ -40,7 +40,7 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
         found = {name: list(lake.bad_rows(name, limit=limit + 1 if limit else None)) for name in chosen}
     for name, rows in found.items():
         if limit and len(rows) > limit:
-            note(invocation, f"{name} has more than {limit:,} bad rows; --limit shows more")
+            note(invocation, f"{name} has more than {count(limit, 'bad row')}; --limit shows more")
             del rows[limit:]
     document = [{"table": name, "rows": [_document(row) for row in rows]} for name, rows in found.items()]
     emit(invocation, {"tables": document}, lambda console: _draw_list(console, found))

@@ -75,7 +75,7 @@ def set_table(
     """Change the settings of a table that is not declared in the configuration file.
 
     Before a table is activated its settings are held against its files, as `lakeward tables check` does; one that does
-    not fit is refused and nothing is changed.
+    not fit stays inactive, and the settings of the command are kept for the next one.
     """
     from lakeward.cli.assignments import read_settings
 

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from lakeward.errors import BugError, ConfigurationError, DataError, LakewardError, RetriableError
 from lakeward.lake.iceberg.faults import classify_spark_error
+from lakeward.lake.iceberg.jvm import spark_died
 from lakeward.lake.iceberg.table import first_line
 from lakeward.system_errors import UNREACHABLE, scarcity
 from lakeward.texts import escape_text
@@ -32,6 +33,8 @@ def as_lakeward_error(error: Exception, name: str) -> LakewardError:
     if isinstance(error, LakewardError):
         return error
     logger.debug("%s: unexpected error", name, exc_info=error)
+    if (died := spark_died(error, name)) is not None:
+        return died
     if isinstance(error, (ConnectionError, TimeoutError)):
         return RetriableError(f"{name}: {error}", hint="check the service it names, then run again")
     if isinstance(error, OSError):

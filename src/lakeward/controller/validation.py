@@ -17,6 +17,7 @@ from lakeward.pipeline.settings_check import nearest, settings_problems
 from lakeward.sources.base import FileSummary, ReadSpec
 from lakeward.sources.dms.listing import table_folder
 from lakeward.sources.dms.peek import peek
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -204,17 +205,25 @@ class SettingsCheck:
             return
         yield from (self._error("files", problem) for problem in report.problems)
         if report.unread:
-            message = f"{len(report.unread)} load parts have other columns and were not read: {report.unread[0]} …"
+            unread = count(
+                len(report.unread),
+                "load part has other columns and was not read",
+                "load parts have other columns and were not read",
+            )
+            message = f"{unread}: {report.unread[0]} …"
             yield self._warning("primary_key", message)
         if report.bad:
-            message = f"{report.bad:,} of {report.rows:,} rows of the load do not fit the schema"
+            unfit = "does not fit" if report.bad == 1 else "do not fit"
+            message = f"{report.bad:,} of {count(report.rows, 'row')} of the load {unfit} the schema"
             yield self._warning("on_bad_row", message)
         if report.repeated:
-            message = f"{report.repeated:,} keys come more than once in the load, where only the last row would stay"
+            keys = count(report.repeated, "key comes", "keys come")
+            message = f"{keys} more than once in the load, where only the last row would stay"
             yield self._error("primary_key", f"{message}: {describe_keys(report.examples)}")
         for name, nulls in report.nulls.items():
             if nulls:
-                message = f"{nulls:,} rows of the load have NULL in key column {name}; it counts as a value like others"
+                rows = count(nulls, "row of the load has", "rows of the load have")
+                message = f"{rows} NULL in key column {name}; it counts as a value like others"
                 yield self._warning("primary_key", message)
 
     def _error(self, setting: str, message: str, value: str | None = None) -> Finding:

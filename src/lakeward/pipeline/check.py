@@ -15,6 +15,7 @@ from lakeward.sources.dms.sniffing import sniff_bad_rows
 from lakeward.transforms.columns import column, conformed
 from lakeward.transforms.fold import is_delete
 from lakeward.transforms.keys import having_keys
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def require_readable(context: TableContext, summaries: Sequence[FileSummary]) ->
     """Refuse files that cannot be used as a whole."""
     if broken := [one for one in summaries if one.problem]:
         shown = "\n  ".join(f"{one.path}: {one.problem}" for one in broken[:_SHOWN])
-        msg = f"{context.table}: {len(broken)} of {len(summaries)} files cannot be used:\n  {shown}"
+        msg = f"{context.table}: {len(broken)} of {count(len(summaries), 'file')} cannot be used:\n  {shown}"
         hint = f"repair or remove them, then: lakeward run {context.table}"
         raise DataError(msg, hint=hint)
 
@@ -52,8 +53,7 @@ def require_good_rows(
     fields = (S.FILE, S.ROW, S.DETAIL, S.RAW)
     rows = records.filter(column(S.KIND) == S.KIND_BAD).select(*fields).limit(_SHOWN).collect()
     shown = "\n  ".join(_describe(*row[:3]) for row in rows)
-    counted = "1 bad row" if bad == 1 else f"{bad:,} bad rows"
-    msg = f"{context.table}: {counted}; nothing of this batch was applied:\n  {shown}"
+    msg = f"{context.table}: {count(bad, 'bad row')}; nothing of this batch was applied:\n  {shown}"
     hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"
     found = _suggestions(rows, summaries, ReadSpec(context.table, tuple(columns), context.settings))
     if found:
@@ -113,7 +113,7 @@ def require_delete_share(context: TableContext, effect: Effect, names: Sequence[
         msg = (
             f"{context.table}: this batch would delete {deletes:,} of {base.rows:,} rows "
             f"({deletes / base.rows:.0%}), more than max_delete_share {share:.0%}; "
-            f"plan: {effect.plan.strategy} ({effect.plan.reason}), {folded.writes:,} rows written"
+            f"plan: {effect.plan.strategy} ({effect.plan.reason}), {count(folded.writes, 'row')} written"
         )
         raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")
 

@@ -30,6 +30,7 @@ from lakeward.transforms.columns import columns as named
 from lakeward.transforms.columns import conformed
 from lakeward.transforms.keys import lacking_keys
 from lakeward.transforms.order import as_base
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,7 +207,10 @@ def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, ch
 
 def _left_out(rows: int) -> str:
     """Tell of a load's rows that have no place in the mirror: it is more often a wrong key than what was meant."""
-    return f"; {rows:,} rows whose key comes again later in the load are left out" if rows else ""
+    left_out = count(
+        rows, "row whose key comes again later in the load is", "rows whose key comes again later in the load are"
+    )
+    return f"; {left_out} left out" if rows else ""
 
 
 def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:

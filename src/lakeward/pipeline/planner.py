@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from lakeward.words import count
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -43,18 +45,19 @@ class ApplyPlan:
 def plan_fold(mirror: IcebergTable, base: Snapshot | None, folded: Folded, settings: TableSettings) -> ApplyPlan:
     """Choose the strategy for folded rows on top of a mirror snapshot; None: the mirror does not exist yet."""
     rows = base.rows if base else 0
+    touched = f"{count(folded.touched, 'key')} touched"
     if not settings.primary_key:
         return ApplyPlan(Strategy.APPEND, "the table has no key: rows are only added")
     if base is None or rows == 0 or folded.touched == 0:
         return ApplyPlan(Strategy.APPEND, "the mirror is empty" if rows == 0 else "no key is touched")
     if _no_file_reaches(mirror, base, folded.bounds):
-        return ApplyPlan(Strategy.APPEND, f"no file of the mirror reaches the {folded.touched:,} touched keys")
+        return ApplyPlan(Strategy.APPEND, f"no file of the mirror reaches the {count(folded.touched, 'touched key')}")
     share = folded.touched / rows
     if share >= settings.rewrite_share:
-        return ApplyPlan(Strategy.REWRITE, f"{folded.touched:,} keys touched, {share:.0%} of {rows:,} rows")
+        return ApplyPlan(Strategy.REWRITE, f"{touched}, {share:.0%} of {count(rows, 'row')}")
     if folded.touched <= settings.broadcast_keys:
-        return ApplyPlan(Strategy.BROADCAST_DELETE, f"{folded.touched:,} keys touched of {rows:,} rows")
-    reason = f"{folded.touched:,} keys touched, more than the {settings.broadcast_keys:,} sent to every task"
+        return ApplyPlan(Strategy.BROADCAST_DELETE, f"{touched} of {count(rows, 'row')}")
+    reason = f"{touched}, more than the {settings.broadcast_keys:,} sent to every task"
     return ApplyPlan(Strategy.SHUFFLED_DELETE, reason)
 
 

@@ -204,14 +204,14 @@ def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(groups, "read_group", full)
-    with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: No space left on device"):
+    with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: the disk is full"):
         groups._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
     [
-        ("Job aborted\njava.io.IOException: No space left on device", RetriableError, "out: No space left"),
+        ("Job aborted\njava.io.IOException: No space left on device", RetriableError, "out: a disk is full"),
         ("org.apache.hadoop.fs.s3a.UnknownStoreException: x", ConfigurationError, "out: there is no such bucket"),
         ("something else", PySparkException, "something else"),
     ],

@@ -154,7 +154,7 @@ def test_quarantine_list_shows_rows_and_limits(project, call, call_json, answers
     result = call("quarantine", "list", "sales.product", "--limit", "1")
     assert "sales.product: 1 bad row" in result.stdout
     assert "sales/product/20240101-000000.csv:7" in result.stdout
-    assert "more than 1 bad rows" in result.stderr
+    assert "more than 1 bad row;" in result.stderr
     rows = call_json("quarantine", "list")["tables"][0]["rows"]
     assert [row["id"] for row in rows] == [ROW.id, ROW.id]
 

@@ -34,20 +34,21 @@ def test_check_tells_everything_and_gives_1(parquet, call, call_json):
     assert call("tables", "check", "sales.order").exit_code == 2
 
 
-def test_a_table_is_activated_only_if_it_fits_and_nothing_is_kept_of_a_refusal(parquet, call, call_json):
+def test_a_table_is_activated_only_if_it_fits_and_a_refusal_keeps_the_settings(parquet, call, call_json):
     call("discover")
     result = call("tables", "set", "sales.orders", "--primary-key", "idd", "--activate")
     assert result.exit_code == 2
     assert "sales.orders was not activated" in result.stderr and "did you mean 'id'?" in result.stderr
     result = call("tables", "set", "sales.orders", "--primary-key", "id", "--activate")
-    assert "1 keys come more than once in the load" in result.stderr and '{"id": 2} 2 times' in result.stderr
+    assert "1 key comes more than once in the load" in result.stderr and '{"id": 2} 2 times' in result.stderr
     shown = call_json("tables", "show", "sales.orders")
-    assert (shown["active"], shown["primary_key"]) == (False, [])
+    assert (shown["active"], shown["primary_key"]) == (False, ["id"])
+    assert "the settings of this command were kept" in result.stderr
     result = call("tables", "set", "sales.orders", "--primary-key", "id", "--activate", "--no-check-data")
     assert result.exit_code == 0
     result = call("tables", "activate", "sales.orders", "--force")
     assert result.exit_code == 0
-    assert "warning: sales.orders: primary_key: 1 keys come more than once" in result.stderr
+    assert "warning: sales.orders: primary_key: 1 key comes more than once" in result.stderr
 
 
 def test_settings_without_activation_are_kept_as_they_are(parquet, call, call_json):
@@ -117,3 +118,12 @@ def test_whatever_one_table_raises_is_its_own_finding(parquet, call, monkeypatch
     result = call("tables", "check")
     assert "sales.product: files: sales.product: this is a bug in Lakeward: ZeroDivisionError" in result.stdout
     assert "sales.orders: primary_key" in result.stdout
+
+
+def test_a_refusal_leaves_an_active_table_as_it_is(parquet, call, call_json):
+    call("discover")
+    assert call("tables", "set", "sales.orders", "--primary-key", "id", "--activate", "--no-check-data").exit_code == 0
+    result = call("tables", "set", "sales.orders", "--primary-key", "idd", "--activate")
+    assert result.exit_code == 2
+    assert "keeps the settings that it had" in result.stderr
+    assert call_json("tables", "show", "sales.orders")["primary_key"] == ["id"]

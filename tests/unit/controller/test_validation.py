@@ -188,7 +188,7 @@ def test_csv_rows_are_read_for_keys_and_for_what_does_not_fit(bench):
     bench.text("LOAD00000001.csv", "1,a", "x,b", "1,c")
     repeated, bad = bench.check(primary_key="id", schema="id int, name string")
     assert '{"id": 1} 2 times' in repeated.message
-    assert (bad.setting, bad.message) == ("on_bad_row", "1 of 3 rows of the load do not fit the schema")
+    assert (bad.setting, bad.message) == ("on_bad_row", "1 of 3 rows of the load does not fit the schema")
 
 
 def test_csv_headers_and_named_columns_are_looked_at(bench):
@@ -258,7 +258,7 @@ def test_load_parts_with_other_columns_are_told_not_to_be_checked(bench):
     bench.land("LOAD00000002.parquet", {"id": [1, 1, 2], "name": ["a", "b", "c"]})
     finding = bench.only(primary_key="id")
     assert finding.severity is Severity.WARNING
-    assert "1 load parts have other columns and were not read: sales/product/LOAD00000002.parquet" in finding.message
+    assert "1 load part has other columns and was not read: sales/product/LOAD00000002.parquet" in finding.message
 
 
 def test_a_table_without_files_can_only_be_warned_of(bench):

@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
     with pytest.raises(ConfigurationError, match=f"{file}.*Not a directory") as refused:
         LocalStore().write_text(f"{file}/below/note", "x")
     assert "permissions" in refused.value.hint
-    with pytest.raises(RetriableError, match="No space left"), store_errors("/lake"):
+    with pytest.raises(RetriableError, match="the disk is full"), store_errors("/lake"):
         raise OSError(28, os.strerror(28), "/lake/x")
 
 

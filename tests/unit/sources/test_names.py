@@ -22,6 +22,7 @@ from lakeward.sources.dms.names import (
     classify,
     classify_transactions,
     file_format,
+    is_data_file,
     is_transactions,
 )
 from lakeward.sources.storage import LocalStorage
@@ -238,3 +239,11 @@ def test_looking_for_files_stops_at_the_first_match(tmp_path: Path) -> None:
 
     assert why_no_table(Counting(tmp_path), "sales/product") is None
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize(("path", "is_one"), [
+    ("sales/product/LOAD00000001.csv", True), ("a.parquet", True), ("a/b.csv.gz", True), ("a.parquet.gz", True),
+    ("logo.png", False), ("a.csv.tmp", False), ("a.gz", False), ("csv", False), ("a.CSV", False), ("a.csv/b", False),
+])  # fmt: skip
+def test_files_that_may_be_data_by_their_ending(path: str, is_one: bool) -> None:
+    assert is_data_file(path) is is_one

@@ -24,6 +24,7 @@ from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import ConfigurationError
 from lakeward.lake.stores import open_store
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -242,7 +243,7 @@ class _Looks:
             suspects = Suspects.of(sides, options, self._stage, self.looks)
             if suspects is None:
                 return None
-            self._tell(f"looking again at {suspects.count:,} rows that differ")
+            self._tell(f"looking again at {count(suspects.count, 'row that differs', 'rows that differ')}")
             time.sleep(self._request.pause)
         return None
 

@@ -15,7 +15,6 @@ from lakeward.lake.iceberg.faults import classify_spark_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FULL = "No space left on device"
 _MARK, _END = "lakeward-task: ", " :lakeward-task"
 
 
@@ -64,8 +63,6 @@ def told_by_spark(folder: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         found = classify_spark_error(error, folder)
-        if found is None and _FULL in str(error):
-            found = errors.RetriableError(f"{folder}: {_FULL}", hint="make room; the same command goes on from here")
         if found is None:
             raise
         raise found from error

@@ -12,6 +12,7 @@ from lakeward.diffing.plans.narrow import narrow_pairs
 from lakeward.diffing.plans.planned import BUCKETS, HASH, ICEBERG, JOIN, PLANS, Planned
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.normalising import holds_map
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def _hashed(
     found = narrow_pairs(past.frame, current.frame, alignment, options, workspace)
     reason = (
         "keys and 128-bit hashes of all rows were compared first, then the rows of "
-        f"{found.candidates:,} keys that differ"
+        f"{count(found.candidates, 'key that differs', 'keys that differ')}"
     )
     return Planned(found.pairs, HASH, reason, found.past_rows, found.current_rows)
 

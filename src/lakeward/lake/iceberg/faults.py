@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 
 from lakeward import errors
-from lakeward.errors import ConfigurationError, LakewardError, RetriableError
+from lakeward.errors import ConfigurationError, DataError, LakewardError, RetriableError, SparkDiedError
+from lakeward.system_errors import FULL_HINT
 
 _OF_A_TASK = re.compile(
     r"^lakeward\.errors\.(?P<type>\w+): (?P<message>.*?)(?:\nTry: (?P<hint>[^\n]*))?(?=\n\s*\n|\n\s+at |\s*\Z)",
@@ -57,6 +58,19 @@ _MEANINGS = (
         ),
         "the storage or the catalog refuses the keys, or there are none",
         _SETTINGS,
+    ),
+    _Meaning(RetriableError, ("No space left on device", "Disk quota exceeded"), "a disk is full", FULL_HINT),
+    _Meaning(
+        DataError,
+        (r"\(File name too long\)", "File name too long"),
+        "a file or folder would have a longer name than the file system takes, most often for the value of a partition",
+        "partition by something shorter: truncate(32, column), bucket(16, column) or a date",
+    ),
+    _Meaning(
+        SparkDiedError,
+        (r"java\.lang\.OutOfMemoryError", "GC overhead limit exceeded"),
+        "Spark has no memory left",
+        "give it more (spark: conf: spark.driver.memory), or take less at one time: max_files, max_bytes, parallel",
     ),
     _Meaning(ConfigurationError, ("Unable to load region",), "the region is not known", _SETTINGS),
     _Meaning(

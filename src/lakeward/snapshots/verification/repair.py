@@ -36,6 +36,7 @@ from lakeward.snapshots.verification.source import shown_location
 from lakeward.snapshots.verification.verify import captured, examine, never_run, recorded, verify_table
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.keys import having_keys, lacking_keys
+from lakeward.words import count as counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +93,8 @@ def _repaired(
     op = _put_right(context, workspace, examined, options)
     context.reached("repair.applied")
     again = verify_table(context, options)
-    problem = f"{again.differences:,} rows still differ after the repair" if again.differences else None
+    left = counted(again.differences, "row still differs", "rows still differ")
+    problem = f"{left} after the repair" if again.differences else None
     return replace(examined.report, repair=op, verified=again.verified, message=problem)
 
 
@@ -112,8 +114,8 @@ def _from_recomputation(context: TableContext, workspace: Workspace, examined: E
     keys = context.settings.primary_key or names
     rows = kept(workspace, _corrections(examined, keys, names), keys)
     count = examined.comparison.left.select(*columns(keys)).distinct().count()
-    what = f"{count:,} {'keys' if context.settings.primary_key else 'rows'}"
-    reason = f"{what} differ from what its {examined.report.basis} give"
+    thing = "key" if context.settings.primary_key else "row"
+    reason = f"{counted(count, f'{thing} differs', f'{thing}s differ')} from what its {examined.report.basis} give"
     record = _record(context, examined.bases, keys=count, reason=reason)
     by_key = replace(context, settings=context.settings.model_copy(update={"primary_key": keys}))
     plan = plan_fold(context.mirror, examined.bases.mirror, rows, by_key.settings)
@@ -144,7 +146,7 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
     progress = progress_of(context, bases)
     changes = workspace.keep(_as_changes(rows, keys, names, progress, _commit_micros(against)))
     count = changes.count()
-    reason = f"{count:,} keys differ from {shown_location(against)}"
+    reason = f"{counted(count, 'key differs', 'keys differ')} from {shown_location(against)}"
     record = _record(context, bases, keys=count, reason=reason)
     record = replace(record, progress=_reached(record.progress, progress, count, _commit_micros(against)))
     effect = work_out(context, workspace, OpInput(record, bases, bases.columns, changes, count))

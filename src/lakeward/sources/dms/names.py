@@ -46,6 +46,11 @@ class NameMatch:
     ambiguous: bool = False
 
 
+def is_data_file(path: str) -> bool:
+    """Whether a file has the ending of those that are read: csv or parquet, either with gz behind it."""
+    return re.search(_FORMAT, path) is not None
+
+
 def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
     """Tell what a file is by its path relative to the table's folder; None when no rule fits: never guess."""
     path = PurePosixPath(relative_path)

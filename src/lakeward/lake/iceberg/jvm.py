@@ -1,0 +1,118 @@
+"""The process that Spark runs in: started with its noise filtered, and missed when it is gone.
+
+A JVM that the system kills leaves Python with broken connections and empty answers, whatever call was under way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext, java_gateway
+
+from lakeward.errors import SparkDiedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Spark asks for a module that Java calls by this name, at every start; nobody can do anything about it.
+_NOISE = b"WARNING: Using incubator modules: "
+_STDERR = 2
+_KEPT_LINES = 20
+# A connection breaks some moments before the process is gone.
+_PATIENCE = 2.0
+MEMORY_HINT = (
+    "memory is what usually ends it: dmesg shows whether the system killed it (OOM); give the machine or container "
+    "more, or take less: spark: conf: spark.driver.memory, and fewer tables at one time (parallel:)"
+)
+
+
+@contextmanager
+def starting_jvm() -> Iterator[None]:
+    """While Spark starts a JVM: keep Java's noise from standard error, and say so if it ends before it is ready.
+
+    Raises:
+        SparkDiedError: inside the context; the JVM ended, or could not be started.
+    """
+    started: list[_Started] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(_Started(*arguments, **options))
+        return started[-1].process
+
+    # pyspark offers no way to say where the JVM's standard error goes when a session is built.
+    names = vars(java_gateway)
+    before = names["Popen"]
+    names["Popen"] = start
+    try:
+        yield
+    except Exception as error:
+        # Whatever it was that failed: without a JVM nothing can succeed.
+        if not started or (end := _end_of(started[-1].process, patience=_PATIENCE)) is None:
+            raise
+        reason = started[-1].last_words()
+        msg = f"the JVM of Spark {end} before it was ready{f': {reason}' if reason else ''}"
+        raise SparkDiedError(msg, hint=MEMORY_HINT) from error
+    finally:
+        names["Popen"] = before
+
+
+class _Started:
+    """A JVM whose standard error passes through this process."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        # A pipe that nobody but the thread knows: whoever has the process cannot close or read it.
+        read_end, write_end = os.pipe()
+        try:
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **{**options, "stderr": write_end})
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        stream = os.fdopen(read_end, "rb")
+        self._reader = threading.Thread(target=self._pass_on, args=(stream,), name="jvm-stderr", daemon=True)
+        self._reader.start()
+
+    def _pass_on(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                if not line.startswith(_NOISE):
+                    self._lines.append(line)
+                    os.write(_STDERR, line)
+
+    def last_words(self) -> str:
+        """Return the last line that it wrote."""
+        self._reader.join(timeout=1)
+        lines = [line.decode("utf-8", "replace").strip() for line in self._lines]
+        return next((line for line in reversed(lines) if line), "")
+
+
+def spark_died(error: BaseException, what: str) -> SparkDiedError | None:
+    """Return the error for work that failed because its JVM is gone; None where it runs, or none was started."""
+    process = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
+    if process is None or isinstance(error, Py4JJavaError):
+        return None
+    end = _end_of(process, patience=_PATIENCE if isinstance(error, (Py4JError, OSError)) else 0)
+    if end is None:
+        return None
+    stays = "what was published stays, the rest is finished or taken back by the next run"
+    return SparkDiedError(f"{what}: the JVM of Spark {end}; {stays}", hint=MEMORY_HINT)
+
+
+def _end_of(process: subprocess.Popen[bytes], *, patience: float) -> str | None:
+    """Say how a process ended; None where it still runs after so many seconds."""
+    try:
+        code = process.wait(timeout=patience)
+    except subprocess.TimeoutExpired:
+        return None
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed ({signal.Signals(-code).name})"
