@@ -8,6 +8,7 @@ import click
 import yaml
 
 from lakeward.config.bounded_yaml import read_yaml
+from lakeward.reading_back import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,8 @@ def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]
         raise click.UsageError(msg)
     try:
         value = read_yaml(text) if text else ""
-    except yaml.YAMLError:
+    except (yaml.YAMLError, *MALFORMED):
+        # No value of YAML, such as the date 2024-02-30: the text itself, which the setting takes or refuses.
         value = text
     name, dot, inner = key.strip().partition(".")
     if dot:

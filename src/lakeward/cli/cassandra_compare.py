@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.cassandra_options import cluster_option, limits_from, read_limits, tasks_option
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import count, emit, note
 from lakeward.cli.spans import span
 
@@ -53,7 +53,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=5, show_default=True, help="Examples to show of each kind."
+    "--limit",
+    type=click.IntRange(min=0, max=MOST_SHOWN),
+    default=5,
+    show_default=True,
+    help="Examples to show of each kind.",
 )
 @tasks_option
 @read_limits

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import emit, note
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what differs; write nothing.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=5, show_default=True,
+    "--limit", type=click.IntRange(min=0, max=MOST_SHOWN), default=5, show_default=True,
     help="Examples to show of each kind, with --dry-run.",
 )  # fmt: skip
 def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int:

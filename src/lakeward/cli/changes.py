@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import count, emit, note, reader_may_leave
 from lakeward.cli.rows import draw_rows, first_rows
 from lakeward.cli.sql import safe_csv, write_csv
@@ -21,7 +21,13 @@ _OP = "op:"
 @click.argument("name", metavar="TABLE")
 @click.option("--from", "since", metavar="MOMENT", help="Changes after this one.  [default: from the beginning]")
 @click.option("--to", "until", metavar="MOMENT", help="Changes up to this one, itself included.  [default: now]")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Changes that are shown.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_SHOWN),
+    default=1000,
+    show_default=True,
+    help="Changes that are shown.",
+)
 @safe_csv
 def changes(
     invocation: Invocation, name: str, since: str | None, until: str | None, limit: int, safe_csv: bool

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.diff_options import diff_options, named_columns
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import emit, note
 from lakeward.cli.waiting import telling
 
@@ -81,7 +81,11 @@ _INPUTS = ("parquet", "orc", "json", "csv")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @click.option("--report", metavar="FILE", help="Write a page with counts, bars and examples: diff.html.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=5, show_default=True, help="Examples to show of each kind."
+    "--limit",
+    type=click.IntRange(min=0, max=MOST_SHOWN),
+    default=5,
+    show_default=True,
+    help="Examples to show of each kind.",
 )
 def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int:
     """Compare two snapshots and say, or write, what was inserted, changed and deleted.

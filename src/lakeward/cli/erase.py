@@ -14,6 +14,7 @@ from lakeward.cli.confirm import confirmed, require_answerable
 from lakeward.cli.options import command
 from lakeward.cli.output import add_row, count, emit, emit_json, lines, note, table
 from lakeward.errors import ConfigurationError, LakewardError
+from lakeward.reading_back import json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,15 +108,20 @@ def _keys_of_file(path: str) -> list[Mapping[str, Any]]:
     from lakeward.snapshots.history.row_keys import read_assignments
 
     found: list[Mapping[str, Any]] = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at position {error.start}"
+        raise click.UsageError(msg) from None
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         if not line.lstrip().startswith("{"):
             found.append(read_assignments([line.strip()]))
             continue
         try:
-            found.append(json.loads(line))
-        except ValueError as error:
+            found.append(json_object(line))
+        except (ValueError, RecursionError) as error:
             msg = f"{path}, line {number}: not a JSON object: {error}"
             raise click.UsageError(msg) from error
     return found

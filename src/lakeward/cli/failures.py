@@ -45,12 +45,19 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         # The error may come before --output was read.
         invocation.output = "json" if _asks_for_json(arguments) else invocation.output
         return _refuse_usage(error, invocation)
+    if isinstance(error, UnicodeEncodeError) and (odd := _not_utf8(arguments)):
+        return report_error(invocation, "usage", f"the argument {odd!r} is not UTF-8", None, REFUSED)
     if (died := _without_spark(error)) is not None:
         return _refuse(died, invocation)
     if isinstance(error, OSError):
         # Not of the program's making: a path that is wrong, a disk that is full.
         return _refuse(_of_the_system(error), invocation)
     return _bug(error, invocation)
+
+
+def _not_utf8(arguments: Sequence[str]) -> str | None:
+    """Return the first argument with bytes that are no text, which names of files alone may have."""
+    return next((one for one in arguments if any("\udc80" <= letter <= "\udcff" for letter in one)), None)
 
 
 def _without_spark(error: Exception) -> LakewardError | None:

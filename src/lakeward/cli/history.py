@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import add_row, count, emit, note, styled, table
 from lakeward.cli.rows import plain
 
@@ -26,7 +26,11 @@ _STYLES = {"won": "green", "quarantined": "red", "undone": "yellow"}
     help="The row's key, once per key column. NULL is no value, 'NULL' in single quotes that text.",
 )  # fmt: skip
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="The newest so many changes are told."
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_SHOWN),
+    default=1000,
+    show_default=True,
+    help="The newest so many changes are told.",
 )
 def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int) -> None:
     """Tell every change of one row in order, down to the row as it is now.

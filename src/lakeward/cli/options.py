@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
+# The largest number of rows that SQLite, Spark and DynamoDB all take for a limit.
+MOST_SHOWN = 1_000_000_000
+
 
 class LakewardCommand(click.Command):
     """A command that sets up logging once all options are known."""

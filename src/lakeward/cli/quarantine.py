@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.failures import DONE, FAILED
-from lakeward.cli.options import command, group
+from lakeward.cli.options import MOST_SHOWN, command, group
 from lakeward.cli.output import add_row, count, emit, error_line, note, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ def quarantine() -> None:
 
 @command("list")
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
-@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Rows per table; 0 for all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0, max=MOST_SHOWN),
+    default=100,
+    show_default=True,
+    help="Rows per table; 0 for all.",
+)
 def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> None:
     """List the bad rows that wait for a decision."""
     with invocation.lake() as lake:

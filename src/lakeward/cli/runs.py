@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import add_row, age, count, emit, note, styled, table
 from lakeward.controller.runlog import rate
 
@@ -24,7 +24,9 @@ _STYLES = {"failed": "red", "waiting": "yellow", "done": "green"}
 @command("runs")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--table", "table_name", metavar="TABLE", help="Only what runs did to this table.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Runs to list.")
+@click.option(
+    "--limit", type=click.IntRange(min=1, max=MOST_SHOWN), default=20, show_default=True, help="Runs to list."
+)
 def runs(invocation: Invocation, run_id: str | None, table_name: str | None, limit: int) -> None:
     """List the newest runs, or show one in detail.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.failures import DONE, FAILED
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import add_row, count, emit, error_line, note, table
 from lakeward.cli.rows import draw_rows, first_rows
 
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[TABLE]", required=False)
 @click.option("--track", metavar="COL,COL", help="Columns that make a new version when they change.  [default: all]")
 @click.option("--key", "keys", multiple=True, metavar="COLUMN=VALUE", help="Show the versions of one row.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Versions that are shown.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_SHOWN),
+    default=1000,
+    show_default=True,
+    help="Versions that are shown.",
+)
 @click.option(
     "--table", "keep", is_flag=True, help="Keep the versions as <schema>_history.<table>, or bring it up to date."
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.options import command
+from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import add_row, age, count, emit, error_line, table
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 @click.option("--changed-at", metavar="COLUMN", help="The other copy's column that tells when a row changed last.")
 @click.option("--repair", is_flag=True, help="Put right what is found: only the differing keys, as one op per table.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Findings to show per table."
+    "--limit", type=click.IntRange(min=0, max=MOST_SHOWN), default=20, show_default=True,
+    help="Findings to show per table.",
 )  # fmt: skip
 def verify(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
     """Compute mirrors again, independently, and compare them row for row: all active tables, or those named.

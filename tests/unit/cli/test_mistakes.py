@@ -110,3 +110,24 @@ def test_a_fault_of_the_system_is_no_bug(capsys, code: str, exit_code: int, word
     assert guarded(work, Invocation(), []) == exit_code
     told = capsys.readouterr().err
     assert words in told and "bug" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["init", "--config=\udcff"], "is not UTF-8"),
+        (["runs", "\udcff"], "is not UTF-8"),
+        (["runs", "--limit", "99999999999999999999"], "is not in the range"),
+        (["tables", "set", "sales.customer", "--set", "time_limit=2024-02-30"], "time_limit: Input should be"),
+        (["tables", "set", "sales.customer", "--set", "time_limit=" + "[" * 3000], "time_limit"),
+        (["erase", "sales.product", "--keys-from", "bytes", "--reason", "x", "--yes"], "is not UTF-8: byte 0xff"),
+        (
+            ["erase", "sales.product", "--keys-from", "deep", "--reason", "x", "--yes"],
+            "deep, line 1: not a JSON object",
+        ),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused(project: Path, call, arguments: list[str], words: str) -> None:
+    (project / "bytes").write_bytes(b"\xff\xfe")
+    (project / "deep").write_text('{"id":' * 100_000)
+    assert words in refused(call(*arguments))

@@ -176,6 +176,9 @@ def _content(text: str) -> str:
         except OSError as error:
             msg = f"cannot read the schema in {file}: {error.strerror}"
             raise ConfigurationError(msg) from error
+        except UnicodeDecodeError as error:
+            msg = f"cannot read the schema in {file}: it is not UTF-8 at position {error.start}"
+            raise ConfigurationError(msg) from None
     return text
 
 
