@@ -13,8 +13,7 @@ from lakeward.cassandra.exports.publishing import _complete
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.inputs.lake import primary_key
 from lakeward.diffing.inputs.manifests import _read
-from lakeward.errors import ConfigurationError, DataError, LakewardError, RefusedInputError
-from lakeward.lake.stores import LocalStore
+from lakeward.errors import ConfigurationError, DataError, LakewardError
 from lakeward.model import TableId
 from lakeward.pipeline.erase.erased import ERASED_PROPERTY, UNFINISHED_PROPERTY, erased_keys, unfinished_erasure
 from lakeward.pipeline.ledger import bad_row_details
@@ -126,12 +125,6 @@ def test_damage_to_what_was_erased_is_never_taken_for_nothing_erased(name: str) 
     read = erased_keys if name == ERASED_PROPERTY else unfinished_erasure
     with pytest.raises(DataError, match=f"the property {name} of the changelog is damaged"):
         read(Told(json.dumps({"hash": "yesterday"})))
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path) -> None:
-    (tmp_path / "_manifest.json").write_bytes(b"{\xff}")
-    with pytest.raises(RefusedInputError, match=r"_manifest\.json is damaged: 'utf-8' codec can't decode"):
-        LocalStore().read_text(f"{tmp_path}/_manifest.json")
 
 
 @pytest.mark.parametrize("text", ["x://[::1", "http://]", "file://[a]/x"])

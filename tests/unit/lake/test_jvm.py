@@ -13,7 +13,7 @@ from pyspark import SparkContext, java_gateway
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
 from lakeward.controller.failures import as_lakeward_error
-from lakeward.errors import DataError, RetriableError, SparkDiedError
+from lakeward.errors import ConfigurationError, DataError, RetriableError, SparkDiedError
 from lakeward.lake.iceberg.jvm import starting_jvm
 
 EXITED, OTHER = PySparkRuntimeError("[JAVA_GATEWAY_EXITED]"), PySparkException("no such class")
@@ -94,6 +94,16 @@ def test_javas_noise_is_kept_from_standard_error_and_nothing_else(capfd) -> None
     [
         ("java.io.IOException: No space left on device", RetriableError, "t: a disk is full: java.io.IOException"),
         ("java.io.FileNotFoundException: /x/name=aaa (File name too long)", DataError, "value of a partition"),
+        (
+            f"java.io.IOException: Mkdirs failed to create file:/x/n={'a' * 300} (exists=false)",
+            DataError,
+            "of a partition",
+        ),
+        (
+            "java.io.IOException: Mkdirs failed to create file:/x/n=a (exists=false)",
+            ConfigurationError,
+            "cannot be made",
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", SparkDiedError, "t: Spark has no memory left"),
     ],
 )

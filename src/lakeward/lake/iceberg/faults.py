@@ -62,9 +62,16 @@ _MEANINGS = (
     _Meaning(RetriableError, ("No space left on device", "Disk quota exceeded"), "a disk is full", FULL_HINT),
     _Meaning(
         DataError,
-        (r"\(File name too long\)", "File name too long"),
+        # Hadoop does not say why it makes no folder; 255 bytes are what file systems take for one name.
+        ("File name too long", r"Mkdirs failed to create [^\n]*?/[^/\n]{256,}"),
         "a file or folder would have a longer name than the file system takes, most often for the value of a partition",
         "partition by something shorter: truncate(32, column), bucket(16, column) or a date",
+    ),
+    _Meaning(
+        ConfigurationError,
+        ("Mkdirs failed to create",),
+        "a folder of the lake cannot be made",
+        "check lake.warehouse in lakeward.yaml and the permissions of its folder",
     ),
     _Meaning(
         SparkDiedError,

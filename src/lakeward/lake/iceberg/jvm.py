@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections import deque
 from contextlib import contextmanager
@@ -61,6 +62,20 @@ def starting_jvm() -> Iterator[None]:
         raise SparkDiedError(msg, hint=MEMORY_HINT) from error
     finally:
         names["Popen"] = before
+
+
+def quiet_accumulators(context: SparkContext) -> None:
+    """Keep pyspark's server for accumulators from printing a traceback when the JVM at its other end is gone."""
+    server: Any = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    handle = server.handle_error
+
+    def handle_error(request: Any, client: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            handle(request, client)
+
+    server.handle_error = handle_error
 
 
 class _Started:

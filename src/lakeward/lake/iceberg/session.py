@@ -29,7 +29,7 @@ from lakeward.lake.iceberg.application import (
 from lakeward.lake.iceberg.catalog import CATALOG_KEY, CATALOG_NAME, catalog_conf, is_on_s3
 from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.iceberg.java import require_java
-from lakeward.lake.iceberg.jvm import starting_jvm
+from lakeward.lake.iceberg.jvm import quiet_accumulators, starting_jvm
 from lakeward.lake.iceberg.launching import start_jvm
 from lakeward.lake.iceberg.spark_versions import all_settings, quiet_query_errors
 
@@ -70,6 +70,7 @@ def build_session(config: Config, *, app_name: str = "lakeward") -> SparkSession
         if not is_submitted():
             start_jvm({**conf, "spark.master": config.spark.master, "spark.app.name": app_name})
         session = builder.getOrCreate()
+    quiet_accumulators(session.sparkContext)
     if is_submitted():
         _require_iceberg(session)
     return session
