@@ -33,10 +33,11 @@ def test_a_killed_jvm_fails_its_tables_at_once_and_in_words(tmp_path) -> None:
     ) as run:
         for line in run.stderr:
             told.append(line)
-            if '"run.started"' in line:
+            if '"op.step"' in line:
                 kill_jvm(psutil.Process(run.pid))
         report = json.loads(run.stdout.read())
-    assert run.returncode == 3
+    assert run.returncode == 3, told
+    assert "tables" in report, (report, told)
     assert [(one["outcome"], one["error_kind"]) for one in report["tables"]] == [("failed", "spark")] * 2
     assert all("the JVM of Spark was killed (SIGKILL)" in one["message"] for one in report["tables"])
     assert "Traceback" not in "".join(told) and "incubator" not in "".join(told)

@@ -17,6 +17,7 @@ from lakeward.controller.slots import Slots
 from lakeward.controller.turns import Turn, hearing
 from lakeward.controller.workbench import new_run_id
 from lakeward.errors import BugError, LakewardError, LeaseHeldError
+from lakeward.lake.iceberg.jvm import spark_died
 from lakeward.lake.iceberg.session import load_catalog, table_session
 from lakeward.logs import bind
 from lakeward.model import OpKind
@@ -149,6 +150,11 @@ class _Run:
             return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
         except STOPS_A_TABLE as error:
             return _why_it_stopped(turn, error)
+        except Exception as error:
+            # What pyspark raises without a JVM may be of any type.
+            if (died := spark_died(error, turn.table)) is None:
+                raise
+            return died
         finally:
             self._turns.pop(turn.table, None)
 
