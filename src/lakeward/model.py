@@ -220,7 +220,8 @@ class Progress:
     ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one and
     ``newest_commit`` its latest commit time, in microseconds since 1970. ``undone`` are the ranges of op numbers, both
     ends included, that were taken back and no longer stand. ``newest_file`` is the latest modification time among the
-    newest generation's files, where it is known.
+    newest generation's files, where it is known. ``moved_until`` is the latest commit time, in microseconds since 1970,
+    of an op in which rows changed their keys: later rows of that commit are read together with its first.
     """
 
     op: int = 0
@@ -229,6 +230,7 @@ class Progress:
     newest_commit: int | None = None
     undone: tuple[tuple[int, int], ...] = ()
     newest_file: int | None = None
+    moved_until: int | None = None
 
     @property
     def generation(self) -> Generation | None:
@@ -244,7 +246,8 @@ class Progress:
         )
         place = Place(**data["last_place"]) if data["last_place"] else None
         undone = tuple((first, last) for first, last in data["undone"])
-        return cls(data["op"], generations, place, data["newest_commit"], undone, data.get("newest_file"))
+        later = {name: data.get(name) for name in ("newest_file", "moved_until")}
+        return cls(data["op"], generations, place, data["newest_commit"], undone, **later)
 
     def after_undoing(self, op: int, *, back_to: int) -> Progress:
         """Give the progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""

@@ -60,9 +60,23 @@ class TableDefaults(Settings):
     format_version: Literal[2, 3] = Field(2, description="Iceberg format version of new mirrors")
     timestamp_column: str | None = Field(None, description="commit time column that DMS adds")
     sequence_column: str = Field("AR_H_CHANGE_SEQ", description="change sequence column, used when present")
+    transaction_column: str | None = Field(
+        None,
+        description="column with the id of a change's transaction, where files name columns: it tells commits apart",
+    )
     operation_column: str = Field("Op", description="name of the operation column where files name columns")
     before_image_prefix: str = Field("BI_", description="prefix of before-image columns")
     before_image_suffix: str = Field("", description="suffix of before-image columns")
+    before_image_nulls: Literal["unchanged", "value"] | None = Field(
+        None,
+        description="what NULL in a before image means: as it is now, or NULL; default unchanged, but a table "
+        "whose key columns hold NULL stops where it matters",
+    )
+    key_moves: Literal["set", "single"] | None = Field(
+        None,
+        description="changes of one commit time that change keys: one commit (set), or each for itself (single); by "
+        "default the rows' contents decide, and the table stops where they do not",
+    )
     absent_columns: Literal["unchanged", "null"] = Field(
         "unchanged", description="what a column missing from a file means for its rows"
     )

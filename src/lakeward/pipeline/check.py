@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.lake.iceberg.metadata import Snapshot
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.effect import Effect
+    from lakeward.pipeline.effect import Bases, Effect
     from lakeward.sources.base import FileSummary
     from lakeward.sources.dms.sniffing import Suggestion
 
@@ -82,6 +83,32 @@ def _describe(file: str, row: int, detail: str) -> str:
     where = f", column {name}" if name else ""
     found = f", value {value!r}" if value is not None else ""
     return f"{file}, row {row}{where}{found}: {reason}"
+
+
+def require_clear_keys(
+    context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column], bases: Bases
+) -> None:
+    """Refuse before images that are NULL where key columns hold NULL: they may say "unchanged", or "was NULL"."""
+    found = [one for one in summaries if one.null_images]
+    if not found or context.settings.before_image_nulls is not None:
+        return
+    keys = context.settings.primary_key
+    is_null = reduce(lambda one, other: one | other, [column(key).isNull() for key in keys])
+    frames = [records.filter(column(S.KIND) == S.KIND_CHANGE)]
+    if bases.mirror is not None:
+        frames.append(conformed(context.mirror.read(bases.mirror.id), columns, context.settings.renames))
+    if not any(frame.filter(is_null).take(1) for frame in frames):
+        return
+    msg = (
+        f"{context.table}: its key columns ({', '.join(keys)}) hold NULL, and before images of the key are NULL in "
+        f"{sum(one.null_images for one in found):,} updates ({found[0].path} …): the old key may have been NULL "
+        "there, or unchanged"
+    )
+    hint = (
+        f"set before_image_nulls: value for {context.table} if the source fills every before image, "
+        "or unchanged if it fills only those that changed"
+    )
+    raise DataError(msg, hint=hint)
 
 
 def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequence[FileSummary]) -> OrderBy | None:

@@ -85,6 +85,7 @@ def prepare(
     if records is not None:
         records = _taking_part(records, unstable)
         check.require_good_rows(context, records, stable, columns)
+        check.require_clear_keys(context, records, stable, columns, bases)
     if work.files and (not stable or (unstable and work.kind is OpKind.LOAD)):
         return Waiting(f"{len(unstable)} files are still being written: {', '.join(unstable[:3])}")
     if work.kind is OpKind.LOAD:
@@ -187,17 +188,30 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
     commits = [one.newest_commit for one in changes] + ([progress.newest_commit] if not work.starts else [])
     newest_commit = max((one for one in commits if one is not None), default=None)
     reached = (newest, newest_commit) if is_current else (progress.last_place, progress.newest_commit)
+    before = replace(progress, newest_commit=None, moved_until=None) if work.starts else progress
+    moves = any(one.moves for one in changes)
+    moved_until = newest_commit if moves and is_current else before.moved_until
     return OpRecord(
         op=progress.op + 1,
         kind=work.kind,
         generation=generation.number,
         progress=Progress(
-            progress.op + 1, generations, *reached, progress.undone, _newest_file(work, progress, summaries)
+            op=progress.op + 1,
+            generations=generations,
+            last_place=reached[0],
+            newest_commit=reached[1],
+            undone=progress.undone,
+            newest_file=_newest_file(work, progress, summaries),
+            moved_until=moved_until,
         ),
         starts=work.starts,
-        late=bool(firsts and reached_before and _reaches_back(context, generation, min(firsts), reached_before)),
+        late=bool(
+            firsts
+            and reached_before
+            and (_reaches_back(context, generation, min(firsts), reached_before) or _continues_commit(before, changes))
+        ),
         partial=any(one.partial for one in changes),
-        moves=any(one.moves and one.partial for one in changes),
+        moves=moves,
         decision=work.decision,
     )
 
@@ -208,6 +222,20 @@ def _newest_file(work: Work, progress: Progress, summaries: Sequence[FileSummary
     if not work.starts and progress.newest_file is not None:
         times.append(progress.newest_file)
     return max(times, default=None)
+
+
+def _continues_commit(progress: Progress, summaries: Sequence[FileSummary]) -> bool:
+    """Whether changes may belong to a commit with key changes that is logged in part: it is then folded whole.
+
+    Without commit times nothing tells where a commit ends, and every key change may continue one.
+    """
+    oldest = [one.oldest_commit for one in summaries if one.first is not None]
+    known = [one for one in oldest if one is not None]
+    if len(known) < len(oldest) or progress.newest_commit is None:
+        return any(one.moves for one in summaries)
+    first = min(known)
+    goes_on = progress.moved_until is not None and first <= progress.moved_until
+    return goes_on or (first <= progress.newest_commit and any(one.moves for one in summaries))
 
 
 def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:

@@ -171,7 +171,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         progress=_reached(progress, rows[0].generation, changes),
         late=True,
         partial=partial,
-        moves=moves and partial,
+        moves=moves,
     )
     columns = _columns(context)
     evolution = describe_changes(context.mirror.columns(), columns, context.settings.renames)
@@ -200,7 +200,8 @@ def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> P
     last = max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
     commits = [pc.max(changes.column(S.COMMIT_TIME)).cast(pa.int64()).as_py(), progress.newest_commit]
     newest = max((one for one in commits if one is not None), default=None)
-    return replace(following, last_place=last, newest_commit=newest)
+    moved = newest if S.STEP_MOVED_HERE in changes.column(S.STEP).to_pylist() else progress.moved_until
+    return replace(following, last_place=last, newest_commit=newest, moved_until=moved)
 
 
 def _standing(context: TableContext) -> tuple[Progress, Bases]:

@@ -41,10 +41,11 @@ class FileSummary:
     (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must
     evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
     the file's identity differed from the listing's before or after reading: it leaves the op.
+    ``null_images`` counts updates that change a key if NULL in their before images is a value.
     ``erased`` counts rows that were left out because their key was erased; no other number counts them.
     ``first`` and ``last`` are the smallest and greatest place of a change in the file. ``oldest_commit`` and
     ``newest_commit`` are the earliest and latest time in the timestamp column, in microseconds since 1970: commit times
-    of changes, the time of loading of load rows.
+    of changes, the time of loading of load rows. The earliest is known only where every row has one.
     """
 
     path: str
@@ -60,6 +61,7 @@ class FileSummary:
     bad: int = 0
     erased: int = 0
     partial: int = 0
+    null_images: int = 0
     stable: bool = True
     mismatch: bool = False
     problem: str | None = None
@@ -67,8 +69,8 @@ class FileSummary:
     first: Place | None = None
     last: Place | None = None
     newest_commit: int | None = None
-    columns: tuple[tuple[str, str], ...] | None = None
     oldest_commit: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
 
     def to_json(self) -> str:
         """Write as JSON for the record's detail column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -356,8 +357,8 @@ def test_a_file_changed_while_read_is_not_stable(tmp_path: Path, monkeypatch: py
     file = listed(tmp_path, land(tmp_path, "I,1,a,1\n", CHANGES))
     original = dms_csv.CsvFile.read
 
-    def disturbed(self: dms_csv.CsvFile, width: int) -> Any:
-        yield from original(self, width)
+    def disturbed(self: dms_csv.CsvFile, width: int, **options: Any) -> Any:
+        yield from original(self, width, **options)
         if vanish:
             (tmp_path / file.path).unlink()
         else:
@@ -371,3 +372,63 @@ def test_before_images_of_only_the_changed_key_part_keep_the_other(tmp_path: Pat
     spec = make_spec("a int, b string, c string", primary_key=["a", "b"], csv={"header": True})
     result = read(tmp_path, "Op,a,b,c,BI_a,BI_b\nU,2,y,v,1,\n", spec)
     assert result.rows == [("D", 1, "y", None), ("U", 2, "y", "v")]
+
+
+NULL_KEY = "a string, b int, v string"
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [(None, [("U", "x", 1)]), ("unchanged", [("U", "x", 1)]), ("value", [("D", None, 1), ("U", "x", 1)])],
+)
+def test_null_in_a_before_image_is_unchanged_or_a_value_as_declared(
+    tmp_path: Path, declared: str | None, expected: list[tuple[Any, ...]]
+) -> None:
+    spec = make_spec(NULL_KEY, primary_key=["a", "b"], before_image_nulls=declared, **HEADER)
+    result = read(tmp_path, "Op,a,b,v,BI_a,BI_b\nU,x,1,v,NULL,1\n", spec)
+    assert [row[:3] for row in result.rows] == expected
+    # Only where nothing is declared does it matter whether the key can be NULL.
+    assert result.summary.null_images == (1 if declared is None else 0)
+
+
+def test_every_null_before_image_is_a_value_where_that_is_declared(tmp_path: Path) -> None:
+    spec = make_spec(before_image_nulls="value", **HEADER)
+    text = "Op,id,name,price,BI_id\nU,5,a,1,NULL\nU,NULL,a,1,NULL\nI,6,a,1,NULL\nU,7,a,1,\n"
+    rows = [(row[0], row[1]) for row in read(tmp_path, text, spec).rows]
+    assert rows == [("D", None), ("U", 5), ("U", None), ("I", 6), ("U", 7)]
+
+
+@pytest.mark.parametrize(
+    ("null", "image", "old"),
+    [
+        (None, "", "x"), (None, '""', ""), (None, "NULL", "x"), ("NULL", "", ""), ("NULL", '""', ""),
+        ("", "", "x"), ("", '""', ""), ("\\N", "", ""), ("\\N", "\\N", "x"),
+    ],
+)  # fmt: skip
+def test_empty_text_in_a_before_image_is_a_value_if_quoted_or_not_the_null_token(
+    tmp_path: Path, null: str | None, image: str, old: str
+) -> None:
+    csv = {"header": True, **({} if null is None else {"null": null})}
+    spec = make_spec(NULL_KEY, primary_key=["a", "b"], csv=csv)
+    result = read(tmp_path, f"Op,a,b,v,BI_a,BI_b\nU,x,1,v,{image},2\nI,y,1,v,,\n", spec)
+    assert [row[:3] for row in result.rows] == [("D", old, 2), ("U", "x", 1), ("I", "y", 1)]
+    assert not result.bad
+
+
+def test_departures_hold_what_before_images_tell_of_the_other_columns(tmp_path: Path) -> None:
+    text = "Op,id,name,price,BI_id,BI_name,BI_price\nU,2,new,1,1,old,NULL\nU,2,newer,1,2,new,1\n"
+    away = read(tmp_path, text, make_spec(**HEADER)).records[0]
+    assert (away["id"], away["name"], away["price"], away["_lw_unchanged"]) == (1, "old", None, ["price"])
+    away = read(tmp_path, text, make_spec(before_image_nulls="value", **HEADER)).records[0]
+    assert (away["id"], away["name"], away["price"], away["_lw_unchanged"]) == (1, "old", None, None)
+    # Without them nothing is known but the key.
+    away = read(tmp_path, "U,2,b,2,1\n").records[0]
+    assert (away["id"], away["name"], away["_lw_unchanged"]) == (1, None, None)
+
+
+def test_changes_name_their_transaction_where_a_column_tells_it(tmp_path: Path) -> None:
+    spec = make_spec(transaction_column="txid", **HEADER)
+    result = read(tmp_path, 'Op,txid,id,name,price,BI_id\nU,7,2,a,1,1\nI,"a""\\b",3,a,1,\nI,NULL,4,a,1,\n', spec)
+    details = [json.loads(record["_lw_detail"] or "{}") for record in result.records]
+    assert [one.get("transaction") for one in details] == ["7", "7", 'a"\\b', None]
+    assert result.rows[1] == ("U", 2, "a", Decimal(1))

@@ -132,13 +132,44 @@ class Assembler:
         )
         self._check_images(block, deeds, without_key, faults)
         given = _any(to_mask(cells.values.is_valid()) for cells in block.before.values())
-        keys, images = {}, _complete_images(block)
+        keys, images = {}, self._complete_images(block)
         if any_true(from_image := without_key & given):
             for name, image in images.items():
                 keys[name] = pc.if_else(pa.array(from_image), image, block.columns[name].values)
         differs = _any(_distinct(image, block.columns[name].values) for name, image in images.items())
-        moved = deeds.updates & given & differs
+        moved = deeds.updates & differs & (given | self._nulls_are_values)
+        if self.spec.settings.before_image_nulls is None:
+            self._count_null_images(block, deeds)
         return keys, moved if moved.any() else None
+
+    @property
+    def _nulls_are_values(self) -> bool:
+        """Whether a before image that is NULL says that the value was NULL."""
+        return self.spec.settings.before_image_nulls == "value"
+
+    def _complete_images(self, block: Block) -> dict[str, pa.Array]:
+        """Give before images with the present value where they say nothing.
+
+        Some sources fill only the parts that changed, unless it is declared that a NULL is one.
+        """
+        complete = {}
+        for name, cells in block.before.items():
+            present = block.columns[name].values
+            if self._nulls_are_values:
+                absent = block.missing.get(name)
+                complete[name] = cells.values if absent is None else pc.if_else(pa.array(absent), present, cells.values)
+            else:
+                complete[name] = pc.coalesce(cells.values, present)
+        return complete
+
+    def _count_null_images(self, block: Block, deeds: _Deeds) -> None:
+        """Count updates whose old key is another one if NULL in a before image is a value."""
+        differing = [np.zeros(len(block.rows), dtype=bool)]
+        for name, cells in block.before.items():
+            null = to_mask(cells.values.is_null()) & to_mask(block.columns[name].values.is_valid())
+            absent = block.missing.get(name)
+            differing.append(null if absent is None else null & ~absent)
+        self.tally.null_images += int(np.count_nonzero(deeds.updates & _any(differing)))
 
     def _check_images(self, block: Block, deeds: _Deeds, without_key: Mask, faults: Faults) -> None:
         """Refuse before images that are needed and do not parse, or that an insert cannot have."""
@@ -173,6 +204,7 @@ class Assembler:
             schemas.FILE_TIME: file.time,
             schemas.ROW: pa.array(block.rows, pa.int64()),
             schemas.STEP: schemas.STEP_ONLY,
+            schemas.DETAIL: None if block.transaction is None else _transaction_details(block.transaction),
         }
 
     def _changes(self, block: Block, deeds: _Deeds, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch:
@@ -193,10 +225,31 @@ class Assembler:
         own = {name: value for name, value in fields.items() if name.startswith(schemas.PREFIX)}
         own[schemas.OPERATION] = Operation.DELETE.value
         own[schemas.STEP] = schemas.STEP_MOVED_AWAY
-        images = _complete_images(block)
+        images = self._complete_images(block)
         for name in self.spec.key:
             own[name] = images.get(name, fields[name])
+        own.update(self._old_values(block, moved))
         return build_batch(self.schema, len(block.rows), own)
+
+    def _old_values(self, block: Block, moved: Mask) -> dict[str, object]:
+        """Give what before images tell of the other columns of rows that left, and the names of those they do not.
+
+        Where rows pass each other within a commit, this tells which of them it was.
+        """
+        images = block.images()
+        if not images:
+            return {}
+        unknown = {}
+        for column in self.spec.columns:
+            if column.name in self.spec.key:
+                continue
+            cells = images.get(column.name)
+            lacks = np.ones(len(moved), dtype=bool) if cells is None else to_mask(cells.values.is_null())
+            if cells is not None and self._nulls_are_values:
+                lacks = cells.failed if cells.failed is not None else np.zeros(len(moved), dtype=bool)
+            unknown[column.name] = lacks
+        known = {name: cells.values for name, cells in images.items()}
+        return {**known, schemas.UNCHANGED: _name_lists(unknown, moved)}
 
     def _unchanged(self, block: Block, deeds: _Deeds) -> pa.Array | None:
         """Give the lists of columns that rows do not speak of; null where a row speaks of all."""
@@ -238,9 +291,10 @@ def _sortable(moments: Cells) -> pa.Array:
     return text if finer is None else pc.binary_join_element_wise(text, finer, "")
 
 
-def _complete_images(block: Block) -> dict[str, pa.Array]:
-    """Give before images with the present value where they are null: some sources fill only the parts that changed."""
-    return {name: pc.coalesce(cells.values, block.columns[name].values) for name, cells in block.before.items()}
+def _transaction_details(ids: pa.Array) -> pa.Array:
+    """Give the details of changes that name their transactions, as JSON; null where one names none."""
+    escaped = pc.replace_substring(pc.replace_substring(ids, "\\", "\\\\"), '"', '\\"')
+    return pc.binary_join_element_wise('{"transaction":"', escaped, '"}', "")
 
 
 def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:

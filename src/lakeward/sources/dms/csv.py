@@ -105,10 +105,13 @@ class CsvFile:
         """Make a record's text stand alone: under a header its fields mean nothing without it."""
         return f"{self.header.text}\n{text}" if self.header else text
 
-    def read(self, width: int) -> Iterator[TextRows]:
-        """Give all rows as text, in stretches; those without exactly ``width`` fields as bad rows."""
+    def read(self, width: int, *, quotes_count: bool = False) -> Iterator[TextRows]:
+        """Give all rows as text, in stretches; those without exactly ``width`` fields as bad rows.
+
+        With ``quotes_count`` an empty field within quotes is told from one without, which Arrow does not.
+        """
         next_row = 1
-        if self._is_plain():
+        if self._is_plain() and not (quotes_count and self.shape.adjacent_quotes):
             try:
                 for rows in _FastReader(self, width).read():
                     self.limits.require_texts(rows.rows, rows.texts)
@@ -303,7 +306,11 @@ def _exact_stretch(
     fields = zip(*(record.fields for _, record in good), strict=True) if good else [()] * width
     texts = [pa.array(values, pa.string()) for values in fields]
     rows = np.array([row for row, _ in good], dtype=np.int64)
-    return TextRows(rows, texts, lambda index: raw(good[index][1].text), tuple(bad))
+    quoted: dict[int, list[int]] = {}
+    for index, (_, record) in enumerate(good):
+        for position in record.quoted_empty:
+            quoted.setdefault(position, []).append(index)
+    return TextRows(rows, texts, lambda index: raw(good[index][1].text), tuple(bad), quoted_empty=quoted)
 
 
 def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:

@@ -31,6 +31,7 @@ class Shape:
     lone_returns: bool
     adjacent_line_ends: bool
     is_text: bool
+    adjacent_quotes: bool = False
 
 
 def is_gzip(local_path: str) -> bool:
@@ -100,7 +101,8 @@ def scan_shape(local_path: str, quote: str, limits: Limits) -> Shape:
     A file of nothing but a byte order mark is empty.
     """
     size = quotes = 0
-    lone = adjacent = False
+    lone = adjacent = quoted = False
+    last = b""
     rest, mark, decoder = b"\n", quote.encode(ENCODING), codecs.getincrementaldecoder(ENCODING)()
     is_text = True
     first = b""
@@ -110,15 +112,16 @@ def scan_shape(local_path: str, quote: str, limits: Limits) -> Shape:
             size += len(chunk)
             quotes += chunk.count(mark)
             is_text = is_text and _decodes(decoder, chunk)
+            quoted = quoted or mark + mark in last + chunk
+            last = chunk[-len(mark) :]
             # What was kept of the chunk before shows line ends that the border cuts in two.
             joint = rest + chunk
             adjacent = adjacent or b"\n\n" in joint or b"\n\r\n" in joint
             lone = lone or joint.count(b"\r") - joint.endswith(b"\r") != joint.count(b"\r\n")
             rest = joint[-2:] if joint.endswith(b"\r") else joint[-1:]
     is_text = is_text and _decodes(decoder, b"", final=True)
-    return Shape(
-        0 if first == codecs.BOM_UTF8 else size, quotes % 2 == 1, lone or rest.endswith(b"\r"), adjacent, is_text
-    )
+    size = 0 if first == codecs.BOM_UTF8 else size
+    return Shape(size, quotes % 2 == 1, lone or rest.endswith(b"\r"), adjacent, is_text, quoted)
 
 
 def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> bool:

@@ -30,6 +30,7 @@ class Layout:
     operation: int | None = None
     timestamp: int | None = None
     sequence: int | None = None
+    transaction: int | None = None
     columns: Mapping[str, int] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
@@ -45,7 +46,8 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
     operation = _metadata_name(settings.operation_column, positions, protected)
     timestamp = _metadata_name(settings.timestamp_column, positions, protected)
     sequence = _metadata_name(settings.sequence_column, positions, protected)
-    taken = {operation, *({timestamp, sequence} - protected)}
+    transaction = _metadata_name(settings.transaction_column, positions, protected)
+    taken = {operation, *({timestamp, sequence, transaction} - protected)}
     # A column that comes with this file for the first time brings its before image along.
     before = _before_images(positions, (known | positions.keys()) - taken, protected, settings)
     rest = [name for name in positions if name not in taken and name not in before]
@@ -54,6 +56,7 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
         operation=positions.get(operation or ""),
         timestamp=positions.get(timestamp or ""),
         sequence=positions.get(sequence or ""),
+        transaction=positions.get(transaction or ""),
         columns={name: positions[name] for name in rest if name in known},
         before={column: positions[name] for name, column in before.items()},
         unknown=tuple(name for name in rest if name not in known),

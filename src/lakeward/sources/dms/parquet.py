@@ -158,11 +158,15 @@ def _block(batch: pa.RecordBatch, rows: Rows, layout: Layout, spec: ReadSpec, *,
         operation=None if layout.operation is None else _text(arrays[layout.operation]),
         timestamp=None if layout.timestamp is None else _moments(arrays[layout.timestamp]),
         sequence=None if layout.sequence is None else _digits(arrays[layout.sequence]),
+        transaction=None if layout.transaction is None else _text(arrays[layout.transaction]),
         columns={name: cells(position, types[name]) for name, position in layout.columns.items()},
         before={
             name: cells(position, types[name])
             for name, position in layout.before.items()
             if name in spec.key and not load
+        },
+        images=lambda: {
+            name: cells(position, types[name]) for name, position in layout.before.items() if name not in spec.key
         },
     )
 

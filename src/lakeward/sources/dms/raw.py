@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,14 +40,17 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     tally = Tally(LandingFile(path, path, FileClass.LOAD if load else file_class, time, FileIdentity(0, 0)))
     try:
-        fields, layout, spec_of_text, by_count = _fields(raw, path, spec, tally.file.file_class)
+        found = _fields(raw, path, spec, tally.file.file_class)
+        fields, layout = found.fields, found.layout
         if len(fields) != layout.width:
             bad = wrong_width(row, len(fields), layout.width, raw)
             return bad_batch(record_schema(spec.columns), path, time, [bad])
         texts = [pa.array([value], pa.string()) for value in fields]
         is_csv = file_format(path) == "csv"
-        rows = TextRows(np.array([row], dtype=np.int64), texts, lambda _: raw, empty_is_missing=is_csv)
-        batches = list(assemble_text([rows], layout, spec_of_text, tally, by_count))
+        quoted = dict.fromkeys(found.quoted_empty, (0,))
+        numbers = np.array([row], dtype=np.int64)
+        rows = TextRows(numbers, texts, lambda _: raw, empty_is_missing=is_csv, quoted_empty=quoted)
+        batches = list(assemble_text([rows], layout, found.spec, tally, found.by_count))
         return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     except MismatchedFileError:
         reason = "the row's columns do not fit the table's schema"
@@ -90,7 +93,7 @@ def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[s
     """Give a text's key, and the one before it where that differs; nothing where it cannot be told."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
-        fields, layout, own, _ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
+        fields, layout, own, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
     except (MismatchedFileError, UnusableFileError):
         return []
     moment = _value(fields, layout.timestamp, "timestamp", own)
@@ -119,17 +122,24 @@ def raw_values(raw: str, path: str, spec: ReadSpec, *, load: bool) -> dict[str, 
     """Give the table's columns as a quarantined row's text has them, as far as it can be told; nothing is checked."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
-        fields, layout, _, _ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
+        fields, layout, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
     except (MismatchedFileError, UnusableFileError):
         return {}
     return {name: fields[position] for name, position in layout.columns.items() if position < len(fields)}
 
 
-_Fields = tuple["Sequence[str | None]", Layout, ReadSpec, bool]
+class _Fields(NamedTuple):
+    """A row's fields, their layout, the spec to read them by, and whether the layout was told by count."""
+
+    fields: Sequence[str | None]
+    layout: Layout
+    spec: ReadSpec
+    by_count: bool = False
+    quoted_empty: tuple[int, ...] = ()
 
 
 def _fields(raw: str, path: str, spec: ReadSpec, file_class: FileClass) -> _Fields:
-    """Give a row's fields, their layout, the spec to read them by, and whether the layout was told by count."""
+    """Give a row's fields and how to read them."""
     if not is_utf8(raw):
         msg = "the row's text is not valid UTF-8"
         raise UnusableFileError(msg)
@@ -165,7 +175,7 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
     # Not the CSV files' conventions: the reader writes binary as hex, and has no sign for "not spoken of".
     csv = spec.settings.csv.model_copy(update={"binary": "hex", "unchanged": None})
     settings = spec.settings.model_copy(update={"csv": csv})
-    return fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by), False
+    return _Fields(fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by))
 
 
 def _as_text(value: object) -> str:
@@ -185,14 +195,16 @@ def _transaction_fields(record: Record, spec: ReadSpec) -> _Fields:
         msg = "the row's text names another table"
         raise UnusableFileError(msg)
     fields = found.fields
-    return fields, probe_layout([fields], spec, load=False, has_operation=True), spec, tells_by_count(spec)
+    layout = probe_layout([fields], spec, load=False, has_operation=True)
+    return _Fields(fields, layout, spec, tells_by_count(spec), found.quoted_empty)
 
 
 def _csv_fields(records: list[Record], spec: ReadSpec, *, load: bool) -> _Fields:
-    csv, fields = spec.settings.csv, records[-1].fields
+    csv, fields, quoted = spec.settings.csv, records[-1].fields, records[-1].quoted_empty
     if csv.header:
         names = [(csv.null or "") if name is None else name for name in records[0].fields]
-        return fields, _named(names, spec), spec, False
+        return _Fields(fields, _named(names, spec), spec, quoted_empty=quoted)
     if configured := csv.load_columns if load else csv.columns:
-        return fields, _named(configured, spec, names_from_settings=True), spec, False
-    return fields, probe_layout([fields], spec, load=load, has_operation=False), spec, tells_by_count(spec)
+        return _Fields(fields, _named(configured, spec, names_from_settings=True), spec, quoted_empty=quoted)
+    layout = probe_layout([fields], spec, load=load, has_operation=False)
+    return _Fields(fields, layout, spec, tells_by_count(spec), quoted)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeward.errors import LakewardError
 from lakeward.model import FileClass
-from lakeward.sources.dms.blocks import text_block
+from lakeward.sources.dms.blocks import quotes_count, text_block
 from lakeward.sources.dms.changes import Assembler
 from lakeward.sources.dms.checks import check_columns, check_key, check_names, choose_order
 from lakeward.sources.dms.csv import CsvFile
@@ -102,7 +102,8 @@ def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordB
     if not csv.shape.size:
         return
     layout, by_count = _csv_layout(csv, spec, tally)
-    yield from assemble_text(csv.read(layout.width), layout, spec, tally, by_count)
+    quoted = quotes_count(layout, spec) and not _is_load(tally)
+    yield from assemble_text(csv.read(layout.width, quotes_count=quoted), layout, spec, tally, by_count)
 
 
 def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:

@@ -30,14 +30,16 @@ class Tally:
     moves: int = 0
     bad: int = 0
     partial: int = 0
+    null_images: int = 0
     stable: bool = True
     mismatch: bool = False
     problem: str | None = None
     order_by: OrderBy | None = None
     first: Place | None = None
     last: Place | None = None
-    oldest_commit: int | None = None
     newest_commit: int | None = None
+    oldest_commit: int | None = None
+    timeless: bool = False
     columns: tuple[tuple[str, str], ...] | None = None
 
     def count_operations(self, inserts: Mask, updates: Mask, deletes: Mask) -> None:
@@ -62,9 +64,10 @@ class Tally:
     def _see_times(self, times: pa.Array) -> None:
         found = pc.min_max(times)
         oldest, newest = (found[end].cast(pa.int64()).as_py() for end in ("min", "max"))
-        if oldest is not None:
-            self.oldest_commit = oldest if self.oldest_commit is None else min(self.oldest_commit, oldest)
+        self.timeless = self.timeless or times.null_count > 0
+        if newest is not None and oldest is not None:
             self.newest_commit = newest if self.newest_commit is None else max(self.newest_commit, newest)
+            self.oldest_commit = oldest if self.oldest_commit is None else min(self.oldest_commit, oldest)
 
     def _place(self, changes: pa.RecordBatch, sequences: pa.Array, sequence: str, end: str) -> Place:
         """Give the first or last place among the records of one sequence."""
@@ -89,6 +92,7 @@ class Tally:
             moves=self.moves,
             bad=self.bad,
             partial=self.partial,
+            null_images=self.null_images,
             stable=self.stable,
             mismatch=self.mismatch,
             problem=None if self.problem is None else escape_text(self.problem),
@@ -96,6 +100,6 @@ class Tally:
             first=self.first,
             last=self.last,
             newest_commit=self.newest_commit,
+            oldest_commit=None if self.timeless else self.oldest_commit,
             columns=self.columns,
-            oldest_commit=self.oldest_commit,
         )

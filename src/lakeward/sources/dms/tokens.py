@@ -23,11 +23,15 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class Record:
-    """One CSV record: its fields, None where the null token stands unquoted, and its text without line end."""
+    """One CSV record: its fields, None where the null token stands unquoted, and its text without line end.
+
+    ``quoted_empty`` are the positions of fields that are empty within quotes.
+    """
 
     fields: list[str | None]
     text: str
     is_closed: bool = True
+    quoted_empty: tuple[int, ...] = ()
 
     @property
     def is_blank(self) -> bool:
@@ -76,6 +80,7 @@ def _record(text: str, start: int, settings: CsvSettings) -> tuple[Record, int] 
         return None
     match_field, position = _pattern(settings.delimiter, settings.quote).match, start
     fields: list[str | None] = []
+    quoted_empty: tuple[int, ...] = ()
     quote = settings.quote
     while True:
         match = match_field(text, position)
@@ -85,11 +90,13 @@ def _record(text: str, start: int, settings: CsvSettings) -> tuple[Record, int] 
             fields.append(None if plain == settings.null else plain)
         else:
             fields.append(quoted.replace(quote + quote, quote) + rest)
+            if not fields[-1]:
+                quoted_empty = (*quoted_empty, len(fields) - 1)
             if not closing:
                 return Record(fields, text[start:], is_closed=False), len(text)
         position = match.end()
         if end != settings.delimiter:
-            return Record(fields, text[start : match.start(5)]), position
+            return Record(fields, text[start : match.start(5)], quoted_empty=quoted_empty), position
 
 
 def format_record(fields: list[str | None], settings: CsvSettings) -> str:

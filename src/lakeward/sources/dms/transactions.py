@@ -125,7 +125,8 @@ def own_fields(record: Record, spec: ReadSpec) -> Record | None:
 
 def without_names(record: Record) -> Record:
     """Leave out the table's and schema's names."""
-    return Record([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed)
+    quoted = tuple(at - _LEADING + 1 for at in record.quoted_empty if at >= _LEADING)
+    return Record([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed, quoted)
 
 
 def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
@@ -198,7 +199,7 @@ def _records(rows: Iterable[dict[str, object]], endings: list[Ending], spec: Rea
         assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
         text = content.decode(ENCODING, ENCODING_ERRORS)
         record = next(tokenize(io.StringIO(text, newline=""), spec.settings.csv, limits))
-        yield number, without_names(Record(record.fields, text))
+        yield number, without_names(Record(record.fields, text, quoted_empty=record.quoted_empty))
 
 
 def _assembled(records: Iterator[tuple[int, Record]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
