@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -86,6 +86,23 @@ def test_many_changes_with_every_misbehaviour(tmp_path: Path, spark: SparkSessio
         reloads=1,
         load_parts=3,
     )
+    follow(tmp_path, spark, options)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"format": "csv", "unchanged": "<same>", "before_image": "pk-only", "split": 0.5},
+        {"before_image": "all", "timestamp_column": "cdc_timestamp", "overlap": 20, "reloads": 1, "duplicate": 0.3},
+    ],
+)
+def test_rows_that_take_each_others_keys_within_commits(
+    tmp_path: Path, spark: SparkSession, shape: dict[str, Any]
+) -> None:
+    options = SimulatorOptions(
+        seed=4, tables=1, rows=20, changes=150, batches=6, stages=3, change_keys=True, shuffle_keys=True,
+        composite_keys=True, nullable_keys=True, delay=0.3, reorder=1.0, **shape,
+    )  # fmt: skip
     follow(tmp_path, spark, options)
 
 

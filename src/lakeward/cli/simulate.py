@@ -53,6 +53,7 @@ HELP = {
     "key_only_deletes": "Deletes carry only the key.",
     "odd_operations": "The source inserts what exists and deletes what does not.",
     "change_keys": "Updates change keys; needs --before-image.",
+    "shuffle_keys": "Rows take each other's keys within a commit: shifts, swaps, cycles; needs --change-keys.",
     "add_columns": "Tables get new columns on the way.",
     "drop_columns": "Tables lose columns on the way; their mirrors keep them.",
     "overlap": "Changes that are both in the first load and in change files.",

@@ -23,7 +23,7 @@ from lakeward.pipeline.moments import MomentKind, parse_moment
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import is_delete, is_partial
 from lakeward.transforms.keys import lacking_keys
-from lakeward.transforms.moves import is_unfinished
+from lakeward.transforms.moves import is_arrival
 from lakeward.transforms.order import lacks_commit_time, place
 from lakeward.transforms.standing import is_standing
 
@@ -263,11 +263,22 @@ def _look(at: Standpoint, changes: DataFrame, checkpoint: Checkpoint | None) -> 
     is_held = _is_held(checkpoint)
     between = changes.filter(~is_held)
     count, first, partial, moves = between.agg(
-        F.count(F.lit(1)), F.min(place()), F.max(is_partial()), F.max(is_unfinished())
+        F.count(F.lit(1)), F.min(place()), F.max(is_partial()), F.max(is_arrival())
     ).collect()[0]  # fmt: skip
-    last = _last_held(at, changes.filter(is_held), checkpoint) if checkpoint is not None and count else None
-    is_late = last is not None and _is_before(first, last)
+    held = changes.filter(is_held)
+    last = _last_held(at, held, checkpoint) if checkpoint is not None and count else None
+    is_late = last is not None and (_is_before(first, last) or _goes_on(between, held, moves=bool(moves)))
     return _Span(count, is_late, bool(partial), bool(moves))
+
+
+def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
+    """Whether a commit with key changes is only half held: then its rows must be read together."""
+    if not (moves or held.filter(is_arrival()).take(1)):
+        return False
+    # A change without a commit time may belong to any commit.
+    first = between.agg(F.min(column(S.COMMIT_TIME)), F.max(column(S.COMMIT_TIME).isNull())).collect()[0]
+    last = held.agg(F.max(column(S.COMMIT_TIME))).collect()[0][0]
+    return bool(first[1]) if last is None or first[0] is None else bool(first[1] or first[0] <= last)
 
 
 def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
@@ -304,7 +315,10 @@ def _folded(
     keys = at.context.settings.primary_key
     history = before if span.is_late else None
     start = at.load_rows() if span.is_late else base if span.partial or span.moves else None
-    source = FoldInput(workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history)
+    reading, table = at.context.settings.key_moves, str(at.context.table)
+    source = FoldInput(
+        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, reading, table
+    )
     return fold_changes(source)
 
 

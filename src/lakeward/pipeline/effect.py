@@ -166,11 +166,12 @@ def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, c
     if record.late:
         history = _earlier_changes(context, given)
         base = load_rows(context, record.generation, given)
-    elif record.partial and given.bases.mirror is not None:
+    elif (record.partial or record.moves) and given.bases.mirror is not None:
         base = _with_columns(context, context.mirror.read(given.bases.mirror.id), given)
     source = FoldInput(
-        workspace, changes, given.rows, key, given.names, record.partial, record.moves, base if key else None, history
-    )
+        workspace, changes, given.rows, key, given.names, record.partial, record.moves, base if key else None, history,
+        context.settings.key_moves, str(context.table),
+    )  # fmt: skip
     folded = fold_changes(source) if key else fold_keyless(source, record.progress.generations[-1].order_by)
     return Effect(plan_fold(context.mirror, given.bases.mirror, folded, context.settings), folded)
 
@@ -198,7 +199,10 @@ def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, ch
     earlier = load_rows(context, given.record.generation, given) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
     history = _earlier_changes(context, given) if key else None
-    source = FoldInput(workspace, arrived, given.rows, key, given.names, True, False, base, history)
+    reading, table = context.settings.key_moves, str(context.table)
+    source = FoldInput(
+        workspace, arrived, given.rows, key, given.names, True, False, base, history, reading, table
+    )  # fmt: skip
     folded = fold_changes(source) if key else fold_keyless(source, None)
     plan = plan_fold(context.mirror, mirror, folded, context.settings)
     plan = replace(plan, reason=f"{plan.reason}{left_out}")

@@ -9,22 +9,41 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from lakeward import schemas as S
+from lakeward.errors import DataError
 from lakeward.model import OrderBy
+from lakeward.pipeline.deciding import decided
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import fold, is_delete
 from lakeward.transforms.keys import having_keys, lacking_keys
-from lakeward.transforms.moves import finish_moves, is_unfinished, linked_keys, links
+from lakeward.transforms.moves import (
+    DOUBT,
+    PARENT,
+    all_linked_keys,
+    carried,
+    events,
+    finished,
+    followed,
+    is_arrival,
+    is_unfinished,
+    linked_keys,
+    links,
+    standing,
+)
 from lakeward.transforms.order import as_base, latest_per_key, sortable_load_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from lakeward.pipeline.workspace import Workspace
+    from lakeward.transforms.occupants import Reading
 
 # Up to this many changes one task does everything: shuffling them would cost more than a second task saves.
 ONE_TASK = 50_000
+# Links of moves that are followed one by one before all connected keys are taken together.
+_LINK_ROUNDS = 4
+_SHOWN_DOUBTS = 5
 
 
 @dataclass
@@ -47,7 +66,8 @@ class FoldInput:
     """What folding starts from.
 
     ``base`` gives full images: the mirror where the op only goes forward, the load branch where it reaches back.
-    ``history`` gives the generation's earlier changes, where the op reaches back.
+    ``history`` gives the generation's earlier changes, where the op reaches back. ``moves`` says that some change has a
+    new key, and ``key_moves`` how changes of one commit time are read, where that is declared.
     """
 
     workspace: Workspace
@@ -59,25 +79,29 @@ class FoldInput:
     moves: bool = False
     base: DataFrame | None = None
     history: DataFrame | None = None
+    key_moves: Reading | None = None
+    table: str = ""
 
     @property
     def may_move(self) -> bool:
-        """Whether some change may take columns from the row of another key."""
+        """Whether some change may have a new key."""
         return self.moves or self.history is not None
 
 
 def fold_changes(source: FoldInput) -> Folded:
     """Fold, keep the result and count it, in one Spark job where no change is partial or late."""
-    changes = source.changes
+    changes, context = source.changes, None
     touched = changes.select(*columns(source.keys)).distinct()
     if source.history is not None:
-        touched = closed_over_links(touched, source.history, source) if source.may_move else touched
+        touched = closed_over_links(touched, source.history, source)
+        context = changes.unionByName(source.history)
         changes = changes.unionByName(_gathered(having_keys(source.history, touched, keys=source.keys), source))
     if source.base is not None:
         rows = _gathered(having_keys(source.base, touched, keys=source.keys), source)
         changes = changes.unionByName(as_base(rows, source.names))
+        context = context.unionByName(as_base(source.base, source.names)) if context is not None else None
     if source.may_move:
-        changes = with_moves_finished(changes, source)
+        changes = with_moves_finished(changes, source, context)
     if source.rows <= ONE_TASK:
         changes = changes.coalesce(1)
     # Earlier changes may be partial even where the op's own are not.
@@ -143,23 +167,80 @@ def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str]
 
 
 def closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
-    """Add keys that exchange values with touched ones through moves, until no more are found."""
+    """Add keys that exchange values with touched ones through moves, until no more are found.
+
+    A long chain is not followed link by link: after a few rounds all keys that moves connect are taken together.
+    """
     settle = source.workspace.settle
     moves = settle(links(history.unionByName(source.changes), keys=source.keys))
     if not moves.take(1):
         return touched
     touched = settle(touched)
-    while True:
+    for _ in range(_LINK_ROUNDS):
         found = linked_keys(touched, moves, keys=source.keys)
         new = settle(lacking_keys(found, touched, keys=source.keys))
         if not new.take(1):
             return touched
         touched = settle(touched.union(new))
+    rest = lacking_keys(all_linked_keys(moves, keys=source.keys), touched, keys=source.keys)
+    return settle(touched.union(rest))
 
 
-def with_moves_finished(changes: DataFrame, source: FoldInput) -> DataFrame:
-    """Finish moves link by link: as many rounds as the longest chain has links."""
+def with_moves_finished(changes: DataFrame, source: FoldInput, context: DataFrame | None = None) -> DataFrame:
+    """Return the changes as they can be read one after the other: rows that share a key within a commit kept apart.
+
+    ``context`` are changes and rows among which moves find their other side, if not ``changes`` themselves.
+
+    Raises:
+        DataError: nothing tells whether changes of some key belong to one commit, and it matters.
+    """
     changes = source.workspace.settle(changes)
-    while changes.filter(is_unfinished()).take(1):
-        changes = source.workspace.settle(finish_moves(changes, keys=source.keys, names=source.names))
-    return changes
+    if not changes.filter(is_arrival()).take(1):
+        return changes
+    outcome = source.workspace.settle(_arranged(changes, source, context))
+    if outcome.filter(column(DOUBT)).take(1):
+        outcome = _with_evidence(changes, outcome, source, context)
+    counted = standing(outcome)
+    if not counted.filter(is_unfinished()).take(1):
+        return counted
+    rows = source.workspace.settle(carried(outcome, names=source.names))
+    while rows.filter(column(PARENT).isNotNull()).take(1):
+        rows = source.workspace.settle(followed(rows, names=source.names))
+    return source.workspace.settle(finished(counted, rows, names=source.names))
+
+
+def _arranged(
+    changes: DataFrame, source: FoldInput, context: DataFrame | None, evidence: DataFrame | None = None
+) -> DataFrame:
+    found = events(changes, keys=source.keys, names=source.names, arrivals=context, evidence=evidence)
+    return decided(found, source.key_moves)
+
+
+def _with_evidence(changes: DataFrame, seen: DataFrame, source: FoldInput, context: DataFrame | None) -> DataFrame:
+    """Decide anew with what the other keys of the moves show, and stop where that does not tell either."""
+    if context is not None:
+        touched = changes.select(*columns(source.keys)).distinct()
+        moves = links(context, keys=source.keys, only_unfinished=False)
+        near = touched.union(linked_keys(touched, moves, keys=source.keys)).distinct()
+        related = source.workspace.settle(having_keys(context, near, keys=source.keys))
+        seen = source.workspace.settle(_arranged(related, source, context))
+    outcome = source.workspace.settle(_arranged(changes, source, context, seen))
+    if found := outcome.filter(column(DOUBT)).limit(_SHOWN_DOUBTS).collect():
+        raise _undecided(source, found)
+    return outcome
+
+
+def _undecided(source: FoldInput, found: Sequence[Row]) -> DataError:
+    shown = "\n  ".join(
+        f"key {', '.join(f'{key}={row[key]!r}' for key in source.keys)}: {row[S.FILE]}, row {row[S.ROW]}"
+        for row in found
+    )
+    msg = (
+        f"{source.table}: key changes can be read in two ways that end differently, as one commit in which rows pass "
+        f"each other or one after the other, and the contents of the rows do not decide:\n  {shown}"
+    )
+    hint = (
+        "set key_moves: set if changes of one commit time are one commit, or key_moves: single if each change stands "
+        "alone; before images of all columns decide it by themselves, see docs/dms-setup.md"
+    )
+    return DataError(msg, hint=hint)

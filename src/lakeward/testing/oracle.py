@@ -7,6 +7,7 @@ the whole model is one dict that changes are applied to in total order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lakeward.model import Operation, Place
@@ -74,7 +75,8 @@ class ModelChange:
     """One change at its place in the total order.
 
     ``values`` are the columns the change speaks of or more; those in ``unchanged`` it does not speak of.
-    ``moved_from`` is the old key on the second step of a key change.
+    ``moved_from`` is the old key on the second step of a key change, ``moved_to`` the new one on the first. ``before``
+    is what the file tells of a removed row. Changes of one ``commit`` happen together.
     """
 
     place: Place
@@ -83,6 +85,9 @@ class ModelChange:
     values: Mapping[str, Any] = field(default_factory=dict)
     unchanged: frozenset[str] = frozenset()
     moved_from: Key | None = None
+    moved_to: Key | None = None
+    before: Row | None = None
+    commit: object = None
 
     @property
     def spoken(self) -> Row:
@@ -91,12 +96,20 @@ class ModelChange:
 
 
 def move(
-    place: Place, old: Key, new: Key, values: Mapping[str, Any], unchanged: frozenset[str] = frozenset()
+    place: Place,
+    old: Key,
+    new: Key,
+    values: Mapping[str, Any],
+    unchanged: frozenset[str] = frozenset(),
+    *,
+    before: Row | None = None,
+    commit: object = None,
 ) -> tuple[ModelChange, ModelChange]:
     """Give the two linked steps of a key change: delete the old key, write the new one."""
+    leave, arrive = replace(place, step=0), replace(place, step=1)
     return (
-        ModelChange(replace(place, step=0), Operation.DELETE, old),
-        ModelChange(replace(place, step=1), Operation.UPDATE, new, values, unchanged, moved_from=old),
+        ModelChange(leave, Operation.DELETE, old, moved_to=new, before=before, commit=commit),
+        ModelChange(arrive, Operation.UPDATE, new, values, unchanged, moved_from=old, commit=commit),
     )
 
 
@@ -125,6 +138,71 @@ def fold(
         else:
             truth.update(change.key, change.spoken)
     return truth.by_key
+
+
+def fold_commits(
+    changes: Iterable[ModelChange],
+    columns: Sequence[str],
+    key: Sequence[str],
+    load: Iterable[Mapping[str, Any]] = (),
+) -> dict[Key, Row]:
+    """Fold like :func:`fold`, but let the changes of each commit happen together.
+
+    Within a commit a key may have several rows. A row leaves that its before image describes, else the one that was
+    there first; at the end a key keeps the one that came last. A change sequence that comes again is the same change.
+    """
+    truth = Truth(columns, key)
+    for row in load:
+        truth.insert(row)
+    for _, together in groupby(_each_sequence_once(in_order(changes)), key=lambda change: change.commit):
+        _happen_together(truth, list(together))
+    return truth.by_key
+
+
+def _happen_together(truth: Truth, changes: Sequence[ModelChange]) -> None:
+    is_moving = {change.key for change in changes if change.moved_from is not None or change.moved_to is not None}
+    rooms = {change.key: [truth.by_key[change.key]] if change.key in truth.by_key else [] for change in changes}
+    left: dict[Place, Row] = {}
+    for change in changes:
+        room = rooms[change.key]
+        if change.moved_to is not None:
+            gone = _pick(room, change.before)
+            left[change.place] = gone or {}
+        elif change.operation is Operation.DELETE:
+            is_alone = len(room) == 1 or change.key not in is_moving
+            if is_alone or _pick(room, change.before, others=False) is None:
+                room.clear()
+        else:
+            taken = left.get(replace(change.place, step=0), {}) if change.moved_from is not None else None
+            found = taken if taken is not None else (room[-1] if room else {})
+            named_key = dict(zip(truth.key, change.key, strict=True))
+            whole = {name: {**found, **change.spoken, **named_key}.get(name) for name in truth.columns}
+            rooms[change.key] = [*room, whole] if change.moved_from is not None else [whole]
+    for place, room in rooms.items():
+        truth.by_key.pop(place, None)
+        if room:
+            truth.by_key[place] = room[-1]
+
+
+def _pick(room: list[Row], before: Row | None, *, others: bool = True) -> Row | None:
+    """Take the row out that a before image describes; ``others``: else the one that was there first."""
+    for number, row in enumerate(room):
+        if before is not None and all(row.get(name) == value for name, value in before.items()):
+            return room.pop(number)
+    return room.pop(0) if room and others else None
+
+
+def _each_sequence_once(changes: Iterable[ModelChange]) -> list[ModelChange]:
+    """Leave out changes whose sequence came before; a commit time is no sequence."""
+    seen: set[tuple[str, int]] = set()
+    once = []
+    for change in changes:
+        mark = (change.place.sequence, change.place.step)
+        if mark in seen and change.place.sequence.isdigit():
+            continue
+        seen.add(mark)
+        once.append(change)
+    return once
 
 
 def fold_keyless(changes: Iterable[ModelChange], columns: Sequence[str], load: Iterable[Row] = ()) -> list[Row]:

@@ -49,8 +49,12 @@ def fold(changes: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> Da
     return standing.groupBy(*columns(keys)).agg(operation, *values).select(S.OPERATION, *columns(names))
 
 
+def is_spoken(name: str) -> Column:
+    """Whether a change says what a column's value is."""
+    return ~F.coalesce(F.array_contains(column(S.UNCHANGED), name), F.lit(False))
+
+
 def _last_spoken(name: str) -> Column:
     """Give the value of the last change that speaks of a column; a delete speaks of all and leaves nothing."""
-    spoken = ~F.coalesce(F.array_contains(column(S.UNCHANGED), name), F.lit(False))
     value = F.when(~is_delete(), column(name))
-    return F.max_by(value, F.when(spoken, column(_AT)))
+    return F.max_by(value, F.when(is_spoken(name) | is_delete(), column(_AT)))

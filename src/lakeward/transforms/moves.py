@@ -1,8 +1,11 @@
-"""Key changes whose new row leaves columns unspoken: those take their values from the old key's row.
+"""Key changes: which rows they take where, and what a new row takes over from the old one.
 
-A move is two linked changes of one file row: the old key's delete (step 0) and the new key's write (step 1).
-Where the write is a full image nothing needs the link. Where it is partial, the old key's history up to the
-move must be folded first; chains of moves are finished one link per call.
+A move is two linked changes of one file row: the old key's delete (step 0, the departure) and the new key's write
+(step 1, the arrival). :func:`events` says what each change is to its key; what only happened between two changes of one
+commit is then left out (:mod:`lakeward.transforms.occupants`), so that reading the rest one after the other is right.
+Where an arrival is partial, it takes its missing columns from the row that its departure took away. Chains of such
+moves are followed by doubling: :func:`carried` finds every move's own row, and each :func:`followed` step then doubles
+how far back a move looks.
 """
 
 from __future__ import annotations
@@ -11,81 +14,229 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import fold, is_delete, is_partial
-from lakeward.transforms.order import place
+from lakeward.transforms.fold import fold, is_delete, is_partial, is_spoken
+from lakeward.transforms.occupants import Kind
+from lakeward.transforms.order import KIND_BASE, is_from_load, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
+DOUBT = f"{S.PREFIX}doubt"
+PARENT = f"{S.PREFIX}parent"
 _OLD = f"{S.PREFIX}old_"
 _TOUCHED = f"{S.PREFIX}touched_"
 _IMAGE = f"{S.PREFIX}image_"
 _MOVE = f"{S.PREFIX}move"
-_UNTIL = f"{S.PREFIX}until"
-_READY = f"{S.PREFIX}ready"
+_TAKEN = f"{S.PREFIX}taken"
+_KEPT = f"{S.PREFIX}kept"
+_FOUND = f"{S.PREFIX}found"
+_UNSPOKEN = f"{S.PREFIX}unspoken"
+FIRST, _KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _ROOTLESS, _LANDED, CONCERNED = (
+    f"{S.PREFIX}event_{name}"
+    for name in (
+        "first", "kind", "commit", "known", "token", "content", "arrived", "takes", "rootless", "landed", "concerned",
+    )
+)  # fmt: skip
+EVENT = (_KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _ROOTLESS, _LANDED)
+DECIDED = (
+    T.StructField(_KEPT, T.BooleanType()),
+    T.StructField(_TAKEN, T.StructType([T.StructField(S.FILE, T.StringType()), T.StructField(S.ROW, T.LongType())])),
+    T.StructField(_FOUND, T.BooleanType()),
+    T.StructField(DOUBT, T.BooleanType()),
+)
+# A change sequence, in contrast to a commit time, is different for every change.
+_SEQUENCE = r"^[0-9]+$"
+
+
+def is_arrival() -> Column:
+    """Whether a change writes a row under a new key."""
+    return column(S.STEP).eqNullSafe(F.lit(S.STEP_MOVED_HERE))
 
 
 def is_unfinished() -> Column:
-    """Tell whether a change writes a row under a new key and takes columns from the old key's row."""
-    return column(S.STEP).eqNullSafe(F.lit(S.STEP_MOVED_HERE)) & is_partial()
+    """Whether a change writes a row under a new key and takes columns from the old key's row."""
+    return is_arrival() & is_partial()
 
 
-def links(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Give (old key, new key) of every unfinished move."""
-    arrived = changes.filter(is_unfinished()).select(_move_id(), *columns(keys))
-    return arrived.join(_departures(changes, keys).drop(_UNTIL), on=_MOVE, how="inner").drop(_MOVE)
+def links(changes: DataFrame, *, keys: Sequence[str], only_unfinished: bool = True) -> DataFrame:
+    """Return (old key, new key) of every move, or of those alone that take columns from the old key's row."""
+    arrived = changes.filter(is_unfinished() if only_unfinished else is_arrival()).select(_move(), *columns(keys))
+    return arrived.join(_departures(changes, keys), on=_MOVE, how="inner").drop(_MOVE)
 
 
 def linked_keys(touched: DataFrame, moves: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Give the keys one link away from ``touched``, in either direction."""
+    """Return the keys one link away from ``touched``, in either direction."""
     known = touched.select(*_renamed(keys, _TOUCHED))
     from_old = moves.join(known, _matches(keys, _OLD, _TOUCHED), "left_semi").select(*columns(keys))
     from_new = moves.join(known, _matches(keys, "", _TOUCHED), "left_semi")
     return from_old.union(from_new.select(*[column(_OLD + key).alias(key) for key in keys])).distinct()
 
 
-def finish_moves(changes: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Complete every move whose old key has no unfinished move before it."""
-    arrivals = changes.filter(is_unfinished()).select(_move_id())
-    moves = _departures(changes, keys).join(arrivals, on=_MOVE, how="left_semi")
-    history = changes.join(moves, _matches(keys, "", _OLD), "inner").filter(place() < column(_UNTIL))
-    blocked = history.filter(is_unfinished()).select(_MOVE).distinct()
-    # A move whose old key's row was erased has no beginning: there is nothing to wait for, and nothing to take over.
-    ready = arrivals.join(blocked, on=_MOVE, how="left_anti")
-    images = fold(history.join(ready, on=_MOVE, how="left_semi"), keys=[_MOVE], names=[_MOVE, *names])
-    return _filled(changes, ready, images, names)
+def all_linked_keys(moves: DataFrame, *, keys: Sequence[str]) -> DataFrame:
+    """Return every key that some link has at one of its ends."""
+    old = moves.select(*[column(_OLD + key).alias(key) for key in keys])
+    return moves.select(*columns(keys)).union(old).distinct()
 
 
-def _filled(changes: DataFrame, ready: DataFrame, images: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Lay the old rows' values into the moves that are ready; a row that was gone gives nulls."""
-    gone_is_null = [F.when(~is_delete(), column(name)).alias(_IMAGE + name) for name in names]
-    known = ready.withColumn(_READY, F.lit(True)).join(images.select(_MOVE, *gone_is_null), on=_MOVE, how="left")
-    moves = changes.filter(is_unfinished()).withColumn(_MOVE, _move_id()).join(known, on=_MOVE, how="left")
-    done = F.coalesce(column(_READY), F.lit(False))
-    record = [column(field.name) for field in S.RECORD_FIELDS if field.name != S.UNCHANGED]
-    values = [
-        F.when(done & F.array_contains(column(S.UNCHANGED), name), column(_IMAGE + name))
-        .otherwise(column(name))
-        .alias(name)
+def events(
+    changes: DataFrame,
+    *,
+    keys: Sequence[str],
+    names: Sequence[str],
+    arrivals: DataFrame | None = None,
+    evidence: DataFrame | None = None,
+) -> DataFrame:
+    """Return the changes with what they are to their key, the ``EVENT`` columns: key after key, each in its order.
+
+    ``FIRST`` marks the first change of a key, ``CONCERNED`` the keys that rows come to or leave. ``arrivals`` are
+    changes among which every departure finds its arrival, if not ``changes`` themselves. ``evidence`` is what was
+    decided before on these keys and those they exchange rows with: what it found may settle what is in doubt.
+    """
+    others = [name for name in names if name not in keys]
+    known = _with_arrivals(changes, arrivals if arrivals is not None else changes, others)
+    key = Window.partitionBy(*columns(keys))
+    ordered = _with_evidence(known, evidence).withColumns(
+        {
+            FIRST: F.row_number().over(key.orderBy(place().asc_nulls_first())) == 1,
+            CONCERNED: F.max(column(_KIND).isin(int(Kind.ARRIVE), int(Kind.LEAVE))).over(key),
+        }
+    )
+    return ordered.select(*columns(changes.columns), *columns((*EVENT, FIRST, CONCERNED)))
+
+
+def standing(decided: DataFrame) -> DataFrame:
+    """Return the changes that count, read one after the other."""
+    return decided.filter(column(_KEPT)).drop(*(one.name for one in DECIDED))
+
+
+def carried(decided: DataFrame, *, names: Sequence[str]) -> DataFrame:
+    """Return, for each unfinished move, the row that its departure took away, as far as that key alone tells.
+
+    ``PARENT`` is the move by which the row had come there, if that one was partial too.
+    """
+    wanted = decided.filter(is_unfinished()).select(_move())
+    taken = decided.filter(column(_TAKEN).isNotNull()).withColumn(_MOVE, column(_TAKEN))
+    taken = taken.join(wanted, on=_MOVE, how="left_semi")
+    values = fold(taken, keys=[_MOVE], names=[_MOVE, *names]).drop(S.OPERATION)
+    unspoken = F.array_compact(F.array(*[F.when(~F.max(is_spoken(name)), F.lit(name)) for name in names]))
+    came = F.min_by(F.when(is_unfinished(), _move_id()), place())
+    chained = taken.groupBy(_MOVE).agg(unspoken.alias(_UNSPOKEN), came.alias(PARENT))
+    parent = F.when(F.size(column(_UNSPOKEN)) > 0, column(PARENT)).alias(PARENT)
+    return values.join(chained.select(_MOVE, _UNSPOKEN, parent), on=_MOVE, how="inner")
+
+
+def followed(rows: DataFrame, *, names: Sequence[str]) -> DataFrame:
+    """Let every move take what it still lacks from the move before it: afterwards it reaches back twice as far."""
+    before = rows.select(
+        column(_MOVE).alias(PARENT),
+        column(PARENT).alias(f"{PARENT}_next"),
+        column(_UNSPOKEN).alias(f"{_UNSPOKEN}_next"),
+        *[column(name).alias(_IMAGE + name) for name in names],
+    )
+    joined = rows.join(before, on=PARENT, how="left")
+    lacks = {name: F.array_contains(column(_UNSPOKEN), name) for name in names}
+    values = [F.when(lacks[name], column(_IMAGE + name)).otherwise(column(name)).alias(name) for name in names]
+    rest = F.coalesce(F.array_intersect(column(_UNSPOKEN), column(f"{_UNSPOKEN}_next")), column(_UNSPOKEN))
+    return joined.select(_MOVE, column(f"{PARENT}_next").alias(PARENT), rest.alias(_UNSPOKEN), *values)
+
+
+def finished(changes: DataFrame, rows: DataFrame, *, names: Sequence[str]) -> DataFrame:
+    """Lay the rows that moves took away into their arrivals; one that found no row takes over nulls."""
+    images = rows.select(_MOVE, *[column(name).alias(_IMAGE + name) for name in names])
+    moves = changes.filter(is_unfinished()).withColumn(_MOVE, _move_id()).join(images, on=_MOVE, how="left")
+    values = {
+        name: F.when(F.array_contains(column(S.UNCHANGED), name), column(_IMAGE + name)).otherwise(column(name))
         for name in names
-    ]
-    finished = moves.select(*record, F.when(~done, column(S.UNCHANGED)).alias(S.UNCHANGED), *values)
-    return changes.filter(~is_unfinished()).unionByName(finished)
+    }
+    nothing = F.lit(None).cast(T.ArrayType(T.StringType()))
+    complete = {**{name: column(name) for name in changes.columns}, **values, S.UNCHANGED: nothing}
+    done = moves.select(*[complete[name].alias(name) for name in changes.columns])
+    return changes.filter(~is_unfinished()).unionByName(done)
+
+
+def _with_arrivals(changes: DataFrame, arrivals: DataFrame, others: Sequence[str]) -> DataFrame:
+    """Say of each change what it does to its key, of departures what their row became."""
+    became = arrivals.filter(is_arrival()).select(
+        column(S.FILE).alias(f"{_ARRIVED}_{S.FILE}"),
+        column(S.ROW).alias(f"{_ARRIVED}_{S.ROW}"),
+        _spoken_content(others).alias(_ARRIVED),
+        is_partial().alias(_TAKES),
+    )
+    # A move is logged once per generation at most; a file read again for the next one has the same rows.
+    became = became.dropDuplicates([f"{_ARRIVED}_{S.FILE}", f"{_ARRIVED}_{S.ROW}"])
+    is_removal = is_delete() & (column(S.STEP) == S.STEP_MOVED_AWAY)
+    same = (column(S.FILE) == column(f"{_ARRIVED}_{S.FILE}")) & (column(S.ROW) == column(f"{_ARRIVED}_{S.ROW}"))
+    joined = changes.join(became, is_removal & same, "left").drop(f"{_ARRIVED}_{S.FILE}", f"{_ARRIVED}_{S.ROW}")
+    leaves = column(_ARRIVED).isNotNull()
+    kind = (
+        F.when(column(S.KIND) == KIND_BASE, int(Kind.BASE))
+        .when(leaves, int(Kind.LEAVE))
+        .when(is_delete(), int(Kind.DELETE))
+        .when(is_arrival(), int(Kind.ARRIVE))
+        .when(column(S.OPERATION) == "I", int(Kind.INSERT))
+        .otherwise(int(Kind.WRITE))
+    )
+    # A delete may bring its key alone: then it describes nothing.
+    described = reduce(lambda one, other: one | other, [column(name).isNotNull() for name in others], F.lit(False))
+    content = F.when(~is_delete() | described, _spoken_content(others))
+    token = F.when(
+        column(S.SEQUENCE).rlike(_SEQUENCE), F.concat_ws(":", column(S.SEQUENCE), column(S.STEP).cast("string"))
+    )
+    transaction = F.get_json_object(column(S.DETAIL), "$.transaction")
+    moment = F.when(~is_from_load(), F.unix_micros(column(S.COMMIT_TIME)).cast("string"))
+    origin = F.when(is_from_load(), F.concat_ws(":", F.lit("load"), column(S.KIND)))
+    return joined.withColumns(
+        {
+            _KIND: kind.cast("int"),
+            _COMMIT: F.coalesce(origin, F.concat(F.lit("id:"), transaction), moment),
+            _KNOWN: transaction.isNotNull(),
+            _TOKEN: token,
+            _CONTENT: content,
+        }
+    )
+
+
+def _with_evidence(events: DataFrame, evidence: DataFrame | None) -> DataFrame:
+    """Say of arrivals whether their departure found no row, of departures whether their row had landed before."""
+    if evidence is None:
+        unknown = F.lit(None).cast("boolean")
+        return events.withColumns({_ROOTLESS: unknown, _LANDED: unknown})
+    seen = evidence.filter(is_arrival() | is_delete()).groupBy(S.FILE, S.ROW).agg(
+        F.max(F.when(is_delete(), ~column(_FOUND))).alias(_ROOTLESS),
+        F.max(F.when(is_arrival(), column(_FOUND))).alias(_LANDED),
+    )  # fmt: skip
+    own = seen.select(
+        column(S.FILE).alias(f"{_FOUND}_{S.FILE}"), column(S.ROW).alias(f"{_FOUND}_{S.ROW}"), _ROOTLESS, _LANDED
+    )
+    same = (column(S.FILE) == column(f"{_FOUND}_{S.FILE}")) & (column(S.ROW) == column(f"{_FOUND}_{S.ROW}"))
+    return events.join(own, same, "left").drop(f"{_FOUND}_{S.FILE}", f"{_FOUND}_{S.ROW}")
+
+
+def _spoken_content(others: Sequence[str]) -> Column:
+    """Return a number per column that is equal for equal values, null where the change does not speak of it."""
+    numbers = [F.when(is_spoken(name), F.xxhash64(F.lit(name), column(name))) for name in others]
+    return F.array(*numbers).cast("array<bigint>")
 
 
 def _departures(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Give the deletes that moves begin with: move, place and old key."""
+    """Return the deletes that moves begin with: move and old key."""
     leaving = changes.filter((column(S.STEP) == S.STEP_MOVED_AWAY) & is_delete())
-    return leaving.select(_move_id(), place().alias(_UNTIL), *_renamed(keys, _OLD))
+    return leaving.select(_move(), *_renamed(keys, _OLD))
 
 
 def _move_id() -> Column:
-    return F.struct(column(S.FILE), column(S.ROW)).alias(_MOVE)
+    return F.struct(column(S.FILE), column(S.ROW))
+
+
+def _move() -> Column:
+    return _move_id().alias(_MOVE)
 
 
 def _renamed(keys: Sequence[str], prefix: str) -> list[Column]:

@@ -14,7 +14,7 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import is_delete
+from lakeward.transforms.fold import is_delete, is_spoken
 from lakeward.transforms.order import KIND_BASE, is_from_load, place
 
 if TYPE_CHECKING:
@@ -113,5 +113,4 @@ def _spoken_value(name: str) -> Column:
 
 
 def _spoken_place(name: str) -> Column:
-    spoken = ~F.coalesce(F.array_contains(column(S.UNCHANGED), name), F.lit(False))
-    return F.when(spoken, place())
+    return F.when(is_spoken(name) | is_delete(), place())

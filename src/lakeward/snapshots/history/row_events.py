@@ -19,9 +19,8 @@ from lakeward.lake.iceberg.define import LOAD_STAMP
 from lakeward.model import Operation, OrderBy, Place
 from lakeward.pipeline.effect import load_branch
 from lakeward.pipeline.open_rows import is_named
-from lakeward.snapshots.history.story import closed_keys, finished, of_keys
+from lakeward.snapshots.history.story import closed_keys, everything, finished, of_keys
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.moves import is_unfinished
 from lakeward.transforms.order import as_base, place
 from lakeward.transforms.standing import is_standing
 from lakeward.transforms.versions import operation_after, shown_operation, values_after
@@ -134,14 +133,14 @@ def load_files(story: Story, ops: Iterable[int]) -> dict[int, str]:
 def _events(story: Story, workspace: Workspace, key: RowKey) -> DataFrame:
     """Give the row's load rows and changes, with op and generation; moves into it are finished."""
     own: Restriction = lambda rows: rows.filter(key.matches())  # noqa: E731
-    if not own(story.changes).filter(is_unfinished()).select(S.OP).take(1):
+    if not story.has_moves:
         return _with_loads(story, story.progress.generations, own, story.changes)
     related = of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
     frames = []
     for one in story.progress.generations:
         changes = story.changes.filter(column(S.GENERATION) == one.number)
-        events = _with_loads(story, (one,), related, changes)
-        frames.append(own(finished(story, workspace, events, S.OP, S.GENERATION)))
+        events, every = (_with_loads(story, (one,), only, changes) for only in (related, everything))
+        frames.append(own(finished(story, workspace, events, every)))
     return reduce(DataFrame.unionByName, frames)
 
 

@@ -23,7 +23,7 @@ from lakeward.pipeline.ledger import applied_progress
 from lakeward.snapshots.history.spans import spans_of
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.keys import having_keys
-from lakeward.transforms.moves import is_unfinished
+from lakeward.transforms.moves import is_arrival
 from lakeward.transforms.order import as_base
 from lakeward.transforms.standing import is_standing
 from lakeward.transforms.versions import AT, UNTIL, is_load_row
@@ -78,8 +78,8 @@ class Story:
 
     @cached_property
     def has_moves(self) -> bool:
-        """Whether some change takes columns from the row of another key."""
-        return bool(self.changes.filter(is_unfinished()).select(S.OP).take(1))
+        """Whether some row changed its key."""
+        return bool(self.changes.filter(is_arrival()).select(S.OP).take(1))
 
     def spans(self) -> list[Span]:
         """Give the time of every generation."""
@@ -153,22 +153,26 @@ def related_to(story: Story, workspace: Workspace, key: RowKey) -> Restriction:
     return of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
 
 
-def finished(story: Story, workspace: Workspace, events: DataFrame, *carried: str) -> DataFrame:
-    """Lay the values of old keys into rows that changed their key; ``carried`` are columns besides those of records."""
+def finished(story: Story, workspace: Workspace, events: DataFrame, context: DataFrame) -> DataFrame:
+    """Return events so that they can be read one after the other, also where rows changed their keys.
+
+    ``context`` are the events of all keys.
+    """
     if not story.has_moves:
         return events
-    names = (*story.names, *carried)
-    return with_moves_finished(events, FoldInput(workspace, events, 0, story.keys, names))
+    reading, table = story.context.settings.key_moves, str(story.context.table)
+    source = FoldInput(workspace, events, 0, story.keys, story.names, key_moves=reading, table=table)
+    return with_moves_finished(events, source, context)
 
 
 def _events(story: Story, workspace: Workspace, span: Span, only: Restriction) -> DataFrame:
-    changes, load = only(_changes_in(story, span)), story.load_rows(span.generation)
-    events = changes if load is None else changes.unionByName(as_base(only(load), story.names))
+    events, load = _changes_in(story, span), story.load_rows(span.generation)
+    events = events if load is None else events.unionByName(as_base(load, story.names))
     start = F.timestamp_micros(F.lit(span.start)) if span.start is not None else F.lit(None).cast("timestamp")
     end = F.timestamp_micros(F.lit(span.end)) if span.end is not None else F.lit(None).cast("timestamp")
     # A change committed before its generation began counts from its beginning on.
     at = F.when(is_load_row(), start).otherwise(F.greatest(column(S.COMMIT_TIME), start))
-    return finished(story, workspace, events).withColumns(
+    return finished(story, workspace, only(events), events).withColumns(
         {S.GENERATION: F.lit(span.generation.number), AT: at, UNTIL: end}
     )
 

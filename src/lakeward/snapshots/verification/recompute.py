@@ -18,7 +18,7 @@ from lakeward.snapshots.verification.schemas import op_columns, past_specs
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import is_delete, is_partial
 from lakeward.transforms.keys import lacking_keys
-from lakeward.transforms.moves import is_unfinished
+from lakeward.transforms.moves import is_arrival
 from lakeward.transforms.order import is_from_load, latest_per_key, sortable_load_part
 from lakeward.transforms.standing import is_standing
 
@@ -75,8 +75,11 @@ def recomputed(at: Standpoint, workspace: Workspace, origin: Origin, names: tupl
         source = FoldInput(workspace, origin.changes, origin.rows, (), names)
         inserted = fold_keyless(source, at.generation.order_by).rows.select(*columns(names))
         return inserted if load is None else load.select(*columns(names)).unionByName(inserted)
-    partial, moves = origin.changes.agg(F.max(is_partial()), F.max(is_unfinished())).collect()[0]
-    source = FoldInput(workspace, origin.changes, origin.rows, keys, names, bool(partial), bool(moves), load)
+    partial, moves = origin.changes.agg(F.max(is_partial()), F.max(is_arrival())).collect()[0]
+    source = FoldInput(
+        workspace, origin.changes, origin.rows, keys, names, bool(partial), bool(moves), load,
+        key_moves=at.context.settings.key_moves, table=str(at.context.table),
+    )  # fmt: skip
     folded = fold_changes(source)
     writes = folded.rows.filter(~is_delete()).select(*columns(names))
     if load is None:
@@ -86,8 +89,8 @@ def recomputed(at: Standpoint, workspace: Workspace, origin: Origin, names: tupl
 
 
 def narrowed(origin: Origin, wanted: SparkColumn) -> Origin:
-    """Keep only some keys, if that is the same before and after folding: no key takes values from another."""
-    if origin.changes.filter(is_unfinished()).take(1):
+    """Keep only some keys, if that is the same before and after folding: no row comes from another key."""
+    if origin.changes.filter(is_arrival()).take(1):
         return origin
     load = origin.load.filter(wanted) if origin.load is not None else None
     return Origin(load, origin.changes.filter(wanted), origin.rows, origin.basis, origin.reason)

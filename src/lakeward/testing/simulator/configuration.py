@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.datatypes import format_ddl
 from lakeward.model import FileClass
-from lakeward.testing.simulator.files import SourceFile, column_names
+from lakeward.testing.simulator.files import SourceFile, column_names, nulls_are_values
 from lakeward.testing.simulator.naming import START, TRANSACTION_FOLDER
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ def _table_settings(table: TableSpec, options: SimulatorOptions) -> dict[str, An
     settings: dict[str, Any] = {"cdc_start": f"{START:%Y-%m-%d}"}
     if table.key:
         settings["primary_key"] = list(table.key)
+    if nulls_are_values(table, options):
+        settings["before_image_nulls"] = "value"
+    if options.shuffle_keys and table.key:
+        settings["key_moves"] = "set"
     if table.null_unchanged:
         settings["null_means_unchanged"] = list(table.null_unchanged)
     if schema_is_declared(options):

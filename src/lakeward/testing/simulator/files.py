@@ -120,17 +120,29 @@ class SourceFile:
                 continue
             place = Place(self._order_value(change), self.time, self.path, number)
             unchanged = self.unspoken(change) | absent
+            commit = change.commit if self.options.timestamp_column else None
             if change.operation is Operation.DELETE:
-                yield ModelChange(place, change.operation, change.key)
+                told = {name: value for name, value in change.image.items() if name not in change.hidden}
+                before = told if any(told[name] is not None for name in told if name not in table.key) else None
+                yield ModelChange(place, change.operation, change.key, before=before, commit=commit)
             elif (old := self._old_key(change)) is not None:
-                yield from move(place, old, change.key, change.image, unchanged)
+                image = self._before_image(change)
+                yield from move(place, old, change.key, change.image, unchanged, before=image, commit=commit)
             else:
-                yield ModelChange(place, change.operation, change.key, change.image, unchanged)
+                yield ModelChange(place, change.operation, change.key, change.image, unchanged, commit=commit)
 
     def _order_value(self, change: ChangeRow) -> str:
         if self.options.change_sequence:
             return change.sequence
         return commit_text(change.commit) if self.options.timestamp_column else ""
+
+    def _before_image(self, change: ChangeRow) -> Row | None:
+        """Give what before images tell of a row; a NULL among them tells nothing unless it is declared a value."""
+        if self.options.before_image != "all" or change.before is None:
+            return None
+        columns = [column.name for column in self.before_columns(change.table)]
+        found = {name: change.before.get(name) for name in columns}
+        return found if nulls_are_values(change.table, self.options) else _without_nulls(found)
 
     def _old_key(self, change: ChangeRow) -> Key | None:
         """Give the key a row moved away from, where the file shows it."""
@@ -138,6 +150,15 @@ class SourceFile:
             return None
         old = tuple(change.before[name] for name in change.table.key)
         return None if old == change.key else old
+
+
+def nulls_are_values(table: TableSpec, options: SimulatorOptions) -> bool:
+    """Whether NULL in a before image is a value: only so can a key change that was NULL be seen."""
+    return table.nullable_key and options.change_keys and not options.odd_operations
+
+
+def _without_nulls(row: Row) -> Row | None:
+    return {name: value for name, value in row.items() if value is not None} or None
 
 
 def commit_text(moment: datetime) -> str:

@@ -70,6 +70,7 @@ class SimulatorOptions:
     key_only_deletes: bool = False
     odd_operations: bool = False
     change_keys: bool = False
+    shuffle_keys: bool = False
     add_columns: bool = False
     drop_columns: bool = False
     overlap: int = 0
@@ -109,7 +110,7 @@ class SimulatorOptions:
 
 _NOTHING: dict[str, Any] = {
     "header": False, "date_folders": None, "timestamp_column": None, "change_sequence": False, "add_columns": False,
-    "op_in_changes": True, "change_keys": False, "before_image": "none", "unchanged": None,
+    "op_in_changes": True, "change_keys": False, "shuffle_keys": False, "before_image": "none", "unchanged": None,
     "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0, "truncates": 0,
 }  # fmt: skip
 # Values worth trying for each option of a small simulation.
@@ -126,8 +127,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "transactions": (False, False, True), "composite_keys": (False, True), "nullable_keys": (False, True),
     "keyless": (False, True), "odd_names": (False, True), "odd_values": (False, True),
     "null_updates": (False, True), "null_means_unchanged": (False, True), "key_only_deletes": (False, True),
-    "odd_operations": (False, True), "change_keys": (False, True), "add_columns": (False, True),
-    "overlap": (0, 5), "reloads": (0, 1, 2), "reload_fewer_parts": (False,), "duplicate": (0.0, 0.4),
+    "odd_operations": (False, True), "change_keys": (False, True), "shuffle_keys": (False, True),
+    "add_columns": (False, True), "overlap": (0, 5), "reloads": (0, 1, 2), "reload_fewer_parts": (False,),
+    "duplicate": (0.0, 0.4),
     "delay": (0.0, 0.4), "reorder": (0.0, 1.0), "split": (0.0, 0.4), "empty_files": (0.0, 0.3),
     "late_load": (False, True), "drop_columns": (False, True), "bad_rows": (0.0, 0.0, 0.2),
 }  # fmt: skip
@@ -142,6 +144,7 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
     needs_operation = "it needs op_in_changes"
     replayed = options.overlap or options.reloads or options.duplicate
     taken_along = "a key change that comes twice has nowhere to take the values of a dropped column from (change_keys)"
+    untimed = "without a timestamp_column a commit that comes twice cannot be told from two"
     rules = [
         ("header", options.transactions and options.header, plain_transactions),
         ("date_folders", options.transactions and options.date_folders is not None, plain_transactions),
@@ -159,6 +162,13 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
         ("before_image", options.before_image != "none" and unmarked, needs_operation),
         ("change_keys", options.change_keys and unmarked, needs_operation),
         ("change_keys", options.change_keys and options.before_image == "none", "it needs a before_image"),
+        ("shuffle_keys", options.shuffle_keys and not options.change_keys, "it needs change_keys"),
+        (
+            "shuffle_keys",
+            options.shuffle_keys and options.odd_operations,
+            "moved rows need true operations",
+        ),
+        ("shuffle_keys", options.shuffle_keys and replayed and options.timestamp_column is None, untimed),
         ("unchanged", options.unchanged is not None and not some_csv, "Parquet has no marker"),
         ("unchanged", options.unchanged is not None and unmarked, needs_operation),
         ("null_means_unchanged", options.null_means_unchanged and unmarked, needs_operation),

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakeward.model import FileClass
-from lakeward.testing.oracle import fold, fold_keyless
+from lakeward.testing.oracle import fold, fold_commits, fold_keyless
 from lakeward.testing.simulator.configuration import configuration_of, schema_is_declared
 from lakeward.testing.simulator.csv_writer import render_csv
 from lakeward.testing.simulator.naming import name_time
@@ -173,7 +173,12 @@ class Simulation:
         changes = [change for file in later for change in file.model_changes(table, until=moment)]
         load = [row for part in parts for row in part.load]
         names = [column.name for column in table.all_columns]
-        rows = list(fold(changes, names, table.key, load).values()) if table.key else fold_keyless(changes, names, load)
+        together = fold_commits if self.options.shuffle_keys else fold
+        rows = (
+            list(together(changes, names, table.key, load).values())
+            if table.key
+            else fold_keyless(changes, names, load)
+        )
         return [lake_row(shown, row) for row in rows]
 
     def _columns(self, table: TableSpec, landed: list[SourceFile]) -> tuple[Column, ...]:

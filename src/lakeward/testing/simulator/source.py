@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.model import Operation
 from lakeward.testing.oracle import Key, Row, Truth
+from lakeward.testing.simulator.files import nulls_are_values
 from lakeward.testing.simulator.values import maker_of
 
 if TYPE_CHECKING:
@@ -116,10 +117,32 @@ class SourceTable:
             return self._change_key(self._existing_key())
         return self._delete(self._existing_key())
 
+    def shuffle(self) -> list[Draft]:
+        """Let rows take each other's keys in one statement: a swap, a cycle, or a shift that ends in a new key."""
+        wanted = self._random.randint(2, 4)
+        keys = list(dict.fromkeys(self._keys.draw(self._random) for _ in range(wanted))) if len(self._keys) else []
+        if not self._may_change_keys or not keys:
+            return []
+        targets = [*keys[1:], self._new_key() if len(keys) == 1 or self._random.random() < 0.5 else keys[0]]
+        befores = [self.truth.by_key[key] for key in keys]
+        drafts = []
+        for before, target in zip(befores, targets, strict=True):
+            drafts.append(self._moved(before, target))
+        for key in keys:
+            self.truth.delete(key)
+            self._keys.remove(key)
+        for target, (_, row, _, _) in zip(targets, drafts, strict=True):
+            self.truth.insert(row)
+            self._keys.add(target)
+        if targets[-1] != keys[0]:
+            self._deleted = [*self._deleted[-KEPT_DELETED:], keys[0]]
+        self._random.shuffle(drafts)
+        return drafts
+
     @property
     def _may_change_keys(self) -> bool:
-        """A null before image of a key column cannot be told from none."""
-        return self.options.change_keys and not self.spec.nullable_key
+        """A null before image of a key column may have to be declared a value."""
+        return self.options.change_keys and (not self.spec.nullable_key or nulls_are_values(self.spec, self.options))
 
     def _insert(self) -> Draft:
         row = {column.name: self._value(column.name) for column in self.columns}
@@ -154,14 +177,19 @@ class SourceTable:
 
     def _change_key(self, key: Key) -> Draft:
         before, new = self.truth.by_key[key], self._new_key()
+        draft = self._moved(before, new)
+        self.truth.change_key(key, new, draft[1])
+        self._forget(key)
+        self._keys.add(new)
+        return draft
+
+    def _moved(self, before: Row, new: Key) -> Draft:
+        """Give the update that moves a row to another key; half of them change other columns as well."""
         changed = self._changed_columns() if self._random.random() < 0.5 else []
         values = {name: self._value(name, before[name]) for name in changed}
         row = {**before, **values, **dict(zip(self.spec.key, new, strict=True))}
         if self.options.changes_are_replayed:
             self._complete(row)
-        self.truth.change_key(key, new, row)
-        self._forget(key)
-        self._keys.add(new)
         hidden = NOTHING_HIDDEN if self.options.changes_are_replayed else self._hidden(changed)
         return (Operation.UPDATE, row, before, hidden)
 

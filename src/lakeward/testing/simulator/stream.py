@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakeward.testing.simulator.options import SimulatorOptions
 
 LARGEST_TRANSACTION = 6
+SHUFFLE_SHARE = 0.2
 TRANSACTION_BUFFER = TableId("", "")
 
 
@@ -72,12 +73,18 @@ class Capture:
             commit = self._clock.commit()
             for _ in range(size):
                 table = self._random.choice(tables)
+                if self.options.shuffle_keys and self._random.random() < SHUFFLE_SHARE:
+                    for draft in table.shuffle():
+                        self._write(table, ChangeRow(table.spec, *draft, commit, self._clock.change_sequence()))
                 row = ChangeRow(table.spec, *table.change(), commit, self._clock.change_sequence())
-                self._buffers.setdefault(self._buffer_of(table), []).append(row)
+                self._write(table, row)
                 if self.options.bad_rows and self._random.random() < self.options.bad_rows:
                     bad = row._replace(sequence=self._clock.change_sequence(), is_bad=True)
                     self._buffers[self._buffer_of(table)].append(bad)
             changes -= size
+
+    def _write(self, table: SourceTable, row: ChangeRow) -> None:
+        self._buffers.setdefault(self._buffer_of(table), []).append(row)
 
     def _buffer_of(self, table: SourceTable) -> TableId:
         return TRANSACTION_BUFFER if self.options.transactions else table.spec.id

@@ -1,0 +1,340 @@
+"""Which row each change of a key acts on, where rows change their keys.
+
+One statement may shift, swap or rotate keys. Its changes stand one after the other in the files, so that for a while a
+key seems to have several rows: its *occupants*. Two readings are possible. As a **set**, the changes of one commit
+happen together: a change acts on the occupant that its before image describes, else on the earliest, and at the end of
+the commit the key holds the one that arrived last. **Single**, each change stands for itself: it acts on the row that
+the change before it left. Where nothing tells whether changes belong to one commit, the contents of the rows decide;
+where they do not decide and the readings end differently, the key is in doubt.
+
+Plain Python, one key at a time: no occupant of one key depends on those of another, however long a chain of moves is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Reading = Literal["set", "single"]
+# One value per column without the key's: anything comparable, None where it is not known.
+Content = tuple[Any, ...]
+_TWO = 2
+
+
+class Kind(IntEnum):
+    """What a change does to its key."""
+
+    BASE = 0
+    WRITE = 1
+    INSERT = 2
+    ARRIVE = 3
+    LEAVE = 4
+    DELETE = 5
+
+
+class Event(NamedTuple):
+    """One change of a key, in the order of the changes.
+
+    ``commit`` is equal for changes that may belong to one commit, which ``is_known`` says is certain. ``token`` is the
+    same for a change that was delivered twice. ``content`` is what a write leaves, what a delete names, of a departure
+    its before image. ``arrived`` is what a departing row became under its new key, ``is_partial`` whether that takes
+    columns over from here.
+
+    ``is_rootless`` marks an arrival whose departure found no row: the state that folding began with is younger than the
+    move. ``has_landed`` marks a departure whose arrival found its like: that state is younger than this move, too.
+    """
+
+    kind: Kind
+    commit: object = None
+    is_known: bool = False
+    token: object = None
+    content: Content | None = None
+    arrived: Content | None = None
+    is_partial: bool = False
+    is_rootless: bool | None = None
+    has_landed: bool | None = None
+
+
+@dataclass
+class Arrangement:
+    """What became of a key's events.
+
+    Read one after the other, the ``kept`` ones leave the right row at the end of every commit. ``taken`` has, for each
+    event that wrote to a row, the departure that took the row away. ``found`` says of a departure whether there was a
+    row, of an arrival whether its like was there. ``doubt`` is the first event that nothing decides.
+    """
+
+    kept: list[bool]
+    taken: list[int | None]
+    found: list[bool]
+    doubt: int | None = None
+
+
+# The events that made a row, the last one first: chained, as a row may have had a million.
+_Chain = tuple[int, "_Chain | None"]
+
+
+@dataclass
+class _Occupant:
+    """A row under the key: the events that made it from ``first`` on, and what is known of its content."""
+
+    first: int
+    chain: _Chain
+    content: Content | None
+    is_base: bool = False
+    is_rootless: bool = False
+    # What an insert replaced: the source may have meant both rows, if one of them leaves in the same commit.
+    replaced: _Occupant | None = None
+
+    def copy(self) -> _Occupant:
+        return _Occupant(self.first, self.chain, self.content, self.is_base, self.is_rootless)
+
+    def events(self, since: int = 0) -> Iterator[int]:
+        """Give the events from an index on, the last one first."""
+        link: _Chain | None = self.chain
+        while link is not None and link[0] >= since:
+            yield link[0]
+            link = link[1]
+
+
+@dataclass
+class _State:
+    """The occupants of a key in the order they arrived, and what was removed by which event."""
+
+    occupants: list[_Occupant]
+    removed: list[tuple[_Occupant, int]] = field(default_factory=list)
+    found: set[int] = field(default_factory=set)
+    doubt: int | None = None
+
+    def suspect(self, index: int) -> None:
+        """Note that nothing decides what an event acts on."""
+        self.doubt = index if self.doubt is None else self.doubt
+
+    def remove(self, occupant: _Occupant, index: int) -> None:
+        self.occupants = [one for one in self.occupants if one is not occupant]
+        self.removed.append((occupant, index))
+
+
+def arrange(events: Sequence[Event], reading: Reading | None = None) -> Arrangement:
+    """Tell what becomes of one key's events; ``reading`` settles what is otherwise left to the contents."""
+    result = Arrangement([True] * len(events), [None] * len(events), [False] * len(events))
+    standing: _Occupant | None = None
+    once = _each_once(events, result)
+    for _, group in groupby(once, key=lambda index: events[index].commit):
+        indices = list(group)
+        state = _read_commit(events, indices, standing, reading)
+        standing = _finish(events, indices, state, result)
+    return result
+
+
+def matches(one: Content | None, other: Content | None) -> bool:
+    """Whether two contents agree in every column that is known of both."""
+    if one is None or other is None:
+        return True
+    return all(left is None or right is None or left == right for left, right in zip(one, other, strict=True))
+
+
+def is_same(one: Content | None, other: Content | None) -> bool:
+    """Whether two contents are wholly known and equal."""
+    return one is not None and one == other and None not in one
+
+
+def _each_once(events: Sequence[Event], result: Arrangement) -> list[int]:
+    """Leave out changes that were delivered before."""
+    seen: set[object] = set()
+    once = []
+    for index, event in enumerate(events):
+        if event.token is not None and event.token in seen:
+            result.kept[index] = False
+            continue
+        seen.add(event.token)
+        once.append(index)
+    return once
+
+
+def _read_commit(
+    events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None, reading: Reading | None
+) -> _State:
+    moves = any(events[index].kind in (Kind.ARRIVE, Kind.LEAVE) for index in indices)
+    if reading == "single" or not moves:
+        return _single(events, indices, standing)
+    certain = reading == "set" or all(events[index].is_known for index in indices)
+    state = _set(events, indices, standing, certain=certain)
+    if state.doubt is None:
+        return state
+    other = _single(events, indices, standing)
+    takes_over = any(events[index].kind is Kind.LEAVE and events[index].is_partial for index in indices)
+    if not takes_over and _ends_alike(state, other, indices[0]):
+        state.doubt = None
+    return state
+
+
+def _ends_alike(one: _State, other: _State, since: int) -> bool:
+    if not one.occupants or not other.occupants:
+        return not one.occupants and not other.occupants
+    left, right = one.occupants[-1], other.occupants[-1]
+    is_one_row = left.first == right.first and [*left.events(since)] == [*right.events(since)]
+    return is_one_row or is_same(left.content, right.content)
+
+
+def _single(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None) -> _State:
+    """Let every change act on the row that the one before it left."""
+    state = _State([standing.copy()] if standing else [])
+    for index in indices:
+        event = events[index]
+        present = state.occupants[0] if state.occupants else None
+        if event.kind in (Kind.LEAVE, Kind.DELETE):
+            if present is not None:
+                state.found.add(index)
+                state.remove(present, index)
+        elif event.kind is Kind.ARRIVE or present is None:
+            state.occupants = [_arrival(event, index)]
+        else:
+            _write(present, event, index)
+    return state
+
+
+def _set(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None, *, certain: bool) -> _State:
+    """Let the changes of a commit act on the occupants that they mean."""
+    state = _State([standing.copy()] if standing else [])
+    for index in indices:
+        event = events[index]
+        if event.kind is Kind.ARRIVE:
+            if any(one.is_base and is_same(one.content, event.content) for one in state.occupants):
+                state.found.add(index)
+            state.occupants.append(_arrival(event, index))
+        elif event.kind in (Kind.LEAVE, Kind.DELETE):
+            _remove(state, event, index, certain=certain)
+        elif not state.occupants:
+            state.occupants = [_arrival(event, index)]
+        else:
+            if len(state.occupants) >= _TWO and not certain:
+                state.suspect(index)
+            # Another statement than that which moved rows here: it found one row.
+            state.occupants = state.occupants[-1:]
+            _write(state.occupants[0], event, index)
+    return state
+
+
+def _arrival(event: Event, index: int) -> _Occupant:
+    is_base = event.kind is Kind.BASE
+    return _Occupant(index, (index, None), event.content, is_base=is_base, is_rootless=bool(event.is_rootless))
+
+
+def _write(occupant: _Occupant, event: Event, index: int) -> None:
+    """Write to a row in its place."""
+    if event.kind is Kind.INSERT:
+        occupant.replaced = occupant.copy()
+    occupant.is_base = False
+    occupant.chain = (index, occupant.chain)
+    known, old = event.content, occupant.content
+    if known is not None:
+        before = old if old is not None else (None,) * len(known)
+        occupant.content = tuple(new if new is not None else kept for new, kept in zip(known, before, strict=True))
+
+
+def _remove(state: _State, event: Event, index: int, *, certain: bool) -> None:
+    if not state.occupants:
+        return
+    state.found.add(index)
+    if len(state.occupants) == 1:
+        _remove_only(state, event, index, certain=certain)
+        return
+    meant = [one for one in state.occupants if matches(one.content, event.content)] if event.content else []
+    if len(meant) == 1 or (certain and meant and event.kind is Kind.LEAVE):
+        state.remove(meant[0], index)
+    elif event.kind is Kind.DELETE:
+        # As for a write: a delete is a statement of its own, and found one row.
+        if not (certain or _all_alike(state)):
+            state.suspect(index)
+        state.occupants = []
+    elif certain:
+        state.remove(state.occupants[0], index)
+    elif _all_alike(state):
+        _remove_alike(state, event, index)
+    else:
+        _remove_first(state, event, index)
+
+
+def _remove_first(state: _State, event: Event, index: int) -> None:
+    """Remove the row that was there first, in doubt unless what the departing row became confirms it.
+
+    That tells less than what the row was, as other columns may have changed with the key: it can confirm the usual
+    order and no other.
+    """
+    alike = [one for one in state.occupants if matches(one.content, event.arrived)] if event.arrived else []
+    if event.content is not None or len(alike) != 1 or alike[0] is not state.occupants[0]:
+        state.suspect(index)
+    state.remove(state.occupants[0], index)
+
+
+def _remove_only(state: _State, event: Event, index: int, *, certain: bool) -> None:
+    """Remove the one row there is, unless it was inserted over another, and that one is meant."""
+    present = state.occupants[0]
+    earlier = present.replaced
+    described = event.content if event.content is not None else event.arrived
+    if earlier is None or event.kind is Kind.DELETE or described is None or matches(present.content, described):
+        state.remove(present, index)
+    elif matches(earlier.content, described):
+        if event.content is None and not certain:
+            state.suspect(index)
+        state.removed.append((earlier, index))
+        _forget(present, earlier)
+    else:
+        state.remove(present, index)
+
+
+def _forget(present: _Occupant, earlier: _Occupant) -> None:
+    """Take out of a row's events those of the row that it replaced."""
+    own = [*present.events(earlier.chain[0] + 1)]
+    present.first, present.replaced = own[-1], None
+    chain: _Chain | None = None
+    for index in reversed(own):
+        chain = (index, chain)
+    assert chain is not None  # the insert at least
+    present.chain = chain
+
+
+def _all_alike(state: _State) -> bool:
+    first = state.occupants[0]
+    return all(is_same(first.content, one.content) for one in state.occupants[1:])
+
+
+def _remove_alike(state: _State, event: Event, index: int) -> None:
+    """Let one of equal rows leave, or all: the row may have been seen under its new key before its move was read."""
+    first, last = state.occupants[0], state.occupants[-1]
+    if event.has_landed:
+        # The row is under its next key already: what stands here came after it.
+        state.remove(first, index)
+        return
+    described = event.content if event.content is not None else event.arrived
+    is_seen = len(state.occupants) == _TWO and first.is_base and last.is_rootless and event.has_landed is not None
+    if is_seen and is_same(first.content, described):
+        state.remove(first, index)
+        state.occupants = []
+        return
+    state.suspect(index)
+    state.remove(first, index)
+
+
+def _finish(events: Sequence[Event], indices: Sequence[int], state: _State, result: Arrangement) -> _Occupant | None:
+    """End a commit: the row that arrived last stands, and events of other rows are left out where one stands."""
+    standing = state.occupants[-1] if state.occupants else None
+    for occupant, index in state.removed:
+        if events[index].kind is Kind.LEAVE:
+            for one in occupant.events():
+                result.taken[one] = index
+    own = {*standing.events(indices[0])} if standing else set(indices)
+    for index in indices:
+        result.found[index] = index in state.found
+        # What was removed before the standing row came is gone, also for a first write that leaves columns unsaid.
+        removes = events[index].kind in (Kind.LEAVE, Kind.DELETE)
+        result.kept[index] = index in own or (removes and standing is not None and index < standing.first)
+    if state.doubt is not None and result.doubt is None:
+        result.doubt = state.doubt
+    return standing

@@ -1,0 +1,304 @@
+"""Which row a change acts on: against a table whose rows have an identity of their own, and known cases by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeward.transforms.occupants import Event, Kind, arrange
+
+MANY = settings(max_examples=100, deadline=None)
+BASE = object()
+
+
+@dataclass
+class Change:
+    """A change of a table with rows (key → value), as a file shows it: which commit, from where, to where."""
+
+    commit: int
+    kind: str
+    old: int | None
+    new: int | None
+    before: str | None
+    after: str | None
+    number: int = 0
+
+
+@dataclass
+class Log:
+    """What a source did, and its rows after every commit."""
+
+    states: list[dict[int, str]]
+    changes: list[Change] = field(default_factory=list)
+
+
+def moves(commit, *pairs):
+    """Changes of keys: (old, new, content)."""
+    return [Change(commit, "move", old, new, value, value) for old, new, value in pairs]
+
+
+def events_of(key, base, changes, *, images=False, known=False, numbered=False, commits=True, flags=None):
+    """Give what one key sees of a log."""
+    found = [Event(Kind.BASE, BASE, content=(base[key],))] if key in base else []
+    for change in changes:
+        common = {"commit": change.commit if commits else None, "is_known": known}
+        token = (change.number,) if numbered else None
+        if change.kind == "move":
+            rootless, landed = (flags or {}).get(change.number, (None, None))
+            if change.old == key:
+                image = (change.before,) if images else None
+                found.append(
+                    Event(
+                        Kind.LEAVE,
+                        token=token and (*token, 0),
+                        content=image,
+                        arrived=(change.after,),
+                        has_landed=landed,
+                        **common,
+                    )
+                )
+            if change.new == key:
+                found.append(
+                    Event(
+                        Kind.ARRIVE,
+                        token=token and (*token, 1),
+                        content=(change.after,),
+                        is_rootless=rootless,
+                        **common,
+                    )
+                )
+        elif key in (change.old, change.new):
+            kind = {"insert": Kind.INSERT, "update": Kind.WRITE, "delete": Kind.DELETE}[change.kind]
+            content = (change.before if kind is Kind.DELETE else change.after,)
+            found.append(Event(kind, token=token, content=content, **common))
+    return found
+
+
+def read(events, reading=None):
+    """Fold the events that are kept, one after the other; give the value (None: no row) and whether it is in doubt."""
+    result = arrange(events, reading)
+    value = None
+    for event, kept in zip(events, result.kept, strict=True):
+        if kept:
+            value = None if event.kind in (Kind.LEAVE, Kind.DELETE) else event.content[0]
+    return value, result.doubt is not None
+
+
+def table(base, changes, reading=None, **options):
+    """Fold every key; None for a key in doubt."""
+    keys = {*base, *(change.old for change in changes), *(change.new for change in changes)} - {None}
+    changes = [replace(change, number=number) for number, change in enumerate(changes)]
+    if options.pop("evidence", False):
+        options["flags"] = _flags(base, changes, keys, options)
+    found = {key: read(events_of(key, base, changes, **options), reading) for key in keys}
+    return {key: None if doubt else value for key, (value, doubt) in found.items() if doubt or value is not None}
+
+
+def _flags(base, changes, keys, options):
+    """What the first reading of both keys of a move tells about it."""
+    left, landed = {}, {}
+    for key in keys:
+        own = events_of(key, base, changes, **options)
+        result = arrange(own)
+        numbers = [
+            change.number
+            for change in changes
+            for side in (change.old, change.new)
+            if change.kind == "move" and side == key
+        ]
+        moved = [at for at, event in enumerate(own) if event.kind in (Kind.LEAVE, Kind.ARRIVE)]
+        for at, number in zip(moved, numbers, strict=True):
+            (left if own[at].kind is Kind.LEAVE else landed)[number] = result.found[at]
+    return {number: (not left[number], landed[number]) for number in left}
+
+
+ABC = {1: "a", 2: "b", 3: "c"}
+SHIFT = moves(7, (1, 2, "a"), (2, 3, "b"), (3, 4, "c"))
+
+
+@pytest.mark.parametrize("options", [{}, {"known": True}, {"images": True}, {"commits": False}])
+def test_shift_swap_and_cycle_keep_every_row(options):
+    assert table(ABC, SHIFT, **options) == {2: "a", 3: "b", 4: "c"}
+    assert table(ABC, SHIFT[::-1], **options) == {2: "a", 3: "b", 4: "c"}
+    assert table(ABC, moves(7, (1, 2, "a"), (2, 1, "b")), **options) == {1: "b", 2: "a", 3: "c"}
+    cycle = moves(7, (1, 2, "a"), (2, 3, "b"), (3, 1, "c"))
+    assert table(ABC, cycle, **options) == {1: "c", 2: "a", 3: "b"}
+
+
+@pytest.mark.parametrize("options", [{}, {"known": True}, {"images": True}, {"commits": False}])
+def test_row_that_moves_twice_in_one_commit_is_under_its_last_key_alone(options):
+    twice = moves(7, (1, 2, "a"), (2, 3, "a"))
+    assert table({1: "a"}, twice, **options) == {3: "a"}
+
+
+@pytest.mark.parametrize("options", [{}, {"known": True}, {"images": True}, {"numbered": True}])
+def test_load_read_between_two_commits(options):
+    two = [*moves(7, (1, 2, "a")), *moves(8, (2, 3, "a"))]
+    for base in ({1: "a"}, {2: "a"}, {3: "a"}):
+        assert table(base, two, **options) == {3: "a"}
+
+
+@pytest.mark.parametrize("options", [{}, {"images": True}, {"commits": False}])
+def test_load_read_between_two_commits_of_one_time_is_told_by_the_keys_that_were_empty(options):
+    two = moves(7, (1, 2, "a"), (2, 3, "a"))
+    assert table({2: "a"}, two, **options) == {2: None, 3: "a"}
+    assert table({2: "a"}, two, evidence=True, **options) == {3: "a"}
+
+
+@pytest.mark.parametrize("options", [{}, {"images": True}, {"commits": False}])
+def test_shift_that_the_load_has_already_is_told_by_the_rows_that_have_landed(options):
+    after = {2: "a", 3: "b", 4: "c"}
+    assert None in table(after, SHIFT, **options).values()
+    assert table(after, SHIFT, evidence=True, **options) == after
+
+
+def test_deferred_constraint_is_told_by_the_before_image():
+    both = {1: "a", 2: "b"}
+    on = moves(7, (1, 2, "a"), (2, 3, "a"))
+    assert table(both, on, images=True) == {2: "b", 3: "a"}
+    assert table(both, on, images=True, known=True) == {2: "b", 3: "a"}
+    # The new image alone may be another row's after its other columns changed: nothing decides.
+    assert table(both, on) == {2: None, 3: "a"}
+    inserted = [Change(7, "insert", None, 2, None, "new"), *moves(7, (2, 3, "b"))]
+    for options in ({"known": True}, {"images": True}):
+        assert table({2: "b"}, inserted, **options) == {2: "new", 3: "b"}
+    assert table({2: "b"}, inserted) == {2: None, 3: "b"}
+
+
+def test_neighbours_that_are_alike_are_in_doubt_unless_the_commit_is_known():
+    alike = {1: "a", 2: "a"}
+    shift = moves(7, (1, 2, "a"), (2, 3, "a"))
+    assert table(alike, shift, evidence=True) == {2: None, 3: "a"}
+    assert table(alike, shift, known=True) == {2: "a", 3: "a"}
+    assert table(alike, shift, "set") == {2: "a", 3: "a"}
+    assert table(alike, shift, "single") == {3: "a"}
+
+
+def test_columns_that_change_with_the_key_need_the_before_image_or_the_declaration():
+    shift = [Change(7, "move", 1, 2, "a", "A"), Change(7, "move", 2, 3, "b", "B")]
+    both = {1: "a", 2: "b"}
+    assert table(both, shift) == {2: None, 3: "B"}
+    for options in ({"images": True}, {"known": True}):
+        assert table(both, shift, **options) == {2: "A", 3: "B"}
+    assert table(both, shift, "set") == {2: "A", 3: "B"}
+
+
+def test_change_delivered_twice_counts_once_by_its_sequence():
+    changes = [replace(change, number=number) for number, change in enumerate([*SHIFT])]
+    again = [*changes[:2], *changes[:2], *changes[2:], *changes]
+    for key, value in {1: None, 2: "a", 3: "b", 4: "c"}.items():
+        assert read(events_of(key, ABC, again, numbered=True)) == (value, False)
+    assert table(ABC, [*SHIFT, *SHIFT], "set") == {2: "a", 3: "b", 4: "c"}
+
+
+def test_changes_without_moves_are_read_one_after_the_other():
+    changes = [Change(7, "insert", None, 1, None, "a"), Change(7, "delete", 1, None, "other", None)]
+    for base in ({}, {1: "a"}, {1: "z"}):
+        assert table(base, changes) == {}
+    rename = [Change(7, "insert", None, 1, None, "a2"), *moves(7, (1, 2, "a2"))]
+    assert table({1: "a"}, rename) == {2: "a2"}
+
+
+def test_row_that_leaves_a_key_with_a_million_changes_costs_a_moment():
+    events = [Event(Kind.WRITE, commit=number, content=(number,)) for number in range(200_000)]
+    result = arrange([*events, Event(Kind.LEAVE, commit=-1, arrived=(199_999,))])
+    assert result.taken[0] == len(events)
+    assert result.kept[-1]
+
+
+@st.composite
+def logs(draw, *, values=6, deferred=False):
+    """A table with few keys: every commit inserts, updates, deletes, and moves rows among all keys in one statement."""
+    value = st.integers(0, values).map(str)
+    rows = draw(st.dictionaries(st.integers(0, 4), value, max_size=5))
+    log = Log([dict(rows)])
+    for commit in range(draw(st.integers(1, 4))):
+        for _ in range(draw(st.integers(1, 3))):
+            log.changes += draw(_statement(rows, commit, value))
+        log.states.append(dict(rows))
+    for number, change in enumerate(log.changes):
+        change.number = number
+    return log
+
+
+@st.composite
+def _statement(draw, rows, commit, value):
+    what = draw(st.sampled_from(["move", "move", "insert", "update", "delete"]))
+    free = [key for key in range(6) if key not in rows]
+    if what == "insert" and free:
+        key = draw(st.sampled_from(free))
+        rows[key] = draw(value)
+        return [Change(commit, "insert", None, key, None, rows[key])]
+    if what == "update" and rows:
+        key, before = draw(st.sampled_from(sorted(rows.items())))
+        rows[key] = draw(value)
+        return [Change(commit, "update", key, key, before, rows[key])]
+    if what == "delete" and rows:
+        key = draw(st.sampled_from(sorted(rows)))
+        return [Change(commit, "delete", key, None, rows.pop(key), None)]
+    if what == "move" and rows:
+        return draw(_shuffle(rows, commit))
+    return []
+
+
+@st.composite
+def _shuffle(draw, rows, commit):
+    """Move some rows to keys that are free once they have left, in any order."""
+    movers = draw(st.lists(st.sampled_from(sorted(rows)), min_size=1, unique=True))
+    free = [key for key in range(6) if key not in rows or key in movers]
+    targets = draw(st.permutations(free))[: len(movers)]
+    pairs = [(old, new, rows[old]) for old, new in zip(movers, targets, strict=True) if old != new]
+    for old, _, _ in pairs:
+        del rows[old]
+    rows.update({new: value for _, new, value in pairs})
+    return moves(commit, *pairs)
+
+
+@st.composite
+def loads(draw, log, *, torn=True):
+    """What a load may hold: the rows after some commit, or (torn) each key as it was after a commit of its own."""
+    numbers = st.integers(0, len(log.states) - 1)
+    if not torn:
+        return log.states[draw(numbers)]
+    seen = {key: log.states[draw(numbers)].get(key) for key in range(6)}
+    return {key: value for key, value in seen.items() if value is not None}
+
+
+@MANY
+@given(logs(), st.data())
+def test_known_commits_end_as_the_source_whatever_state_folding_began_with(log, data):
+    base, images = data.draw(loads(log, torn=data.draw(st.booleans()))), data.draw(st.booleans())
+    assert table(base, log.changes, known=True, images=images) == log.states[-1]
+    assert table(base, log.changes, "set", images=images) == log.states[-1]
+
+
+@MANY
+@given(logs(values=2), st.data())
+def test_unknown_commits_end_as_the_source_or_in_doubt(log, data):
+    # What other keys show of a move counts as evidence only where the load is of one moment.
+    options = data.draw(st.fixed_dictionaries({"images": st.booleans(), "commits": st.booleans()}))
+    evidence = data.draw(st.booleans())
+    base = data.draw(loads(log, torn=not evidence))
+    options["evidence"] = evidence
+    ticks = data.draw(st.integers(1, 3))
+    changes = [replace(change, commit=change.commit // ticks) for change in log.changes]
+    found = table(base, changes, **options)
+    for key in {*found, *log.states[-1]}:
+        value = found.get(key, "")
+        assert value is None or value == log.states[-1].get(key, ""), key
+
+
+@MANY
+@given(logs(), st.data())
+def test_each_departure_takes_the_row_that_left(log, data):
+    images = data.draw(st.booleans())
+    for key in range(6):
+        own = events_of(key, log.states[0], log.changes, known=True, images=images)
+        result = arrange(own)
+        for index, event in enumerate(own):
+            if event.kind is Kind.LEAVE:
+                written = [at for at, taken in enumerate(result.taken) if taken == index]
+                assert own[written[-1]].content == event.arrived
