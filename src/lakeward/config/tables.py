@@ -131,7 +131,8 @@ class TableSettings(TableDefaults):
     renames: dict[str, str] = Field({}, description="column renames as the source made them, old: new")
     null_means_unchanged: NameList = Field((), description="columns whose NULL in an update means: not spoken of")
     before_image_columns: NameList | None = Field(
-        None, description="columns with before images in headerless CSV, in order; default key or all, by count"
+        None,
+        description="columns with before images in headerless CSV, in order; default those of the key or all, by count",
     )
     cdc_start: str | None = Field(None, description="day the capture began, or the time, as timezone: counts")
     publish: PublishSettings | None = Field(None, description="plain files refreshed after each run")

@@ -432,3 +432,9 @@ def test_changes_name_their_transaction_where_a_column_tells_it(tmp_path: Path) 
     details = [json.loads(record["_lw_detail"] or "{}") for record in result.records]
     assert [one.get("transaction") for one in details] == ["7", "7", 'a"\\b', None]
     assert result.rows[1] == ("U", 2, "a", Decimal(1))
+
+
+def test_before_images_of_a_headerless_key_come_in_the_order_of_the_columns(tmp_path: Path) -> None:
+    spec = make_spec("a int, b int, c string", primary_key=["b", "a"])
+    result = read(tmp_path, "U,1,2,v,3,4\n", spec)
+    assert result.rows == [("D", 3, 4, None), ("U", 1, 2, "v")]

@@ -141,10 +141,14 @@ def possible_widths(spec: ReadSpec) -> set[int]:
 
 
 def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
-    """Give the column lists that may have before images at the end of a record."""
+    """Give the column lists that may have before images at the end of a record.
+
+    Those of the key come in the order of the table's columns, whatever order primary_key names them in.
+    """
     if spec.settings.before_image_columns is not None:
         return [(), spec.settings.before_image_columns]
-    return list(dict.fromkeys([(), spec.key, record_columns(spec)]))
+    names = record_columns(spec)
+    return list(dict.fromkeys([(), tuple(name for name in names if name in spec.key), names]))
 
 
 def record_columns(spec: ReadSpec) -> tuple[str, ...]:

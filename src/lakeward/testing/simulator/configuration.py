@@ -41,8 +41,8 @@ def _table_settings(table: TableSpec, options: SimulatorOptions) -> dict[str, An
     settings: dict[str, Any] = {"cdc_start": f"{START:%Y-%m-%d}"}
     if table.key:
         settings["primary_key"] = list(table.key)
-    if nulls_are_values(table, options):
-        settings["before_image_nulls"] = "value"
+    if table.nullable_key and options.before_image != "none":
+        settings["before_image_nulls"] = "value" if nulls_are_values(table, options) else "unchanged"
     if options.shuffle_keys and table.key:
         settings["key_moves"] = "set"
     if table.null_unchanged:
