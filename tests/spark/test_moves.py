@@ -161,7 +161,7 @@ def test_key_that_was_null_moves_where_that_is_declared_and_stops_the_table_wher
 def test_soak_one_statement_shifts_every_row(scene: Scene) -> None:
     """Work grows with the keys, not with the links of the chain."""
     count = 300_000
-    configure(scene, key_moves="set", rewrite_share=9)
+    configure(scene, key_moves="set", schema_mode="evolve", max_delete_share=1.0)
     rows = list(range(1, count + 1))
     scene.land_parquet("LOAD00000001.parquet", {"id": rows, "name": [f"n{key}" for key in rows]})
     scene.run()
