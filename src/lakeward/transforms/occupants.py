@@ -124,9 +124,10 @@ def arrange(events: Sequence[Event], reading: Reading | None = None) -> Arrangem
     """Tell what becomes of one key's events; ``reading`` settles what is otherwise left to the contents."""
     result = Arrangement([True] * len(events), [None] * len(events), [False] * len(events))
     standing: _Occupant | None = None
-    once = _each_once(events, result)
-    for _, group in groupby(once, key=lambda index: events[index].commit):
+    for _, group in groupby(range(len(events)), key=lambda index: events[index].commit):
         indices = list(group)
+        if any(events[index].kind in (Kind.ARRIVE, Kind.LEAVE) for index in indices):
+            indices = _each_once(events, indices, result)
         state = _read_commit(events, indices, standing, reading)
         standing = _finish(events, indices, state, result)
     return result
@@ -144,11 +145,12 @@ def is_same(one: Content | None, other: Content | None) -> bool:
     return one is not None and one == other and None not in one
 
 
-def _each_once(events: Sequence[Event], result: Arrangement) -> list[int]:
-    """Leave out changes that were delivered before."""
+def _each_once(events: Sequence[Event], indices: Sequence[int], result: Arrangement) -> list[int]:
+    """Leave out changes that were delivered before; where no row moves, reading them twice changes nothing."""
     seen: set[object] = set()
     once = []
-    for index, event in enumerate(events):
+    for index in indices:
+        event = events[index]
         if event.token is not None and event.token in seen:
             result.kept[index] = False
             continue
