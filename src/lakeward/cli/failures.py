@@ -51,7 +51,9 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         return _refuse(died, invocation)
     if isinstance(error, OSError):
         # Not of the program's making: a path that is wrong, a disk that is full.
-        return _refuse(_of_the_system(error), invocation)
+        found = _of_the_system(error)
+        found.__cause__ = error
+        return _refuse(found, invocation)
     return _bug(error, invocation)
 
 

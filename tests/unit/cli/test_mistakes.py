@@ -73,7 +73,9 @@ def test_a_pattern_in_a_variable_is_itself(project: Path, call_json, monkeypatch
 
 def test_a_loop_of_links_in_landing_is_named(project: Path, call) -> None:
     (project / "landing/sales/product/LOAD00000002.csv").symlink_to("LOAD00000002.csv")
-    assert "LOAD00000002.csv" in refused(call("tables", "check", "sales.product"))
+    result = call("tables", "check", "sales.product")
+    assert result.exit_code == 1 and "error sales.product: files" in result.stdout
+    assert "LOAD00000002.csv" in result.stdout
 
 
 def test_an_address_of_a_file_that_cannot_be_is_refused(project: Path, call, answers) -> None:
@@ -115,7 +117,6 @@ def test_a_fault_of_the_system_is_no_bug(capsys, code: str, exit_code: int, word
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["init", "--config=\udcff"], "is not UTF-8"),
         (["runs", "\udcff"], "is not UTF-8"),
         (["runs", "--limit", "99999999999999999999"], "is not in the range"),
         (["tables", "set", "sales.customer", "--set", "time_limit=2024-02-30"], "time_limit: Input should be"),

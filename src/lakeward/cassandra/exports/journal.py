@@ -94,10 +94,10 @@ class Journal:
             return None
         try:
             return ExportPlan.from_json(text)
-        except MALFORMED:
-            # Of another version, or not by Lakeward: the next one begins anew.
+        except (KeyError, TypeError):
+            # Of another version: the next one begins anew.
             return None
-        except ValueError as error:
+        except MALFORMED as error:
             msg = f"{self.folder}/{_PLAN} is no plan of an export: {error}; it is not replaced"
             raise RefusedInputError(msg, hint="look at it, and move it elsewhere or remove it") from error
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lakeward.errors import ConfigurationError, ConflictError
 from lakeward.lake.writers import Writer
 from lakeward.logs import event
+from lakeward.reading_back import MALFORMED, json_object
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -85,11 +86,12 @@ class Ownership:
 
     def _found(self) -> dict[str, Any] | None:
         text = self._store.read_text(self._file)
+        if not text:
+            return None
         try:
-            found = json.loads(text or "null")
-        except ValueError:
-            found = {}
-        return found if found is None or isinstance(found, dict) else {}
+            return json_object(text)
+        except MALFORMED:
+            return {}  # of somebody else: whoever asks refuses to replace it
 
     def _tell(self) -> None:
         document = {"run": self._run, **Writer.here().to_document()}
