@@ -35,9 +35,11 @@ supported_pythons() {
   local uv=$1 program version
   { printf '%s\n' /usr/bin/python3* "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3 \
       "$("$uv" python dir 2> /dev/null)"/*/bin/python3
-    type -ap python3 python3.11 python3.12 python3.13 python3.14; } |
+    type -ap python3 python3.11 python3.12 python3.13 python3.14 || true; } |
     while read -r program; do
-      version=$(version_of "$program") && at_least "$version" "$LOWEST_SUPPORTED" && printf '%s %s\n' "$version" "$program"
+      if version=$(version_of "$program") && at_least "$version" "$LOWEST_SUPPORTED"; then
+        printf '%s %s\n' "$version" "$program"
+      fi
     done | sort --version-sort --key 1,1 --unique
 }
 
