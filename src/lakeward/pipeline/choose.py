@@ -21,6 +21,7 @@ from lakeward.pipeline.records import FileRecord
 from lakeward.pipeline.work import Waiting, Work
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms.listing import list_folder, list_transactions
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -219,11 +220,11 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
     """Refuse change files of which it cannot be known whether they precede the current load or follow it."""
     if not scan.undecided:
         return
-    first, count = min(scan.undecided, key=lambda file: file.order), len(scan.undecided)
-    files = "1 change file was" if count == 1 else f"{count:,} change files were"
+    first = min(scan.undecided, key=lambda file: file.order)
     msg = (
-        f"{context.table}: {files} named before the load of generation {progress.generations[-1].number} was seen in "
-        f"landing, {first.path} first: they may precede that load or follow it, and nothing inside the files says which"
+        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the load of "
+        f"generation {progress.generations[-1].number} was seen in landing: they may precede that load or follow it, "
+        "and nothing inside the files says which"
     )
     raise CutError(msg, hint=recut_hint(context, first.time))
 
@@ -366,8 +367,8 @@ def _require_change_files(context: TableContext, progress: Progress, scan: Scan)
     if missing > 0:
         table = shlex.quote(str(context.table))
         msg = (
-            f"{context.table}: load files were written again with the same content, and {missing:,} consumed change "
-            "files are gone from landing: it cannot be known whether the replication was started anew"
+            f"{context.table}: load files were written again with the same content, and landing lacks "
+            f"{count(missing, 'consumed change file')}: it cannot be known whether the replication was started anew"
         )
         hint = (
             f"the source was loaded again: lakeward run {table} --reload --cut TIME; the files were only copied: "

@@ -28,6 +28,7 @@ from lakeward.sources.dms.names import load_part
 from lakeward.transforms.columns import column
 from lakeward.transforms.columns import columns as named
 from lakeward.transforms.keys import having_keys
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -266,8 +267,8 @@ def _require_older(load: _Load, newest: int | None, timeless: int, first: int) -
 def _later_files_gone(load: _Load, gone: int, after: int) -> CutError:
     """Say that changes after a reload, which were consumed already, cannot be read again for it."""
     msg = (
-        f"{load.context.table}: {gone:,} of {after:,} consumed change files that follow the reload are gone from "
-        "landing: they cannot be applied on top of it"
+        f"{load.context.table}: of {count(after, 'consumed change file')} that would follow the reload, {gone:,} can "
+        "no longer be found in landing and cannot be applied on top of it"
     )
     return CutError(msg, hint="restore them from a backup of landing, or reload the table once more at the source")
 
@@ -349,9 +350,7 @@ def require_new_keys(
         return
     shared = having_keys(rows.select(*named(key)), load_rows.select(*named(key)), keys=key)
     if shared.take(1):
-        count = shared.count()
-        keys = "1 key" if count == 1 else f"{count:,} keys"
-        raise _foreign_part(context, paths, f"{keys} of it are in that load too")
+        raise _foreign_part(context, paths, f"that load holds {count(shared.count(), 'key')} of it, too")
 
 
 def require_parts_apart(rows: DataFrame, context: TableContext, parts: Sequence[FileSummary]) -> None:
@@ -389,10 +388,10 @@ def load_warning(context: TableContext, decision: LoadDecision) -> str | None:
     if decision.evidence != FIRST_LOAD or not decision.before or decision.load_from is None:
         return None
     table, loaded = shlex.quote(str(context.table)), time_digits(decision.load_from)
-    files = "1 change file was" if decision.before == 1 else f"{decision.before:,} change files were"
     return (
-        f"{files} created before the rows of the first load were loaded ({loaded}), and applied on top of it; if that "
-        f"load is a reload: lakeward undo {table} --to-op 0, then lakeward run {table} --cut {shown_time(loaded)}"
+        f"{count(decision.before, 'change file')} created before the rows of the first load were loaded ({loaded}) "
+        f"went on top of it; if that load is a reload: lakeward undo {table} --to-op 0, then lakeward run {table} "
+        f"--cut {shown_time(loaded)}"
     )
 
 
@@ -419,7 +418,7 @@ def _unknown_cut(load: _Load) -> CutError:
     msg = (
         f"{load.context.table}: a reload is there ({', '.join(part.path for part in load.parts[:_SHOWN])}), but "
         f"nothing inside the files shows which change files follow it: {why}. By the load files' modification times, "
-        f"which copying changes, {before:,} change files are in the reload and {after:,} follow it"
+        f"which copying changes, {count(before, 'change file')} would be in the reload and {after:,} would follow it"
     )
     return CutError(msg, hint=_cut_hint(load, written))
 
