@@ -25,6 +25,8 @@ def configuration_of(tables: Iterable[TableSpec], options: SimulatorOptions) -> 
         csv["unchanged"] = options.unchanged
     # Small random tables lose most of their rows in one batch now and then. Modification times are the capture's own.
     defaults: dict[str, Any] = {"max_delete_share": 1.0, "csv": csv, "landing_times": "trusted", "reload_settle": 0}
+    # Parts that land late belong to their load also where no key shows it; all times are long past.
+    defaults["load_settle"] = 86_400
     if options.bad_rows:
         defaults["on_bad_row"] = "quarantine"
     if options.truncates:

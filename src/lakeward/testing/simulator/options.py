@@ -111,7 +111,7 @@ class SimulatorOptions:
 _NOTHING: dict[str, Any] = {
     "header": False, "date_folders": None, "timestamp_column": None, "change_sequence": False, "add_columns": False,
     "op_in_changes": True, "change_keys": False, "shuffle_keys": False, "before_image": "none", "unchanged": None,
-    "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0, "truncates": 0,
+    "null_means_unchanged": False, "drop_columns": False, "bad_rows": 0.0, "truncates": 0, "segments": "none",
 }  # fmt: skip
 # Values worth trying for each option of a small simulation.
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -159,6 +159,7 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
         ("bad_rows", options.bad_rows and unmarked, needs_operation),
         ("truncates", options.truncates and options.transactions, "transaction files lie in no folder of a table"),
         ("truncates", options.truncates and options.reloads, "a load after a truncate is not a reload (reloads)"),
+        ("segments", options.segments != "none" and options.reloads, "segments of several loads look alike (reloads)"),
         ("before_image", options.before_image != "none" and unmarked, needs_operation),
         ("change_keys", options.change_keys and unmarked, needs_operation),
         ("change_keys", options.change_keys and options.before_image == "none", "it needs a before_image"),

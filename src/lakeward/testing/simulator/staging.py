@@ -74,8 +74,8 @@ def _is_first_load(file: SourceFile) -> bool:
 class _Floors:
     """Earliest stages that keep a reload recognisable.
 
-    A reload lands after every part of the load before it, its first part not after the others, and no change file
-    that belongs to it lands before it. Change files of the time before may well land after it.
+    A reload lands whole, after every part of the load before it, and no change file that belongs to it lands before
+    it. Change files of the time before may well land after it.
     """
 
     def __init__(self) -> None:
@@ -89,6 +89,8 @@ class _Floors:
         if file.file_class is not FileClass.LOAD or file.table is None:
             return stage
         table = file.table.id
+        if 1 < file.generation == self._generation.get(table):
+            return self._reload[table]
         if file.generation > self._generation.get(table, 1):
             stage = max(stage, self._last_part.get(table, 0) + 1)
             self._reload[table] = stage
