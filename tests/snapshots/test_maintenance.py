@@ -305,7 +305,7 @@ def test_maintenance_after_a_run_goes_by_debt_and_never_fails_it(scene: Scene, m
     change(source, 4)
     report = scene.run()
     assert report.outcome is Outcome.DONE
-    assert report.maintenance is not None and report.maintenance.message == "RuntimeError: broken on purpose"
+    assert report.maintenance is not None and "RuntimeError: broken on purpose" in str(report.maintenance.message)
     assert scene.rows() == source.rows()
     scene.lakeward.undo(TABLE, to_op=2)
     assert scene.rows() == second
