@@ -199,9 +199,9 @@ def test_late_load_part_of_a_table_without_key(scene: Scene, writing_crashes: Cr
 def test_truncate_by_a_vanished_folder(scene: Scene, writing_crashes: Crashes) -> None:
     scene.table(on_missing_folder="truncate", rewrite_share=10)
     source = Source(scene)
-    for _ in range(INPUTS):
+    for number in range(INPUTS):
         source.load("LOAD00000001.csv", *ROWS)
-        source.change("20240115-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0")
+        source.change(f"2024011{number}-000000000.csv", "U,1,changed,y,2.00", "D,2,,,0")
         scene.run()
         before = source.rows()
         assert scene.rows() == before

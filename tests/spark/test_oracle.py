@@ -121,7 +121,7 @@ def test_a_table_whose_folder_vanishes_is_empty_and_fills_again_with_what_lands_
     tmp_path: Path, spark: SparkSession
 ) -> None:
     options = SimulatorOptions(
-        seed=2, tables=1, rows=10, changes=60, batches=6, stages=4, truncates=2, delay=0.4, reorder=1.0, duplicate=0.3,
+        seed=2, tables=1, rows=10, changes=60, batches=6, stages=4, truncates=2, delay=0.4, reorder=1.0,
     )  # fmt: skip
     follow(tmp_path, spark, options)
 
