@@ -71,7 +71,7 @@ def test_keys_that_need_escaping_are_what_they_are(bucket: Bucket, name: str) ->
     [found] = storage.walk(folder)
     assert found.path == f"{folder}/{name}"
     assert storage.identity(found.path) == found.identity
-    assert list(storage.folders("")) == [f"sch {name}"]
+    assert list(storage.children("")) == [(f"sch {name}", True)]
     with storage.spool(found.path) as (path, _):
         assert Path(path).read_bytes() == name.encode()
 
@@ -80,7 +80,7 @@ def test_keys_that_need_escaping_are_what_they_are(bucket: Bucket, name: str) ->
 def test_hidden_and_temporary_names_are_not_seen(bucket: Bucket, name: str) -> None:
     bucket.put(f"s/t/{name}")
     storage = bucket.storage()
-    assert list(storage.walk("s/t")) == list(storage.folders("s/t")) == []
+    assert list(storage.walk("s/t")) == list(storage.children("s/t")) == []
     assert not storage.exists("s/t")
 
 
@@ -91,14 +91,14 @@ def test_folder_markers_are_folders_and_no_files(bucket: Bucket) -> None:
     bucket.put("landing/s/", b"")
     bucket.put("landing/s/t/", b"")
     assert storage.exists("") and storage.exists("s") and not storage.exists("s/t")
-    assert list(storage.folders("s")) == ["s/t"]
+    assert list(storage.children("s")) == [("s/t", True)]
     assert list(storage.walk("")) == []
 
 
 def test_missing_folders_are_empty_and_missing_files_are_missing(bucket: Bucket) -> None:
     bucket.put("s/t/a.csv")
     storage = bucket.storage()
-    assert list(storage.walk("s/tt")) == list(storage.walk("s/t/a.csv")) == list(storage.folders("x")) == []
+    assert list(storage.walk("s/tt")) == list(storage.walk("s/t/a.csv")) == list(storage.children("x")) == []
     assert not storage.exists("s/t/a.csv") and storage.exists("s/t/")
     with pytest.raises(FileNotFoundError):
         storage.identity("s/t/b.csv")
