@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 def decided(events: DataFrame, reading: Reading | None) -> DataFrame:
     """Return changes with what became of each, the ``DECIDED`` columns, from what ``transforms.moves.events`` found."""
     width = len(events.columns) - len(EVENT) - 2
-    struct = T.StructType([*events.schema.fields[:width], *DECIDED])
+    # pyspark looks its input's columns up by name, and a name may hold backticks and dots.
+    own = [name if name.startswith(S.PREFIX) else f"{S.PREFIX}c{at}" for at, name in enumerate(events.columns)]
+    fields = events.schema.fields[:width]
+    plain = [T.StructField(name, field.dataType, field.nullable) for name, field in zip(own, fields, strict=False)]
 
     def decide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _decide(batches, width, reading)
 
-    return events.mapInArrow(decide, struct)
+    found = events.toDF(*own).mapInArrow(decide, T.StructType([*plain, *DECIDED]))
+    return found.toDF(*(field.name for field in (*fields, *DECIDED)))
 
 
 def _decide(batches: Iterable[pa.RecordBatch], width: int, reading: Reading | None) -> Iterator[pa.RecordBatch]:
