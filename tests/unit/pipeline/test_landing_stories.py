@@ -44,7 +44,9 @@ class Story:
         config = parse_config(self.replication.configuration(), base=folder)
         found = config.declared()[TABLE].model_dump(by_alias=True)
         ddl = ", ".join(f"{column.name} {column.type}" for column in self.replication.table.columns)
-        self.table = PlainTable(folder / "landing", patch, ddl, **{**found, "landing_times": "untrusted", **own})
+        self.table = PlainTable(
+            folder / "landing", patch, ddl, **{**found, "landing_times": "untrusted", "load_settle": 0, **own}
+        )
         clock = SimpleNamespace(time=self._now, time_ns=lambda: int(self._now() * 1e9))
         for module in (choose, cut, loads):
             patch.setattr(module, "time", clock)
