@@ -1,222 +1,79 @@
 """Lakeward keeps an exact, queryable copy of operational databases in a data lake.
 
 Public names are loaded at first use: Spark tasks and quick commands import parts of the package and need not pay
-for all of it.
+for all of it. Type checkers read the same names from ``__init__.pyi``; a test compares the two.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lakeward.api import (
-        Lakeward as Lakeward,
-    )
-    from lakeward.config import (
-        Config as Config,
-    )
-    from lakeward.config import (
-        TableSettings as TableSettings,
-    )
-    from lakeward.config import (
-        load_config as load_config,
-    )
-    from lakeward.diffing.comparators import (
-        Bitwise as Bitwise,
-    )
-    from lakeward.diffing.comparators import (
-        Comparator as Comparator,
-    )
-    from lakeward.diffing.comparators import (
-        Duration as Duration,
-    )
-    from lakeward.diffing.comparators import (
-        Epsilon as Epsilon,
-    )
-    from lakeward.diffing.comparators import (
-        Equality as Equality,
-    )
-    from lakeward.diffing.comparators import (
-        MapEntries as MapEntries,
-    )
-    from lakeward.diffing.comparators import (
-        Whitespace as Whitespace,
-    )
-    from lakeward.diffing.composing import (
-        compose as compose,
-    )
-    from lakeward.diffing.frames import (
-        diff as diff,
-    )
-    from lakeward.diffing.options import (
-        DiffMode as DiffMode,
-    )
-    from lakeward.diffing.options import (
-        DiffOptions as DiffOptions,
-    )
-    from lakeward.diffing.options import (
-        DuplicateKeys as DuplicateKeys,
-    )
-    from lakeward.diffing.patching import (
-        patch as patch,
-    )
-    from lakeward.diffing.reversing import (
-        reverse as reverse,
-    )
-    from lakeward.errors import (
-        BadRowError as BadRowError,
-    )
-    from lakeward.errors import (
-        BugError as BugError,
-    )
-    from lakeward.errors import (
-        ChangedFileError as ChangedFileError,
-    )
-    from lakeward.errors import (
-        ConfigurationError as ConfigurationError,
-    )
-    from lakeward.errors import (
-        ConflictError as ConflictError,
-    )
-    from lakeward.errors import (
-        CutError as CutError,
-    )
-    from lakeward.errors import (
-        DataError as DataError,
-    )
-    from lakeward.errors import (
-        DeleteShareError as DeleteShareError,
-    )
-    from lakeward.errors import (
-        LakewardError as LakewardError,
-    )
-    from lakeward.errors import (
-        LeaseHeldError as LeaseHeldError,
-    )
-    from lakeward.errors import (
-        RefusedInputError as RefusedInputError,
-    )
-    from lakeward.errors import (
-        RetriableError as RetriableError,
-    )
-    from lakeward.errors import (
-        SchemaError as SchemaError,
-    )
-    from lakeward.errors import (
-        VanishedError as VanishedError,
-    )
-    from lakeward.pipeline.context import (
-        RunOptions as RunOptions,
-    )
-    from lakeward.pipeline.report import (
-        OpReport as OpReport,
-    )
-    from lakeward.pipeline.report import (
-        Outcome as Outcome,
-    )
-    from lakeward.pipeline.report import (
-        RunReport as RunReport,
-    )
-    from lakeward.pipeline.report import (
-        TablePlan as TablePlan,
-    )
-    from lakeward.pipeline.report import (
-        TableReport as TableReport,
-    )
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Lakeward": "lakeward.api",
-    "Config": "lakeward.config",
-    "TableSettings": "lakeward.config",
-    "load_config": "lakeward.config",
-    "Bitwise": "lakeward.diffing.comparators",
-    "Comparator": "lakeward.diffing.comparators",
-    "Duration": "lakeward.diffing.comparators",
-    "Epsilon": "lakeward.diffing.comparators",
-    "Equality": "lakeward.diffing.comparators",
-    "MapEntries": "lakeward.diffing.comparators",
-    "Whitespace": "lakeward.diffing.comparators",
-    "DiffMode": "lakeward.diffing.options",
-    "DiffOptions": "lakeward.diffing.options",
-    "DuplicateKeys": "lakeward.diffing.options",
-    "compose": "lakeward.diffing.composing",
-    "diff": "lakeward.diffing.frames",
-    "patch": "lakeward.diffing.patching",
-    "reverse": "lakeward.diffing.reversing",
-    "BadRowError": "lakeward.errors",
-    "BugError": "lakeward.errors",
-    "ChangedFileError": "lakeward.errors",
-    "ConfigurationError": "lakeward.errors",
-    "ConflictError": "lakeward.errors",
-    "CutError": "lakeward.errors",
-    "DataError": "lakeward.errors",
-    "DeleteShareError": "lakeward.errors",
-    "LakewardError": "lakeward.errors",
-    "LeaseHeldError": "lakeward.errors",
-    "RefusedInputError": "lakeward.errors",
-    "RetriableError": "lakeward.errors",
-    "SchemaError": "lakeward.errors",
-    "VanishedError": "lakeward.errors",
-    "RunOptions": "lakeward.pipeline.context",
-    "OpReport": "lakeward.pipeline.report",
-    "Outcome": "lakeward.pipeline.report",
-    "RunReport": "lakeward.pipeline.report",
-    "TablePlan": "lakeward.pipeline.report",
-    "TableReport": "lakeward.pipeline.report",
+# Where each public name is defined. Names are public, modules are not: moving one changes this table only.
+_NAMES_BY_MODULE = {
+    "lakeward.api": "Lakeward",
+    "lakeward.api.history": "History",
+    "lakeward.api.snapshots": "SnapshotReport Snapshots",
+    "lakeward.config": "Config TableDefaults TableSettings load_config",
+    "lakeward.config.watching": "WatchSettings",
+    "lakeward.controller.discovery": "Discovery",
+    "lakeward.controller.history": "RunDetail RunSummary",
+    "lakeward.controller.metrics": "Metrics",
+    "lakeward.controller.observers": "Observer",
+    "lakeward.controller.proposals": "Proposal",
+    "lakeward.controller.status": "StatusTotals TableStatus",
+    "lakeward.controller.tables": "KnownTable",
+    "lakeward.controller.takeover": "ImportedTable",
+    "lakeward.controller.triggers.watcher": "RunObserver Watcher",
+    "lakeward.controller.validation": "Finding",
+    "lakeward.diffing.changesets.applying": "Applied",
+    "lakeward.diffing.comparators": "Bitwise Comparator Duration Epsilon Equality MapEntries Whitespace",
+    "lakeward.diffing.composing": "compose",
+    "lakeward.diffing.frames": "diff",
+    "lakeward.diffing.options": "DiffMode DiffOptions DuplicateKeys",
+    "lakeward.diffing.patching": "patch",
+    "lakeward.diffing.report.examples": "Example",
+    "lakeward.diffing.reversing": "reverse",
+    "lakeward.diffing.running": "DiffResult",
+    "lakeward.diffing.summary": "Summary",
+    "lakeward.errors": (
+        "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError DeleteShareError "
+        "LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError TimeLimitError "
+        "VanishedError"
+    ),
+    "lakeward.lake.iceberg.debt": "Debt",
+    "lakeward.model": "TableId",
+    "lakeward.pipeline.columns_repair": "ColumnsRepair",
+    "lakeward.pipeline.context": "RunOptions",
+    "lakeward.pipeline.erase.landing": "LandingTrace",
+    "lakeward.pipeline.maintenance.report": "MaintenanceReport TableMaintenance WorkKind WorkReport",
+    "lakeward.pipeline.quarantine": "BadRow QuarantineReport",
+    "lakeward.pipeline.records": "LoadDecision",
+    "lakeward.pipeline.report": "OpReport Outcome RowCounts RunReport TablePlan TableReport",
+    "lakeward.pipeline.row_changes": "RowChanges",
+    "lakeward.pipeline.undo.plan": "ConcernedOp Marked UndoPlan",
+    "lakeward.pipeline.undo.undoing": "Undone",
+    "lakeward.snapshots.erasure.receipts": "ErasedPlace Receipt",
+    "lakeward.snapshots.history.row_history": "HistoryEntry RowHistory",
+    "lakeward.snapshots.history.scd2_table": "HistoryReport",
+    "lakeward.snapshots.verification.report": "RowFinding TableVerification Verified VerifyReport",
+    "lakeward.snapshots.versions.listing": "Version",
+    "lakeward.sources.dms.listing": "SkippedFolder",
+    "lakeward.testing.simulator": "SimulationResult SimulatorOptions write_simulation",
 }
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
-__all__ = [
-    "BadRowError",
-    "Bitwise",
-    "BugError",
-    "ChangedFileError",
-    "Comparator",
-    "Config",
-    "ConfigurationError",
-    "ConflictError",
-    "CutError",
-    "DataError",
-    "DeleteShareError",
-    "DiffMode",
-    "DiffOptions",
-    "DuplicateKeys",
-    "Duration",
-    "Epsilon",
-    "Equality",
-    "Lakeward",
-    "LakewardError",
-    "LeaseHeldError",
-    "MapEntries",
-    "OpReport",
-    "Outcome",
-    "RefusedInputError",
-    "RetriableError",
-    "RunOptions",
-    "RunReport",
-    "SchemaError",
-    "TablePlan",
-    "TableReport",
-    "TableSettings",
-    "VanishedError",
-    "Whitespace",
-    "compose",
-    "diff",
-    "load_config",
-    "patch",
-    "reverse",
-]
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     msg = f"module 'lakeward' has no attribute {name!r}"
     raise AttributeError(msg)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

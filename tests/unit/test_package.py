@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import lakeward
@@ -14,6 +17,25 @@ def test_every_public_name_is_there_and_documented() -> None:
     assert list(lakeward.__all__) == sorted(lakeward.__all__)
     for name in lakeward.__all__:
         assert getattr(lakeward, name).__doc__, name
+
+
+def test_type_checkers_see_the_public_names_where_they_are_loaded_from() -> None:
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    exported = {name.name: node.module for node in imports for name in node.names if name.asname == name.name}
+    assert exported == lakeward._MODULES
+    assert list(exported) == [name for names in lakeward._NAMES_BY_MODULE.values() for name in names.split()]
+    assert sorted(exported) == lakeward.__all__ == dir(lakeward)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    assert not hasattr(lakeward, "no_such_name")
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    script = "import sys, lakeward; print([name for name in sys.modules if name.startswith(('lakeward.', 'pyspark'))])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_public_names_are_documented_for_users() -> None:

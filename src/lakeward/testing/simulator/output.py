@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from lakeward.arguments import PATH, instance, takes
 from lakeward.errors import ConfigurationError
 from lakeward.testing.simulator.configuration import LANDING, configuration_of, schema_is_declared
+from lakeward.testing.simulator.options import SimulatorOptions
 from lakeward.testing.simulator.parquet_writer import render_rows
 from lakeward.testing.simulator.simulation import render, write_file
 from lakeward.testing.simulator.stream import Capture
@@ -17,11 +19,11 @@ from lakeward.testing.simulator.stream import Capture
 if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.model import TableId
-    from lakeward.testing.simulator.options import SimulatorOptions
     from lakeward.testing.simulator.source import SourceTable
 
 TRUTH = "truth"
 CONFIGURATION = "lakeward.yaml"
+_OPTIONS = instance("SimulatorOptions", SimulatorOptions)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class SimulationResult:
     rows: dict[TableId, int]
 
 
+@takes(directory=PATH, options=_OPTIONS)
 def write_simulation(directory: str | Path, options: SimulatorOptions) -> SimulationResult:
     """Write a whole simulation, all files landed, with the truth beside it. Any number of changes fits.
 

@@ -1,0 +1,100 @@
+# The public names for type checkers; the table in __init__.py is what runs.
+
+from lakeward.api import Lakeward as Lakeward
+from lakeward.api.history import History as History
+from lakeward.api.snapshots import SnapshotReport as SnapshotReport, Snapshots as Snapshots
+from lakeward.config import (
+    Config as Config,
+    TableDefaults as TableDefaults,
+    TableSettings as TableSettings,
+    load_config as load_config,
+)
+from lakeward.config.watching import WatchSettings as WatchSettings
+from lakeward.controller.discovery import Discovery as Discovery
+from lakeward.controller.history import RunDetail as RunDetail, RunSummary as RunSummary
+from lakeward.controller.metrics import Metrics as Metrics
+from lakeward.controller.observers import Observer as Observer
+from lakeward.controller.proposals import Proposal as Proposal
+from lakeward.controller.status import StatusTotals as StatusTotals, TableStatus as TableStatus
+from lakeward.controller.tables import KnownTable as KnownTable
+from lakeward.controller.takeover import ImportedTable as ImportedTable
+from lakeward.controller.triggers.watcher import RunObserver as RunObserver, Watcher as Watcher
+from lakeward.controller.validation import Finding as Finding
+from lakeward.diffing.changesets.applying import Applied as Applied
+from lakeward.diffing.comparators import (
+    Bitwise as Bitwise,
+    Comparator as Comparator,
+    Duration as Duration,
+    Epsilon as Epsilon,
+    Equality as Equality,
+    MapEntries as MapEntries,
+    Whitespace as Whitespace,
+)
+from lakeward.diffing.composing import compose as compose
+from lakeward.diffing.frames import diff as diff
+from lakeward.diffing.options import DiffMode as DiffMode, DiffOptions as DiffOptions, DuplicateKeys as DuplicateKeys
+from lakeward.diffing.patching import patch as patch
+from lakeward.diffing.report.examples import Example as Example
+from lakeward.diffing.reversing import reverse as reverse
+from lakeward.diffing.running import DiffResult as DiffResult
+from lakeward.diffing.summary import Summary as Summary
+from lakeward.errors import (
+    BadRowError as BadRowError,
+    BugError as BugError,
+    ChangedFileError as ChangedFileError,
+    ConfigurationError as ConfigurationError,
+    ConflictError as ConflictError,
+    CutError as CutError,
+    DataError as DataError,
+    DeleteShareError as DeleteShareError,
+    LakewardError as LakewardError,
+    LeaseHeldError as LeaseHeldError,
+    RefusedInputError as RefusedInputError,
+    RetriableError as RetriableError,
+    SchemaError as SchemaError,
+    SparkDiedError as SparkDiedError,
+    TimeLimitError as TimeLimitError,
+    VanishedError as VanishedError,
+)
+from lakeward.lake.iceberg.debt import Debt as Debt
+from lakeward.model import TableId as TableId
+from lakeward.pipeline.columns_repair import ColumnsRepair as ColumnsRepair
+from lakeward.pipeline.context import RunOptions as RunOptions
+from lakeward.pipeline.erase.landing import LandingTrace as LandingTrace
+from lakeward.pipeline.maintenance.report import (
+    MaintenanceReport as MaintenanceReport,
+    TableMaintenance as TableMaintenance,
+    WorkKind as WorkKind,
+    WorkReport as WorkReport,
+)
+from lakeward.pipeline.quarantine import BadRow as BadRow, QuarantineReport as QuarantineReport
+from lakeward.pipeline.records import LoadDecision as LoadDecision
+from lakeward.pipeline.report import (
+    OpReport as OpReport,
+    Outcome as Outcome,
+    RowCounts as RowCounts,
+    RunReport as RunReport,
+    TablePlan as TablePlan,
+    TableReport as TableReport,
+)
+from lakeward.pipeline.row_changes import RowChanges as RowChanges
+from lakeward.pipeline.undo.plan import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan
+from lakeward.pipeline.undo.undoing import Undone as Undone
+from lakeward.snapshots.erasure.receipts import ErasedPlace as ErasedPlace, Receipt as Receipt
+from lakeward.snapshots.history.row_history import HistoryEntry as HistoryEntry, RowHistory as RowHistory
+from lakeward.snapshots.history.scd2_table import HistoryReport as HistoryReport
+from lakeward.snapshots.verification.report import (
+    RowFinding as RowFinding,
+    TableVerification as TableVerification,
+    Verified as Verified,
+    VerifyReport as VerifyReport,
+)
+from lakeward.snapshots.versions.listing import Version as Version
+from lakeward.sources.dms.listing import SkippedFolder as SkippedFolder
+from lakeward.testing.simulator import (
+    SimulationResult as SimulationResult,
+    SimulatorOptions as SimulatorOptions,
+    write_simulation as write_simulation,
+)
+
+__version__: str
