@@ -148,7 +148,7 @@ def test_rows_of_a_key_that_comes_twice_are_paired_in_order_and_counted(spark: S
         summary = read_summary(counted, alignment, **rows)
         assert (summary.inserted, summary.changed, summary.deleted, summary.unchanged) == (1, 1, 2, 3)
         assert summary.duplicates == 4
-        assert summary.delete_share() == pytest.approx(2 / 6)
+        assert (summary.deleted, summary.past_rows) == (2, 6)
 
 
 def test_without_keys_rows_are_counted_where_duplicates_are_reported(spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ from lakeward.cassandra.comparing.staging import LIVE
 from lakeward.cassandra.effects import compared_since, is_outdated
 from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
 from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.pipeline.delete_guard import Removal, change_set_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
 
-# Below so many rows a table may well lose half of them.
-_GUARDED_ROWS = 1_000
 _FORCE = "--force applies it regardless"
 # What helps where it is not known what a table holds.
 REESTABLISH = (
@@ -140,12 +139,9 @@ def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
     deleted = int(counts.get("deleted", 0))
     known = sum(int(counts.get(word, 0)) for word in ("changed", "deleted", "unchanged"))
     rows = int(change_set.manifest.past.get("rows") or known)
-    if rows >= _GUARDED_ROWS and deleted > rows * max_share:
-        msg = (
-            f"{change_set.label} would delete {deleted:,} of {rows:,} rows, {deleted / rows:.0%} where {max_share:.0%} "
-            "are allowed: its current side may be incomplete; nothing was written"
-        )
-        raise RefusedInputError(msg, hint="check the current export, then allow it: --max-delete-share 1")
+    removal = Removal(deleted, rows, max_share)
+    if removal.is_refused:
+        raise change_set_refusal(removal, change_set.label)
 
 
 def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | None], *, force: bool) -> list[str]:

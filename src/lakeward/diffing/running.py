@@ -15,6 +15,7 @@ from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.report.page import render_report, require_replaceable
 from lakeward.errors import RefusedInputError
 from lakeward.lake.stores import open_store
+from lakeward.pipeline.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from lakeward.diffing.options import DiffOptions
     from lakeward.diffing.report.examples import Example
     from lakeward.diffing.summary import Summary
-
-# Below so many rows a table may well lose half of them.
-GUARDED_ROWS, GUARDED_SHARE = 1_000, 0.5
 
 
 @dataclass(frozen=True)
@@ -186,15 +184,11 @@ def _summary(comparison: Comparison, wanted: Wanted) -> Summary:
 def _require_few_deletes(comparison: Comparison, wanted: Wanted) -> None:
     """Refuse a current side that may have lost rows on its way: its change set would delete them elsewhere."""
     summary, limit = _summary(comparison, wanted), wanted.max_delete_share
-    if limit is None and wanted.to and summary.past_rows >= GUARDED_ROWS:
-        limit = GUARDED_SHARE
-    share = summary.delete_share()
-    if limit is not None and share > limit:
-        msg = (
-            f"{summary.deleted:,} of {summary.past_rows:,} rows would be deleted, {share:.0%} where {limit:.0%} are "
-            "allowed: the current side may be incomplete; nothing was written"
-        )
-        raise RefusedInputError(msg, hint=f"check {comparison.current.label}, then allow it: --max-delete-share 1")
+    removal = Removal(summary.deleted, summary.past_rows, DEFAULT_MAX_SHARE if limit is None else limit)
+    # A limit that a person chose holds for small tables, too.
+    refused = bool(wanted.to) and removal.is_refused if limit is None else removal.is_too_large
+    if refused:
+        raise comparison_refusal(removal, comparison.current.label)
 
 
 def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]) -> str | None:

@@ -42,10 +42,6 @@ class Summary:
         """Whether nothing differs."""
         return not (self.inserted or self.changed or self.deleted)
 
-    def delete_share(self) -> float:
-        """Give the share of the past's rows that is deleted: 0 where there were none."""
-        return self.deleted / self.past_rows if self.past_rows else 0.0
-
     def to_document(self) -> dict[str, Any]:
         """Give the counts as they are written into a manifest."""
         return {

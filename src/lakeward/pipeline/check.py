@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.errors import BadRowError, DataError, DeleteShareError
+from lakeward.errors import BadRowError, DataError
 from lakeward.model import FileClass, OrderBy
+from lakeward.pipeline.delete_guard import Removal, batch_refusal, load_refusal
 from lakeward.pipeline.ledger import bad_row_details
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.names import file_format, is_transactions
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from lakeward.sources.dms.sniffing import Suggestion
 
 _SHOWN = 5
-# Below this many rows a large share is a handful of rows, and no sign of a fault.
-_GUARDED_ROWS = 1000
 
 
 def require_readable(context: TableContext, summaries: Sequence[FileSummary]) -> None:
@@ -127,33 +127,25 @@ def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequen
 def require_delete_share(context: TableContext, effect: Effect, names: Sequence[Column], base: Snapshot | None) -> None:
     """Stop a batch that would delete too large a share of the mirror.
 
-    Deletes of keys that the mirror does not have are only told apart when the share looks too large.
+    Deletes of keys that the mirror does not have are only left out of the count when the share looks too large.
     """
-    share, folded, keys = context.settings.max_delete_share, effect.folded, context.settings.primary_key
-    if context.options.allow_deletes or folded is None or not keys or base is None or base.rows < _GUARDED_ROWS:
+    folded, keys = effect.folded, context.settings.primary_key
+    if context.options.allow_deletes or folded is None or not keys or base is None:
         return
-    if folded.deletes <= share * base.rows:
+    removal = Removal(folded.deletes, base.rows, context.settings.max_delete_share)
+    if not removal.is_refused:
         return
     mirror = conformed(context.mirror.read(base.id), names, context.settings.renames)
-    deletes = having_keys(mirror, folded.rows.filter(is_delete()), keys=keys).count()
-    if deletes > share * base.rows:
-        msg = (
-            f"{context.table}: this batch would delete {deletes:,} of {base.rows:,} rows "
-            f"({deletes / base.rows:.0%}), more than max_delete_share {share:.0%}; "
-            f"plan: {effect.plan.strategy} ({effect.plan.reason}), {count(folded.writes, 'row')} written"
-        )
-        raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")
+    removal = replace(removal, removed=having_keys(mirror, folded.rows.filter(is_delete()), keys=keys).count())
+    if removal.is_refused:
+        plan = f"{effect.plan.strategy} ({effect.plan.reason}), {count(folded.writes, 'row')} written"
+        raise batch_refusal(context.table, removal, plan)
 
 
 def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | None) -> None:
     """Stop a load that would empty the mirror, or leave a much smaller one in its place."""
-    if context.options.allow_deletes or base is None or not base.rows:
+    if context.options.allow_deletes or base is None:
         return
-    share, left = context.settings.max_delete_share, effect.load_count
-    shrinks = base.rows >= _GUARDED_ROWS and left < (1 - share) * base.rows
-    if not left or shrinks:
-        msg = (
-            f"{context.table}: this load would replace {base.rows:,} rows by {left:,}, {1 - left / base.rows:.0%} "
-            f"fewer; allowed are {share:.0%} (max_delete_share), and never all of them"
-        )
-        raise DeleteShareError(msg, hint=f"lakeward run {context.table} --allow-deletes")
+    removal = Removal(base.rows - effect.load_count, base.rows, context.settings.max_delete_share)
+    if removal.is_refused or removal.removes_all:
+        raise load_refusal(context.table, removal)
