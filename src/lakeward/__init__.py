@@ -52,6 +52,7 @@ _NAMES_BY_MODULE = {
     "lakeward.pipeline.records": "LoadDecision",
     "lakeward.pipeline.report": "OpReport Outcome RowCounts RunReport TablePlan TableReport",
     "lakeward.pipeline.row_changes": "RowChanges",
+    "lakeward.pipeline.steps": "Step",
     "lakeward.pipeline.undo.plan": "ConcernedOp Marked UndoPlan",
     "lakeward.pipeline.undo.undoing": "Undone",
     "lakeward.snapshots.erasure.receipts": "ErasedPlace Receipt",

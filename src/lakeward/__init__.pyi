@@ -78,6 +78,7 @@ from lakeward.pipeline.report import (
     TableReport as TableReport,
 )
 from lakeward.pipeline.row_changes import RowChanges as RowChanges
+from lakeward.pipeline.steps import Step as Step
 from lakeward.pipeline.undo.plan import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan
 from lakeward.pipeline.undo.undoing import Undone as Undone
 from lakeward.snapshots.erasure.receipts import ErasedPlace as ErasedPlace, Receipt as Receipt

@@ -15,7 +15,7 @@ from lakeward.cli.main import cli
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import mirror_of
 from lakeward.model import TableId
-from tests.spark.crash import Crash, leave_branches
+from tests.spark.crash import Crash, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import check_books
 
@@ -29,22 +29,7 @@ FEBRUARY = 1706745600.0
 # The subject: a name that nothing else holds.
 SUBJECT, SECRET = 5, "Zyxwvut"
 LOAD = [f"{key},{SECRET if key == SUBJECT else f'row {key}'},x,1.00" for key in range(1, 13)]
-CRASHED = (
-    "erase.noted",
-    "erase.changelog",
-    "erase.rewritten",
-    "erase.references",
-    "erase.main",
-    "erase.expired",
-    "erase.history",
-    "erase.rebuilt",
-    "erase.publications",
-    "erase.tidied",
-    "erase.announced",
-    "erase.replaced",
-    "erase.landing",
-    "erase.done",
-)
+CRASHED = steps_of("erase")
 
 
 def holding(*folders: Path) -> list[str]:

@@ -23,7 +23,7 @@ from lakeward.pipeline.maintenance.report import WorkKind
 from lakeward.pipeline.moments import op_moment
 from lakeward.pipeline.report import Outcome
 from lakeward.pipeline.workspace import Workspace
-from tests.spark.crash import Crashes, crash_at, leave_branches
+from tests.spark.crash import Crashes, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books
 from tests.spark.writer import Writer
@@ -39,20 +39,7 @@ PRODUCT = TableId.parse(TABLE)
 ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 31))
 MIB = 1 << 20
 PUBLISHING = ("maintain.commit", "maintain.publish")
-CRASHED = (
-    "maintain.plan",
-    "maintain.branch",
-    "maintain.write",
-    "maintain.commit",
-    "maintain.verify",
-    "maintain.publish",
-    "maintain.ledger",
-    "maintain.tags",
-    "maintain.stamp",
-    "maintain.expire",
-    "maintain.orphans",
-    "maintain.record",
-)
+CRASHED = steps_of("maintain")
 
 
 def loaded(scene: Scene, *rows: str, batches: int = 3, **settings: Any) -> Source:

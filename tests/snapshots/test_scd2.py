@@ -26,7 +26,7 @@ from lakeward.pipeline.workspace import Workspace
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
 from lakeward.testing.versions import State, valid_at, versions
-from tests.spark.crash import crash_at, leave_branches
+from tests.spark.crash import crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ CASES = [
         reorder=1.0, reloads=2,
     ),
 ]  # fmt: skip
-CRASHED = ("scd2.tables", "scd2.branch", "scd2.delete", "scd2.append", "scd2.publish")
+CRASHED = steps_of("scd2")
 FEBRUARY = 1706745600.0
 DAY = 86400.0
 

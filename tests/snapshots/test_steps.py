@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import lakeward
-from tests.spark.test_crashes import ELSEWHERE
+from lakeward.pipeline.steps import Step
+from tests.spark.crash import ELSEWHERE, steps_of
 
-_NAMED = re.compile(r'reached\(\s*"([^"]+)"')
-_CRASHED = re.compile(r"^CRASHED = \((.*?)\)", re.MULTILINE | re.DOTALL)
+# What a module here crashes at: every step of a family, or steps one by one.
+_CRASHED = re.compile(r"^CRASHED = (steps_of\(.*?\)|\(.*?\))$", re.MULTILINE | re.DOTALL)
 
 
 def test_every_step_is_crashed_at() -> None:
-    package = Path(lakeward.__file__).parent
-    named = {step for file in package.rglob("*.py") for step in _NAMED.findall(file.read_text("utf-8"))}
-    crashed = {
-        step
-        for file in Path(__file__).parent.glob("test_*.py")
-        for steps in _CRASHED.findall(file.read_text("utf-8"))
-        for step in re.findall(r'"([^"]+)"', steps)
-    }
-    assert crashed == {step for step in named if step.startswith(ELSEWHERE)}
+    texts = [file.read_text("utf-8") for file in Path(__file__).parent.glob("test_*.py")]
+    lists = "".join(given for text in texts for given in _CRASHED.findall(text))
+    crashed = {*steps_of(*re.findall(r'"(\w+)"', lists)), *(Step[name] for name in re.findall(r"Step\.(\w+)", lists))}
+    assert crashed == {*steps_of(*ELSEWHERE)}

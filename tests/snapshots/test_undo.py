@@ -19,7 +19,7 @@ from lakeward.snapshots.versions.publications import Publication, PublicationKin
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
 from tests.snapshots.test_as_of import asked, moment_of
-from tests.spark.crash import Crashes, crash_at, leave_branches
+from tests.spark.crash import Crashes, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 6))
 JANUARY = 1704067200.0
 DAY = 86400.0
-CRASHED = ("undo.decided", "undo.loads")
+CRASHED = steps_of("undo")
 # The steps of an undo of a few keys, in their order.
 STEPS = (
     "undo.decided", "log.tables", "log.branch", "log.append", "log.publish", "log.drop", "log.ledger", "undo.loads",

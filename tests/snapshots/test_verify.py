@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.model import OpKind
 from lakeward.snapshots.verification import verify
-from tests.spark.crash import crash_at, leave_branches
+from tests.spark.crash import crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-CRASHED = ("repair.compared", "repair.logged", "repair.applied")
+CRASHED = steps_of("repair")
 MIRROR = "lake.sales.product"
 ROWS = tuple(f"{key},row {key},x,{key}.00" for key in range(1, 21))
 

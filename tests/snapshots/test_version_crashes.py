@@ -9,6 +9,7 @@ import pytest
 
 from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
 from lakeward.lake.stores import LocalStore
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.reading import find_version
 from tests.snapshots.test_current_files import DATED, seen_by_readers
 from tests.snapshots.versions import line, made, names, set_up, states
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 CRASHED = (
-    "publish.rows",
-    "publish.written",
-    "publish.staged",
-    "publish.recorded",
-    "publish.aside",
-    "publish.moved",
-    "publish.registered",
-    "publish.branch",
-    "publish.tagged",
-    "publish.untagged",
-    "publish.removed",
-    "publish.forgotten",
-    "publish.dates",
-    "publish.flipped",
+    Step.PUBLISH_ROWS,
+    Step.PUBLISH_WRITTEN,
+    Step.PUBLISH_STAGED,
+    Step.PUBLISH_RECORDED,
+    Step.PUBLISH_ASIDE,
+    Step.PUBLISH_MOVED,
+    Step.PUBLISH_REGISTERED,
+    Step.PUBLISH_BRANCH,
+    Step.PUBLISH_TAGGED,
+    Step.PUBLISH_UNTAGGED,
+    Step.PUBLISH_REMOVED,
+    Step.PUBLISH_FORGOTTEN,
+    Step.PUBLISH_DATES,
+    Step.PUBLISH_FLIPPED,
 )
 REPLACING = CRASHED[:7]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.lake.iceberg.attempt import Attempt
+from lakeward.pipeline.steps import Step
 from tests.spark.scene import TABLE
 
 if TYPE_CHECKING:
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
     from tests.spark.scene import Scene
     from tests.spark.source import Rows
+
+
+# Families of steps with a crash test in tests/snapshots; test_steps.py there requires it.
+ELSEWHERE = ("publish", "undo", "erase", "maintain", "repair", "scd2")
+
+
+def steps_of(*families: str) -> tuple[Step, ...]:
+    """Return all steps of some families, such as ``log`` or ``erase``."""
+    return tuple(step for step in Step if step.family in families)
 
 
 class Crash(BaseException):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import lakeward
 from lakeward.lake.iceberg import define
 from lakeward.model import OpKind
-from tests.spark.crash import Crash, Crashes, crash_at, leave_branches
+from lakeward.pipeline.steps import Step
+from tests.spark.crash import ELSEWHERE, Crash, Crashes, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books
 
@@ -23,20 +21,18 @@ FEBRUARY = 1706745600.0
 DAY = 86400.0
 ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 11))
 
-CHOOSE = ("choose.progress", "choose.files")
-CHECK = ("check.read", "check.fold")
-LOG = ("log.tables", "log.branch", "log.append", "log.publish", "log.drop", "log.ledger")
-LOAD = ("load.branch", "load.append", "load.publish")
-APPLY = ("apply.branch", "apply.append", "apply.publish", "apply.drop", "apply.done")
-DELETE = ("apply.delete",)
+CHOOSE, CHECK, LOG = steps_of("choose"), steps_of("check"), steps_of("log")
+LOAD = tuple(step for step in steps_of("load") if step is not Step.LOAD_DELETE)
+APPLY = tuple(step for step in steps_of("apply") if step is not Step.APPLY_DELETE)
+DELETE = (Step.APPLY_DELETE,)
 CROSSED = {
     "batch": CHOOSE + CHECK + LOG + APPLY + DELETE,
-    "load": CHOOSE + CHECK + LOG + LOAD + ("apply.publish", "apply.done"),
+    "load": CHOOSE + CHECK + LOG + LOAD + (Step.APPLY_PUBLISH, Step.APPLY_DONE),
     # Choosing and checking write nothing, whatever the kind of op.
     "late batch": LOG + APPLY + DELETE,
     "keyless batch": LOG + APPLY,
     "reload": LOG + LOAD + APPLY + DELETE,
-    "late part": LOG + LOAD + ("load.delete",) + APPLY + DELETE,
+    "late part": LOG + LOAD + (Step.LOAD_DELETE,) + APPLY + DELETE,
     "keyless late part": LOG + LOAD + APPLY,
     "truncate": LOG + APPLY,
     "retry": LOG + APPLY + DELETE,
@@ -68,16 +64,8 @@ def require_all(crashes: Crashes, kind: str) -> None:
     assert sorted(crashes.crossed) == sorted(CROSSED[kind])
 
 
-# Steps that tests/snapshots crashes at, and its test_steps.py requires it to.
-ELSEWHERE = ("publish.", "undo.", "erase.", "maintain.", "repair.", "scd2.")
-
-
 def test_every_step_of_the_package_is_crashed_at() -> None:
-    package = Path(lakeward.__file__).parent
-    named = {
-        step for file in package.rglob("*.py") for step in re.findall(r'reached\(\s*"([^"]+)"', file.read_text("utf-8"))
-    }
-    own = {step for step in named if not step.startswith(ELSEWHERE)}
+    own = {step for step in Step if step.family not in ELSEWHERE}
     assert own == {step for steps in CROSSED.values() for step in steps}
 
 
@@ -293,7 +281,7 @@ def test_written_late_part_whose_file_changes_is_taken_back(scene: Scene, writin
     scene.run()
     scene.choices = {"keep_parts": late_parts(source)}
     # The load that follows the void is crashed at as a late part, in a test of its own.
-    writing_crashes.passed_over = (*CHOOSE, *CHECK, *LOAD, "load.delete", *DELETE)
+    writing_crashes.passed_over = (*CHOOSE, *CHECK, *LOAD, Step.LOAD_DELETE, *DELETE)
     for number in range(1, INPUTS + 1):
         part = f"LOAD0000000{number + 1}.csv"
         before = source.rows()

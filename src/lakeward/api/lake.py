@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lakeward.controller.triggers.watcher import RunObserver, Watcher
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
     from lakeward.pipeline.report import RunReport, TablePlan
+    from lakeward.pipeline.steps import Step
 
 _OPTIONS = instance("RunOptions", RunOptions) | NONE
 
@@ -65,7 +66,7 @@ class Lakeward(TableRegistry):
         config: Config,
         *,
         spark: SparkSession | None = None,
-        on_step: Callable[[str, str], None] | None = None,
+        on_step: Callable[[str, Step], None] | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
         """Open a configuration that is already read.
@@ -73,7 +74,7 @@ class Lakeward(TableRegistry):
         Args:
             config: the configuration.
             spark: a session whose catalog ``lake`` is this lake; without it one is started when needed.
-            on_step: hears (table, step) as an op passes its steps, from the thread that works on the table.
+            on_step: called with (table, step) as an op passes its steps, from the thread that works on the table.
             observers: hear of runs, tables and ops.
         """
         super().__init__(config, spark=spark, on_step=on_step)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.controller.workbench import Workbench
+    from lakeward.pipeline.steps import Step
 
 _CONFIG = instance("a Config", Config)
 
@@ -31,7 +32,7 @@ class OpenedLake:
         config: Config,
         *,
         spark: SparkSession | None = None,
-        on_step: Callable[[str, str], None] | None = None,
+        on_step: Callable[[str, Step], None] | None = None,
     ) -> None:
         """Open landing and state store; nothing else is started."""
         self.config: Config = checked("Lakeward", "config", config, _CONFIG)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lakeward.cli.progress import Progress
     from lakeward.config import Config
+    from lakeward.pipeline.steps import Step
 
 
 class CommandLake(Lakeward):
@@ -21,7 +22,7 @@ class CommandLake(Lakeward):
         super().__init__(config, on_step=self._hear_step, observers=[progress])
         self._progress = progress
 
-    def _hear_step(self, table: str, step: str) -> None:
+    def _hear_step(self, table: str, step: Step) -> None:
         raise_if_interrupted()
         self._progress.on_step(table, step)
 

@@ -18,7 +18,6 @@ from rich.text import Text
 from lakeward.cli.output import age, console_on, count
 from lakeward.controller.observers import Silent
 from lakeward.controller.runlog import rate
-from lakeward.controller.turns import WORK_AFTER
 from lakeward.pipeline.report import Outcome
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from lakeward.errors import LakewardError
     from lakeward.pipeline.report import OpReport, RunReport, TableReport
+    from lakeward.pipeline.steps import Step
 
 _SHOWN = 15
 _REFRESHES_PER_SECOND = 8
@@ -101,15 +101,15 @@ class LiveProgress(Silent):
         with self._lock:
             self._lines[table] = _Line()
 
-    def on_step(self, table: str, step: str) -> None:
+    def on_step(self, table: str, step: Step) -> None:
         """Show what the table does next."""
-        if step not in WORK_AFTER:
+        if step.work_after is None:
             return
         with self._lock:
             if table not in self._lines and self._expected is None:
                 # Outside of a run tables are looked at one after the other: the one before is done.
                 self._lines.clear()
-            self._lines.setdefault(table, _Line()).step = WORK_AFTER[step]
+            self._lines.setdefault(table, _Line()).step = step.work_after
         self._update()
 
     def op_published(self, table: str, report: OpReport) -> None:

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakeward.cli.output import console_on
 from lakeward.controller.observers import Observer, Silent
-from lakeward.controller.turns import WORK_AFTER
 from lakeward.logs import event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from lakeward.pipeline.steps import Step
+
 logger = logging.getLogger(__name__)
-# The steps that a log shows: a line for each would bury the rest.
-_LOGGED = ("check.read", "log.publish", "publish.rows", "maintain.branch", "maintain.tags")
 
 
 class Progress(Observer, Protocol):
     """Hears what a run does, and more of it than a report holds."""
 
-    def on_step(self, table: str, step: str) -> None:
+    def on_step(self, table: str, step: Step) -> None:
         """Hear that a table's op passed a step, from the thread that works on the table."""
 
     def during(self, message: str) -> AbstractContextManager[None]:
@@ -48,7 +47,7 @@ def open_progress(*, quiet: bool) -> Iterator[Progress]:
 class NoProgress(Silent):
     """Says nothing."""
 
-    def on_step(self, table: str, step: str) -> None:
+    def on_step(self, table: str, step: Step) -> None:
         """Do nothing."""
 
     @contextmanager
@@ -60,11 +59,10 @@ class NoProgress(Silent):
 class LogProgress(Silent):
     """Events of the log; what is published and how tables end is logged by every run anyway."""
 
-    def on_step(self, table: str, step: str) -> None:
+    def on_step(self, table: str, step: Step) -> None:
         """Log steps that take time."""
-        if step in _LOGGED:
-            work = WORK_AFTER[step]
-            logger.info("%s: %s", table, work, extra=event("op.step", table=table, step=step))
+        if step.is_logged:
+            logger.info("%s: %s", table, step.work_after, extra=event("op.step", table=table, step=step))
 
     @contextmanager
     def during(self, message: str) -> Iterator[None]:

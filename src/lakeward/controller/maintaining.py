@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import Permission, TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.maintenance.report import WorkReport
+    from lakeward.pipeline.steps import Step
 
 logger = logging.getLogger(__name__)
 # Whoever waits for a table asks this often: after a slice the table is left alone for as long.
@@ -100,7 +101,7 @@ class TableCare:
         *,
         others: Sequence[KnownTable] = (),
         spark: SparkSession | None = None,
-        reached: Callable[[str], None] | None = None,
+        reached: Callable[[Step], None] | None = None,
     ) -> None:
         """Take what is asked for; ``others`` are tables whose folders orphan removal must not reach into."""
         self._bench = bench
@@ -256,7 +257,7 @@ def maintain_tables(
 
 
 def maintain_after_run(
-    bench: Workbench, known: KnownTable, *, spark: SparkSession, reached: Callable[[str], None]
+    bench: Workbench, known: KnownTable, *, spark: SparkSession, reached: Callable[[Step], None]
 ) -> TableMaintenance:
     """Work on the debt of a table that a run has just changed, where it is beyond the table's limits.
 

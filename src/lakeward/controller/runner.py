@@ -14,7 +14,7 @@ from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.controller.history import is_repeated
 from lakeward.controller.maintaining import maintain_after_run
 from lakeward.controller.slots import Slots
-from lakeward.controller.turns import Turn, hearing
+from lakeward.controller.turns import Turn, step_listener
 from lakeward.controller.workbench import new_run_id
 from lakeward.errors import BugError, LakewardError, LeaseHeldError
 from lakeward.lake.iceberg.jvm import spark_died
@@ -166,7 +166,7 @@ class _Run:
             spark=self._session(),
             shelf=self._shelf,
             budget=self._budget,
-            reached=hearing(turn, self._bench.on_step),
+            reached=step_listener(turn, self._bench.on_step),
         )
         turn.begin()
         self._turns[turn.table] = turn
@@ -198,7 +198,7 @@ class _Run:
         self._turns[turn.table] = turn
         try:
             turn.begin()
-            reached = hearing(turn, self._bench.on_step)
+            reached = step_listener(turn, self._bench.on_step)
             return maintain_after_run(self._bench, known, spark=self._session(), reached=reached)
         finally:
             self._turns.pop(turn.table, None)

@@ -13,32 +13,10 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+    from lakeward.pipeline.steps import Step
+
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
-# What a table does once it has passed a step, in words for the Spark UI and for progress.
-WORK_AFTER = {
-    "choose.progress": "listing files",
-    "choose.files": "reading files",
-    "check.read": "folding changes",
-    "check.fold": "writing changelog",
-    "log.tables": "writing changelog",
-    "log.publish": "logged, writing mirror",
-    "log.ledger": "writing mirror",
-    "apply.publish": "published",
-    "load.publish": "writing mirror",
-    "undo.decided": "writing changelog",
-    "undo.loads": "writing mirror",
-    "maintain.branch": "rewriting files",
-    "maintain.write": "comparing rewritten files",
-    "maintain.publish": "rewritten",
-    "maintain.tags": "removing old snapshots",
-    "maintain.expire": "removed old snapshots",
-    "publish.rows": "writing files",
-    "publish.moved": "published",
-    "scd2.tables": "computing versions",
-    "scd2.branch": "writing versions",
-    "scd2.publish": "published",
-}
 
 
 class Turn:
@@ -69,7 +47,7 @@ class Turn:
         """Whether the table has had its time: no further op is begun."""
         return self._limit is not None and time.monotonic() - self._began >= self._limit
 
-    def passed(self, step: str) -> None:
+    def passed(self, step: Step) -> None:
         """Describe the jobs that follow, or end the work here if it shall end.
 
         Raises:
@@ -77,8 +55,8 @@ class Turn:
             TimeLimitError: the op took too long.
         """
         self.require_time()
-        if work := WORK_AFTER.get(step):
-            self._context.setLocalProperty(_DESCRIPTION, f"{self.table}: {work}")
+        if step.work_after:
+            self._context.setLocalProperty(_DESCRIPTION, f"{self.table}: {step.work_after}")
 
     def require_time(self) -> None:
         """End the work here if it shall end; jobs that were cancelled for it fail with an error of Spark's."""
@@ -102,10 +80,10 @@ class Turn:
         self._context.cancelJobGroup(self.group)
 
 
-def hearing(turn: Turn, listener: Callable[[str, str], None] | None) -> Callable[[str], None]:
-    """Give the function that a table's steps are told to."""
+def step_listener(turn: Turn, listener: Callable[[str, Step], None] | None) -> Callable[[Step], None]:
+    """Return the function that is called with every step that the turn's table passes."""
 
-    def reached(step: str) -> None:
+    def reached(step: Step) -> None:
         turn.passed(step)
         if listener:
             listener(turn.table, step)

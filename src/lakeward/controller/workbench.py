@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.controller.tables import KnownTable
     from lakeward.pipeline.context import Permission
+    from lakeward.pipeline.steps import Step
     from lakeward.sources.storage import Storage
     from lakeward.state.base import StateStore
 
@@ -51,7 +52,7 @@ class Workbench:
     spark: SparkSession
     storage: Storage
     state: StateStore
-    on_step: Callable[[str, str], None] | None = None
+    on_step: Callable[[str, Step], None] | None = None
     is_own_session: bool = False
 
     def context(
@@ -63,7 +64,7 @@ class Workbench:
         spark: SparkSession | None = None,
         shelf: TransactionShelf | None = None,
         budget: RunBudget | None = None,
-        reached: Callable[[str], None] | None = None,
+        reached: Callable[[Step], None] | None = None,
     ) -> TableContext:
         """Give one table's context; what is not given is the table's own: its session, its shelf, no limits."""
         spark = spark or table_session(self.spark)
@@ -94,6 +95,6 @@ class Workbench:
         with HeldLease(self.state, known.table, owner, seconds=seconds) as lease:
             yield self.context(known, lease)
 
-    def _listener(self, table: str) -> Callable[[str], None]:
+    def _listener(self, table: str) -> Callable[[Step], None]:
         on_step = self.on_step
         return (lambda step: on_step(table, step)) if on_step else ignore_step

@@ -12,6 +12,7 @@ from lakeward.pipeline.erase.lake import erase_from_main
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.stamps import applied_stamps
+from lakeward.pipeline.steps import Step
 from lakeward.transforms.columns import columns
 from lakeward.transforms.fold import is_delete
 from lakeward.transforms.keys import lacking_keys
@@ -49,7 +50,7 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
         return _become_load(context, record, base)
     stamps = applied_stamps(record)
     with Attempt(context.mirror, op=record.op, base=base) as attempt:
-        context.reached("apply.branch")
+        context.reached(Step.APPLY_BRANCH)
         if effect.plan.strategy is Strategy.CLEAR:
             attempt.clear(stamps)
         elif effect.plan.strategy is Strategy.REPLACE:
@@ -63,10 +64,10 @@ def apply_op(context: TableContext, record: OpRecord, effect: Effect, *, base: i
             _write_folded(context, attempt, effect, effect.folded, stamps, names)
         else:
             attempt.stamp(stamps)
-        context.reached("apply.append")
+        context.reached(Step.APPLY_APPEND)
         snapshot = attempt.publish(before=context.permission.require)
-        context.reached("apply.publish")
-    context.reached("apply.drop")
+        context.reached(Step.APPLY_PUBLISH)
+    context.reached(Step.APPLY_DROP)
     return snapshot
 
 
@@ -95,7 +96,7 @@ def _write_folded(
     if effect.plan.strategy is not Strategy.APPEND:
         with context.spark_settings(_delete_settings(effect, folded)):
             attempt.delete_keys(touched, keys, without_nulls=folded.bounds)
-        context.reached("apply.delete")
+        context.reached(Step.APPLY_DELETE)
     if folded.writes:
         attempt.append(writes, stamps, expected=folded.writes)
     else:
@@ -143,19 +144,19 @@ def _extend_load(context: TableContext, record: OpRecord, rows: DataFrame, count
     head = mirror.head(branch)
     stamps = {**applied_stamps(record), LOAD_STAMP: str(record.op)}
     with Attempt(mirror, op=record.op, base=head.id if head else empty_snapshot(mirror)) as attempt:
-        context.reached("load.branch")
+        context.reached(Step.LOAD_BRANCH)
         if head is not None and keys:
             attempt.delete_keys(rows.select(*columns(keys)), keys)
-            context.reached("load.delete")
+            context.reached(Step.LOAD_DELETE)
         attempt.append(rows, stamps, expected=count)
-        context.reached("load.append")
+        context.reached(Step.LOAD_APPEND)
         if head is not None:
             attempt.publish(before=context.permission.require, to=branch)
         else:
             snapshot = attempt.checked_head()
             context.permission.require()
             mirror.create_branch(branch, snapshot.id)
-        context.reached("load.publish")
+        context.reached(Step.LOAD_PUBLISH)
 
 
 def is_load_written(context: TableContext, record: OpRecord) -> bool:
@@ -181,7 +182,7 @@ def _become_load(context: TableContext, record: OpRecord, base: int) -> Snapshot
     branch = load_branch(record.generation)
     context.permission.require()
     context.mirror.fast_forward(branch, "main", expected=base)
-    context.reached("apply.publish")
+    context.reached(Step.APPLY_PUBLISH)
     return context.mirror.require_head()
 
 

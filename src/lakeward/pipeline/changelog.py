@@ -11,6 +11,7 @@ from lakeward.lake.iceberg.attempt import Attempt
 from lakeward.lake.iceberg.define import BAD_ROWS_STAMP, LOGGED_STAMP, empty_snapshot
 from lakeward.pipeline.folding import ONE_TASK
 from lakeward.pipeline.records import control_rows
+from lakeward.pipeline.steps import Step
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.standing import is_standing
 
@@ -58,15 +59,15 @@ def log_op(
     ]
     start = empty_snapshot(context.changelog) if base is None else base
     with Attempt(context.changelog, op=record.op, base=start) as attempt:
-        context.reached("log.branch")
+        context.reached(Step.LOG_BRANCH)
         expected = row_count + 1 + len(files) + len(resolutions)
         stamps = {LOGGED_STAMP: str(record.op), BAD_ROWS_STAMP: str(bad_rows)}
         with context.spark_settings(_SAME_CODE_FOR_EVERY_OP):
             attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
-        context.reached("log.append")
+        context.reached(Step.LOG_APPEND)
         snapshot = attempt.publish(before=context.permission.require).id
-        context.reached("log.publish")
-    context.reached("log.drop")
+        context.reached(Step.LOG_PUBLISH)
+    context.reached(Step.LOG_DROP)
     if record.back_to is not None:
         # The cache holds files of ops that no longer stand; only the changelog knows what was there before.
         context.state.forget_ledger(context.table)
@@ -75,7 +76,7 @@ def log_op(
         context.state.extend_ledger(
             context.table, after=base, snapshot_id=snapshot, progress=record.progress, entries=entries
         )
-    context.reached("log.ledger")
+    context.reached(Step.LOG_LEDGER)
     return snapshot
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakeward.model import TableId
     from lakeward.pipeline.budget import RunBudget
     from lakeward.pipeline.reading import TransactionShelf
+    from lakeward.pipeline.steps import Step
     from lakeward.sources.storage import Storage
     from lakeward.state.base import StateStore
 
@@ -64,7 +65,7 @@ class RunOptions:
         check_fields(self, time_limit=OPTIONAL_NUMBER)
 
 
-def ignore_step(_name: str) -> None:
+def ignore_step(_step: Step) -> None:
     """Do nothing: the default listener."""
 
 
@@ -72,7 +73,7 @@ def ignore_step(_name: str) -> None:
 class TableContext:
     """One table under its lease, with its own Spark session.
 
-    ``reached`` is told the name of every step as it is passed: progress for people, crash points for tests.
+    ``reached`` is called with every step as it is passed: progress for people, crash points for tests.
     """
 
     table: TableId
@@ -87,7 +88,7 @@ class TableContext:
     transactions: TransactionShelf
     budget: RunBudget
     options: RunOptions = RunOptions()
-    reached: Callable[[str], None] = field(default=ignore_step)
+    reached: Callable[[Step], None] = field(default=ignore_step)
 
     def adapt_plans(self, *, wanted: bool) -> None:
         """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""

@@ -17,6 +17,7 @@ from lakeward.pipeline.erase.rows import without_erased
 from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.schema import describe_changes, known_columns, require_names, require_usable, with_file_columns
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.work import Waiting
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.parquet import parquet_columns
@@ -95,7 +96,7 @@ def prepare(
         work = decided
     else:
         require_fitting_times(context, work, progress, stable)
-    context.reached("check.read")
+    context.reached(Step.CHECK_READ)
     record = _op_record(context, work, progress, stable)
     given = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
     if work.kind is OpKind.LOAD:
@@ -105,7 +106,7 @@ def prepare(
         check.require_delete_share(context, effect, columns, bases.mirror)
     if effect.load_rows is not None and work.starts:
         check.require_reload_size(context, effect, bases.mirror)
-    context.reached("check.fold")
+    context.reached(Step.CHECK_FOLD)
     changes = describe_changes(before, columns, context.settings.renames)
     files = tuple(_file_record(one, record) for one in stable) + work.notes
     rows, count = _to_log(records, work.kind, stable)

@@ -29,6 +29,7 @@ from lakeward.pipeline.report import OpReport, op_report
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.schema import require_readable_names
 from lakeward.pipeline.settings import describe_changed_reading, keep_settings, require_same_layout
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
 
@@ -130,9 +131,9 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepar
         require_expected_rows(context, bases)
         require_same_layout(context, bases.properties)
     progress = progress_of(context, bases)
-    context.reached("choose.progress")
+    context.reached(Step.CHOOSE_PROGRESS)
     work = choose(context, progress)
-    context.reached("choose.files")
+    context.reached(Step.CHOOSE_FILES)
     if work is None or isinstance(work, Waiting):
         return work
     return prepare(context, workspace, work, progress, bases)
@@ -143,7 +144,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
     report = op_report(prepared)
     if not prepared.is_logged:
         _define_tables(context, prepared)
-        context.reached("log.tables")
+        context.reached(Step.LOG_TABLES)
         base = prepared.bases.changelog
         logged = log_op(
             context,
@@ -158,7 +159,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
         report = replace(report, changelog_snapshot=logged)
     if prepared.record.kind is OpKind.UNDO:
         set_back_loads(context, prepared.record, prepared.bases)
-        context.reached("undo.loads")
+        context.reached(Step.UNDO_LOADS)
     if prepared.record.kind is OpKind.ERASE:
         erase_beside_main(context, prepared.record)
     if prepared.record.kind is OpKind.VOID:
@@ -169,7 +170,7 @@ def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[R
     published = apply_op(context, prepared.record, prepared.effect, base=mirror, names=names)
     if prepared.record.kind is OpKind.ERASE:
         expire_after_erasure(context)
-    context.reached("apply.done")
+    context.reached(Step.APPLY_DONE)
     return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
 
 

@@ -9,6 +9,7 @@ from tests.unit.controller.reports import DONE, FAILED, OP, RUN
 from lakeward.cli import live, progress
 from lakeward.cli.process import set_up_logging
 from lakeward.errors import RetriableError
+from lakeward.pipeline.steps import Step
 
 
 def text_of(display: live.LiveProgress) -> list[str]:
@@ -22,8 +23,8 @@ def test_progress_is_events_in_a_log(capsys):
     set_up_logging(debug=False, quiet=False)
     with progress.open_progress(quiet=False) as hearing:
         with hearing.during("starting Spark"):
-            hearing.on_step("a.b", "choose.files")
-        hearing.on_step("a.b", "check.read")
+            hearing.on_step("a.b", Step.CHOOSE_FILES)
+        hearing.on_step("a.b", Step.CHECK_READ)
         hearing.op_published("a.b", OP)
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -38,7 +39,7 @@ def test_quiet_progress_says_nothing(capsys):
     set_up_logging(debug=False, quiet=True)
     with progress.open_progress(quiet=True) as hearing:
         with hearing.during("starting Spark"):
-            hearing.on_step("a.b", "check.read")
+            hearing.on_step("a.b", Step.CHECK_READ)
         hearing.op_published("a.b", OP)
     assert capsys.readouterr().err == ""
 
@@ -49,7 +50,7 @@ def test_progress_is_drawn_on_a_terminal(capsys, monkeypatch):
     with progress.open_progress(quiet=False) as hearing:
         with hearing.during("starting Spark"):
             pass
-        hearing.on_step("a.b", "check.read")
+        hearing.on_step("a.b", Step.CHECK_READ)
     captured = capsys.readouterr()
     assert captured.out == ""
     for words in ("starting Spark", "a.b", "folding changes"):
@@ -61,10 +62,10 @@ def test_tables_at_work_have_a_line_each_and_the_others_are_counted():
         display.run_started("r1", [DONE.table, FAILED.table, "a.c"])
         for table in (DONE.table, FAILED.table, "a.c"):
             display.table_started(table)
-        display.on_step(DONE.table, "check.read")
+        display.on_step(DONE.table, Step.CHECK_READ)
         display.op_published(DONE.table, OP)
         display.op_published(DONE.table, OP)
-        display.on_step(FAILED.table, "choose.files")
+        display.on_step(FAILED.table, Step.CHOOSE_FILES)
         display.retry("a.c", 2, 90, RetriableError("busy"))
         summary, *lines = text_of(display)
         assert summary.endswith("0 of 3 tables done")
@@ -94,8 +95,8 @@ def test_many_tables_do_not_fill_the_screen():
 
 def test_outside_of_a_run_only_the_last_table_is_shown():
     with live.LiveProgress() as display:
-        display.on_step("a.b", "choose.files")
-        display.on_step("a.c", "choose.files")
-        display.on_step("a.c", "not a step that is shown")
+        display.on_step("a.b", Step.CHOOSE_FILES)
+        display.on_step("a.c", Step.CHOOSE_FILES)
+        display.on_step("a.c", Step.APPLY_DROP)
         [line] = [line for line in text_of(display) if line]
         assert line.startswith("a.c")

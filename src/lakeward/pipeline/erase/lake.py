@@ -28,6 +28,7 @@ from lakeward.pipeline.erase.erased import (
 from lakeward.pipeline.erase.rows import bad_rows_of_keys
 from lakeward.pipeline.open_rows import open_rows
 from lakeward.pipeline.stamps import carried_stamps
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.transforms.columns import column
 
@@ -60,12 +61,12 @@ def erase_beside_main(context: TableContext, record: OpRecord) -> None:
     before = unfinished_erasure(context.changelog.metadata())
     if before is None or before.op != record.op:
         remember(context.changelog, erasure, UnfinishedErasure(record.op, erasure.landing))
-    context.reached("erase.noted")
+    context.reached(Step.ERASE_NOTED)
     _clean_changelog(context, record)
-    context.reached("erase.changelog")
+    context.reached(Step.ERASE_CHANGELOG)
     for snapshot, names in references_by_snapshot(context.mirror.metadata()):
         _clean_references(context, record, snapshot, names)
-    context.reached("erase.references")
+    context.reached(Step.ERASE_REFERENCES)
 
 
 def erase_from_main(context: TableContext, attempt: Attempt, record: OpRecord, stamps: dict[str, str]) -> None:
@@ -80,7 +81,7 @@ def erase_from_main(context: TableContext, attempt: Attempt, record: OpRecord, s
     # ``main`` may have begun as the load itself; only what holds a load alone may say that it does.
     carried.pop(LOAD_STAMP, None)
     attempt.stamp({**carried, **stamps})
-    context.reached("erase.main")
+    context.reached(Step.ERASE_MAIN)
 
 
 def expire_after_erasure(context: TableContext) -> None:
@@ -93,7 +94,7 @@ def expire_after_erasure(context: TableContext) -> None:
         return
     context.permission.require()
     expired = sum(expire_unreferenced(table) for table in (context.mirror, context.changelog))
-    context.reached("erase.expired")
+    context.reached(Step.ERASE_EXPIRED)
     done = replace(unfinished_erasure(context.changelog.metadata()) or unfinished, expired=expired)
     context.changelog.set_properties({UNFINISHED_PROPERTY: done.to_json()})
 
@@ -143,7 +144,7 @@ def _clean_references(context: TableContext, record: OpRecord, snapshot: Snapsho
         with Attempt(mirror, op=record.op, base=snapshot.id) as attempt:
             purge(attempt, doomed, found)
             attempt.stamp(same_stamps(metadata, snapshot))
-            context.reached("erase.rewritten")
+            context.reached(Step.ERASE_REWRITTEN)
             head = attempt.checked_head()
             context.permission.require()
             tags = metadata.tags()

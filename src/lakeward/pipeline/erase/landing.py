@@ -14,6 +14,7 @@ from lakeward.pipeline.erase.rewritten import announce
 from lakeward.pipeline.erase.rows import forbidden_bad_rows
 from lakeward.pipeline.reading import read_records
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.limits import Limits
@@ -79,12 +80,12 @@ def _rewrite_group(context: TableContext, erasure: Erasure, paths: set[str]) -> 
         for file in files:
             _write_draft(context, file, places, drafts[file.path])
         announce(context, {path: content_hash(draft) for path, draft in drafts.items()})
-        context.reached("erase.announced")
+        context.reached(Step.ERASE_ANNOUNCED)
         for file in files:
             _require_same(context, file)
             context.permission.require()
             context.storage.replace(file.path, drafts[file.path])
-            context.reached("erase.replaced")
+            context.reached(Step.ERASE_REPLACED)
     # Brings the ledger to the new content, as the next run would after a crash.
     finish_interrupted(context)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakeward.lake.iceberg.orphans import Orphans, remove_orphans
 from lakeward.pipeline.maintenance.expire import targets
 from lakeward.pipeline.maintenance.report import WorkKind, WorkReport
+from lakeward.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -39,7 +40,7 @@ def clear_orphans(
         here = str(metadata.java.location())
         apart = {*others, *own} - {here}
         found = remove_orphans(table, older_than_ms=older_than, others=apart, dry_run=dry_run)
-        context.reached("maintain.orphans")
+        context.reached(Step.MAINTAIN_ORPHANS)
         report = WorkReport(WorkKind.ORPHANS, name, removed_files=found.count, paths=found.paths)
         yield (report if found.count else None), found.skipped or _foreign(table.identifier, found)
 

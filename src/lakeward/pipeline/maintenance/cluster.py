@@ -19,6 +19,7 @@ from lakeward.pipeline.maintenance.runs import (
     read_runs,
     write_runs,
 )
+from lakeward.pipeline.steps import Step
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ def cluster_slice(context: TableContext, bases: Bases) -> WorkReport | None:
         return None
     context.adapt_plans(wanted=True)
     plan = _plan(context, base)
-    context.reached("maintain.plan")
+    context.reached(Step.MAINTAIN_PLAN)
     if plan is None:
         return None
     files, progress = Replacement(), current_progress(context, base.id)
     head = publish_rewritten(context, context.changelog, base, bases.logged, lambda: _write(context, base, plan, files))
     # The ledger is what it was: without this the next run would read it anew from the lake.
     context.state.extend_ledger(context.table, after=base.id, snapshot_id=head.id, progress=progress, entries=())
-    context.reached("maintain.ledger")
+    context.reached(Step.MAINTAIN_LEDGER)
     context.changelog.set_properties({RUNS_PROPERTY: write_runs(plan.runs)})
     return WorkReport(
         kind=WorkKind.CLUSTER,

@@ -16,6 +16,7 @@ from lakeward.lake.iceberg.file_choice import Limits, choose_files
 from lakeward.lake.iceberg.staging import Replacement, size_of, staged_data, staged_deletes
 from lakeward.pipeline.maintenance.report import WorkKind, WorkReport
 from lakeward.pipeline.maintenance.rewriting import POSITION, Rewritten, hash_of, publish_rewritten
+from lakeward.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,7 +63,7 @@ def compact_slice(context: TableContext, bases: Bases) -> WorkReport | None:
         return None
     context.adapt_plans(wanted=True)
     chosen = plan_compaction(context, base)
-    context.reached("maintain.plan")
+    context.reached(Step.MAINTAIN_PLAN)
     if not chosen:
         return None
     files = Replacement()

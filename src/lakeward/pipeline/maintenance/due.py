@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.lake.iceberg.debt import debt_of
 from lakeward.pipeline.maintenance.expire import expirable_count, targets
 from lakeward.pipeline.maintenance.report import WorkKind
+from lakeward.pipeline.steps import Step
 from lakeward.reading_back import json_object, reading_property
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def record_maintained(context: TableContext, *, orphans: bool) -> None:
         changelog_files=debt_of(changelog).data_files,
     )
     context.mirror.set_properties({MAINTAINED_PROPERTY: json.dumps(asdict(noted))})
-    context.reached("maintain.record")
+    context.reached(Step.MAINTAIN_RECORD)
 
 
 def spare_files(debt: Debt, file_bytes: int) -> int:

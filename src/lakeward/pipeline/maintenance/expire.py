@@ -12,6 +12,7 @@ from lakeward.lake.iceberg.expiry import expirable, expire
 from lakeward.pipeline.load_branches import UNDONE_TAG_PREFIX
 from lakeward.pipeline.maintenance.report import WorkKind, WorkReport
 from lakeward.pipeline.stamps import CARRIED, carried_stamps
+from lakeward.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,13 +61,13 @@ def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
             continue
         for tag in tags:
             table.drop_tag(tag)
-        context.reached("maintain.tags")
+        context.reached(Step.MAINTAIN_TAGS)
         _say_stamps_again(context, table, bases)
-        context.reached("maintain.stamp")
+        context.reached(Step.MAINTAIN_STAMP)
         gone = _expirable(table.metadata(), border, ())[:_AT_A_TIME]
         context.permission.require()
         expire(table, gone)
-        context.reached("maintain.expire")
+        context.reached(Step.MAINTAIN_EXPIRE)
         return WorkReport(WorkKind.EXPIRE, name, removed_snapshots=len(gone))
     return None
 

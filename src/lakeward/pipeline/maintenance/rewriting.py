@@ -8,6 +8,7 @@ from lakeward.errors import BugError
 from lakeward.lake.iceberg.attempt import Attempt
 from lakeward.lake.iceberg.staging import location_of, staged_data, staged_deletes
 from lakeward.pipeline.stamps import carried_stamps
+from lakeward.pipeline.steps import Step
 from lakeward.transforms.hashing import content_hash, sorted_by_name
 
 if TYPE_CHECKING:
@@ -43,15 +44,15 @@ def publish_rewritten(
     """
     stamps = carried_stamps(table.metadata(), base.id)
     with Attempt(table, op=op, base=base.id) as attempt:
-        context.reached("maintain.branch")
+        context.reached(Step.MAINTAIN_BRANCH)
         written = write()
-        context.reached("maintain.write")
+        context.reached(Step.MAINTAIN_WRITE)
         attempt.commit(written.files.update(table, base.id, stamps))
-        context.reached("maintain.commit")
+        context.reached(Step.MAINTAIN_COMMIT)
         require_same(table, base, attempt.checked_head(), written)
-        context.reached("maintain.verify")
+        context.reached(Step.MAINTAIN_VERIFY)
         published = attempt.publish(before=context.permission.require)
-        context.reached("maintain.publish")
+        context.reached(Step.MAINTAIN_PUBLISH)
     return published
 
 

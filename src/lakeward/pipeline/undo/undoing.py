@@ -16,6 +16,7 @@ from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.row_changes import RowChanges, row_changes
 from lakeward.pipeline.run import carry_out, finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.undo.effect import undo_effect
 from lakeward.pipeline.undo.plan import Decision, Goal, UndoPlan, decide, describe
 from lakeward.pipeline.workspace import Workspace
@@ -67,7 +68,7 @@ def undo(context: TableContext, goal: Goal) -> Undone:
         return Undone(plan)
     with Workspace() as workspace:
         effect = undo_effect(context, workspace, decision.record, decision.bases, decision.before)
-        context.reached("undo.decided")
+        context.reached(Step.UNDO_DECIDED)
         columns_now, files = decision.bases.columns, decision.fences + decision.notes
         prepared = Prepared(decision.record, decision.bases, columns_now, (), files, (), None, 0, effect)
         report = carry_out(context, prepared)

@@ -13,6 +13,7 @@ from lakeward.lake.iceberg.purge import Stored, count_stored, places, purge, sto
 from lakeward.lake.stores import open_store
 from lakeward.pipeline.erase.erased import is_erased_key, note
 from lakeward.pipeline.erase.lake import erasure_of, same_stamps
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.history.scd2 import shown_names
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications, record_publication
@@ -84,7 +85,7 @@ def clean_publications(context: TableContext, record: OpRecord) -> None:
         # Making one copy of the current state anew lets go of the others.
         if found.files and publication.id in {one.id for one in published(context, record)}:
             rebuild_publication(context, publication)
-            context.reached("erase.rebuilt")
+            context.reached(Step.ERASE_REBUILT)
     _count_tags(context)
 
 

@@ -27,6 +27,7 @@ from lakeward.pipeline.erase.erasing import MAX_KEYS, erase_keys, hashes_of, nex
 from lakeward.pipeline.erase.lake import erasure_of
 from lakeward.pipeline.erase.landing import landing_traces, rewrite_landing
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.erasure.copies import clean_history, clean_publications
 from lakeward.snapshots.erasure.places import found_places, remaining, untold_bad_rows
 from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt, receipt_of
@@ -104,16 +105,16 @@ def _known_salt(context: TableContext) -> str | None:
 def _finish(context: TableContext, record: OpRecord) -> Receipt:
     """Clean what is made of changelog and mirror, prove that nothing is left, and close the erasure."""
     clean_history(context, record)
-    context.reached("erase.history")
+    context.reached(Step.ERASE_HISTORY)
     clean_publications(context, record)
-    context.reached("erase.publications")
+    context.reached(Step.ERASE_PUBLICATIONS)
     expired = sum(expire_unreferenced(table) for table in _tables(context))
-    context.reached("erase.tidied")
+    context.reached(Step.ERASE_TIDIED)
     erasure = erasure_of(record)
     traces = list(landing_traces(context, erasure))
     if erasure.landing:
         traces = rewrite_landing(context, erasure, traces)
-    context.reached("erase.landing")
+    context.reached(Step.ERASE_LANDING)
     unfinished = unfinished_erasure(context.changelog.metadata()) or UnfinishedErasure(record.op)
     places, untold = _places(context, record, unfinished), untold_bad_rows(context, record)
     expired += unfinished.expired or 0
@@ -121,7 +122,7 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
     receipt.require_clean()
     context.permission.require()
     context.changelog.set_properties({UNFINISHED_PROPERTY: None})
-    context.reached("erase.done")
+    context.reached(Step.ERASE_DONE)
     return receipt
 
 

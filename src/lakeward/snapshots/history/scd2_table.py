@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.define import create_history, evolve, history_of
 from lakeward.model import HISTORY_SUFFIX, OpKind
 from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.reading_back import refusing_damage
 from lakeward.snapshots.history.scd2 import require_versions, shown_names, version_columns, version_rows
@@ -111,7 +112,7 @@ def refresh_history(context: TableContext, track: Sequence[str] | None = None) -
     if before is not None and why is None and before.op == story.progress.op:
         return _report(story, history, before, "current")
     _define(story, history)
-    context.reached("scd2.tables")
+    context.reached(Step.SCD2_TABLES)
     with Workspace() as workspace:
         if before is None or why is not None:
             return _build(story, workspace, history, wanted, why or "there was no history")
@@ -188,11 +189,11 @@ def _build(
     rows = workspace.keep(version_rows(story, workspace, track, everything))
     count, context = rows.count(), story.context
     with Attempt(history, op=story.progress.op, base=history.require_head().id) as attempt:
-        context.reached("scd2.branch")
+        context.reached(Step.SCD2_BRANCH)
         attempt.overwrite(rows, _stamps(story, track), expected=count)
-        context.reached("scd2.append")
+        context.reached(Step.SCD2_APPEND)
         published = attempt.publish(before=context.permission.require)
-        context.reached("scd2.publish")
+        context.reached(Step.SCD2_PUBLISH)
     now = _Kept(published.id, story.progress.op, track, None, published.rows)
     return _report(story, history, now, "built", versions=count, reason=why)
 
@@ -204,18 +205,18 @@ def _refresh(story: Story, workspace: Workspace, history: IcebergTable, before: 
     keys, count, context = touched.count(), rows.count(), story.context
     stamps = _stamps(story, before.track)
     with Attempt(history, op=story.progress.op, base=before.snapshot) as attempt:
-        context.reached("scd2.branch")
+        context.reached(Step.SCD2_BRANCH)
         if keys:
             with context.spark_settings(_BROADCAST if keys <= context.settings.broadcast_keys else {}):
                 attempt.delete_keys(touched, story.keys)
-        context.reached("scd2.delete")
+        context.reached(Step.SCD2_DELETE)
         if count:
             attempt.append(rows, stamps, expected=count)
         else:
             attempt.stamp(stamps)
-        context.reached("scd2.append")
+        context.reached(Step.SCD2_APPEND)
         published = attempt.publish(before=context.permission.require)
-        context.reached("scd2.publish")
+        context.reached(Step.SCD2_PUBLISH)
     now = _Kept(published.id, story.progress.op, before.track, None, published.rows)
     return _report(story, history, now, "refreshed", keys=keys, versions=count)
 

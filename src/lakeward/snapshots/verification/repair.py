@@ -29,6 +29,7 @@ from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord
 from lakeward.pipeline.report import op_report
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.schemas import spark_type
 from lakeward.snapshots.verification.report import Verdict
@@ -87,11 +88,11 @@ def _repaired(
     bases = capture(context)
     if (bases.changelog, bases.mirror) != (examined.bases.changelog, examined.bases.mirror):
         examined = examine(context, workspace, bases, options)
-    context.reached("repair.compared")
+    context.reached(Step.REPAIR_COMPARED)
     if examined.report.verdict is Verdict.CLEAN:
         return recorded(context, bases, examined.report)
     op = _put_right(context, workspace, examined, options)
-    context.reached("repair.applied")
+    context.reached(Step.REPAIR_APPLIED)
     again = verify_table(context, options)
     left = counted(again.differences, "row still differs", "rows still differ")
     problem = f"{left} after the repair" if again.differences else None
@@ -245,7 +246,7 @@ def _carry_out(
     logged = log_op(
         context, record, base=bases.changelog.id, rows=changes, row_count=count, bad_rows=bases.bad_rows, files=()
     )  # fmt: skip
-    context.reached("repair.logged")
+    context.reached(Step.REPAIR_LOGGED)
     names = [one.name for one in bases.columns]
     published = apply_op(by_key, record, prepared.effect, base=bases.mirror.id, names=names)
     return replace(

@@ -17,6 +17,7 @@ from lakeward.model import OpKind
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.moments import Moment, parse_moment
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.versions.files import (
     Place,
@@ -97,7 +98,7 @@ def publish_as_of(
         with Workspace() as workspace:
             found = rows_as_of(context, workspace, moment)
             require_erasures_applied(context, found.at.bases)
-            context.reached("publish.rows")
+            context.reached(Step.PUBLISH_ROWS)
             published = _publish(context, found, place, order, before)
         if not is_erased_since(context, found.at.bases.logged):
             return published

@@ -18,6 +18,7 @@ from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import AsOf, standpoint
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.moments import op_moment
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.creating import (
     describe,
     is_erased_since,
@@ -102,7 +103,7 @@ def _publish(
     while True:
         found, former = _current_rows(context), None if anew else _former(context, place, shape)
         require_erasures_applied(context, found.at.bases)
-        context.reached("publish.rows")
+        context.reached(Step.PUBLISH_ROWS)
         made = _written(context, found, place, shape, former, before)
         _flip(context, place, made)
         anew = is_erased_since(context, found.at.bases.logged)
@@ -217,7 +218,7 @@ def _write_dates(
             msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
             raise DataError(msg, hint=f"lakeward run {context.table}")
     fresh = written_files(target.store, target.folder, earlier)
-    context.reached("publish.dates")
+    context.reached(Step.PUBLISH_DATES)
     linked = _link(claim, former, parts.keys() - changed)
     whole = combined(parts.values())
     rows, files = int(whole.split(":")[0]), {**fresh, **linked}
@@ -276,4 +277,4 @@ def _flip(context: TableContext, place: Place, made: Publication) -> None:
     # The link first: where something else has its name, the pointer does not say either that this was published.
     place.store.point(place.root, LINK, place.name)
     place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
-    context.reached("publish.flipped")
+    context.reached(Step.PUBLISH_FLIPPED)

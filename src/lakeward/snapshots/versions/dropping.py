@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakeward.lake.stores import open_store
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.creating import table_uuid
 from lakeward.snapshots.versions.files import place_of, publishing, remove_folder, tidy
 from lakeward.snapshots.versions.publications import PublicationKind, forget_publications
@@ -67,6 +68,6 @@ def remove_versions(context: TableContext, folders: Sequence[Publication]) -> No
         place = place_of(open_store(context.spark, context.config, one.location), one.location)
         tidy(place)
         remove_folder(place, mirror_uuid)
-        context.reached("publish.removed")
+        context.reached(Step.PUBLISH_REMOVED)
         forget_publications(context.mirror, [one.id])
-        context.reached("publish.forgotten")
+        context.reached(Step.PUBLISH_FORGOTTEN)

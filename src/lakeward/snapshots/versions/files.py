@@ -31,6 +31,7 @@ from lakeward.lake.ownership import (
 )
 from lakeward.logs import event
 from lakeward.model import TableId
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, read_manifest
 from lakeward.state.leases import HeldLease, current_owner
 
@@ -238,18 +239,18 @@ def _by_renaming(
     files = (MANIFEST, SUCCESS)
     with _claimed(Claim.begin(store, staging, name=staging_id(staging), files=files, lease=place.table)) as claim:
         manifest = write(claim)
-        context.reached("publish.written")
+        context.reached(Step.PUBLISH_WRITTEN)
         store.write_text(f"{staging}/{MANIFEST}", manifest.to_json())
         store.write_text(f"{staging}/{SUCCESS}", "")
-        context.reached("publish.staged")
+        context.reached(Step.PUBLISH_STAGED)
         record(manifest)
-        context.reached("publish.recorded")
+        context.reached(Step.PUBLISH_RECORDED)
         aside = f"{place.root}/{SET_ASIDE}{place.name}@{claim.id}"
         if store.exists(place.folder):
             store.move(place.folder, aside)
-            context.reached("publish.aside")
+            context.reached(Step.PUBLISH_ASIDE)
         store.move(staging, place.folder)
-        context.reached("publish.moved")
+        context.reached(Step.PUBLISH_MOVED)
         claim.end(place.folder)
         _let_go(store, aside, place.folder)
     return manifest
@@ -266,12 +267,12 @@ def _by_manifest(
     former |= {MANIFEST, SUCCESS} - present.keys()
     with _claimed(Claim.begin(store, folder, files=former, lease=place.table)) as claim:
         manifest = write(claim)
-        context.reached("publish.written")
+        context.reached(Step.PUBLISH_WRITTEN)
         record(manifest)
-        context.reached("publish.recorded")
+        context.reached(Step.PUBLISH_RECORDED)
         store.write_text(f"{folder}/{MANIFEST}", manifest.to_json())
         store.write_text(f"{folder}/{SUCCESS}", "")
-        context.reached("publish.moved")
+        context.reached(Step.PUBLISH_MOVED)
         claim.withdraw(keep={MANIFEST, SUCCESS, *manifest.files})
     return manifest
 

@@ -9,6 +9,7 @@ from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind
 from lakeward.lake.stores import open_store
+from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.glue import GlueTables
 from lakeward.snapshots.versions.layouts import reader_options
 from lakeward.snapshots.versions.reading import find_version
@@ -79,7 +80,7 @@ def register(context: TableContext, publication: Publication) -> None:
             glue.point(publication.registered, publication.location, found.manifest)
     else:
         _SessionTables(context).point(publication.registered, found)
-    context.reached("publish.registered")
+    context.reached(Step.PUBLISH_REGISTERED)
 
 
 def renew_registration(context: TableContext, publication: Publication) -> None:

@@ -15,6 +15,7 @@ from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.checkpoints import AS_OF_STAMP
 from lakeward.pipeline.moments import MomentKind
 from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.versions.creating import moment_text, record_instead
 from lakeward.snapshots.versions.publications import (
@@ -59,7 +60,7 @@ def create_tag(
     finish_interrupted(context)
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, moment)
-        context.reached("publish.rows")
+        context.reached(Step.PUBLISH_ROWS)
         made = _publication(found, name)
         made = replace(made, created=former.created) if former else made
         if found.folded is None and found.start is not None:
@@ -76,7 +77,7 @@ def _written(context: TableContext, found: AsOf, made: Publication) -> Publicati
             attempt.append(found.rows, _stamps(found), expected=found.rows.count())
         else:
             _lay_upon(context, attempt, found, found.folded)
-        context.reached("publish.branch")
+        context.reached(Step.PUBLISH_BRANCH)
         return _set(context, made, attempt.checked_head())
 
 
@@ -108,10 +109,10 @@ def _set(context: TableContext, made: Publication, head: Snapshot) -> Publicatio
     made = replace(made, rows=head.rows)
     if made.location in context.mirror.metadata().tags():
         context.mirror.replace_tag(made.location, head.id)
-        context.reached("publish.tagged")
+        context.reached(Step.PUBLISH_TAGGED)
         return record_instead(context, made)
     record_instead(context, made)
-    context.reached("publish.recorded")
+    context.reached(Step.PUBLISH_RECORDED)
     context.mirror.create_tag(made.location, head.id)
     return made
 
@@ -120,7 +121,7 @@ def drop_tags(context: TableContext, gone: Sequence[Publication]) -> None:
     """Remove tags, then their records."""
     for one in gone:
         context.mirror.drop_tag(one.location)
-        context.reached("publish.untagged")
+        context.reached(Step.PUBLISH_UNTAGGED)
     forget_publications(context.mirror, [one.id for one in gone])
 
 
