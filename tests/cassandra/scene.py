@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema, read_table_schema
+from lakeward.cassandra.writing.job import WriteJob
 from tests.cassandra.strategies import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import ModuleType
 
     import pytest
     from cassandra.cluster import Session
 
+    from lakeward.cassandra.writing.results import Written
     from tests.cassandra.strategies import Filling, Row, Step
 
 # Cells by what they belong to: ("row", whole key) or ("static", partition key). A row of nothing but a key has none.
@@ -156,14 +157,14 @@ def _where(schema: TableSchema, names: Iterable[str]) -> str:
     return " AND ".join(f"{schema.column(name).cql} = ?" for name in names)
 
 
-def nodes_that_tasks_know(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[tuple[str, ...]]:
-    """Note, for each dry run, the addresses that tasks would ask besides the configured ones."""
+def nodes_that_tasks_know(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Record, for each dry run, the addresses that tasks would ask besides the configured ones."""
     known: list[tuple[str, ...]] = []
-    estimate = module.estimate_load
+    estimate = WriteJob.estimate
 
-    def noting(load: Any, *arguments: Any, **choices: Any) -> Any:
-        known.append(tuple(address for address, _ in load.plan.address.nodes))
-        return estimate(load, *arguments, **choices)
+    def recording(job: WriteJob) -> Written:
+        known.append(tuple(address for address, _ in job.plan.address.nodes))
+        return estimate(job)
 
-    monkeypatch.setattr(module, "estimate_load", noting)
+    monkeypatch.setattr(WriteJob, "estimate", recording)
     return known

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra import applying
 from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.diffs import diff_exports
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
@@ -116,7 +115,7 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
     stage.execute("UPDATE $T SET b = 30 WHERE k = 'p1' AND c = 3")
     stage.execute("UPDATE $T SET b = 70 WHERE k = 'p1' AND c = 4")
 
-    nodes = nodes_that_tasks_know(monkeypatch, applying)
+    nodes = nodes_that_tasks_know(monkeypatch)
     dry = stage.apply(changes, dry_run=True)
     assert nodes == [stage.server.address.settings.hosts]
     assert (dry.status, dry.upserted, dry.deleted, dry.units) == (Status.DRY_RUN, 5, 3, 8.0)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra import importing
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
@@ -224,7 +223,7 @@ def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage, mo
     struct = "k int, n int, at timestamp, day date, price decimal(10,2), name string, big long"
     frame = stage.spark.createDataFrame([(1, 2, moment, day, Decimal("3.10"), "", 2**40)], struct)
     frame.write.parquet(f"{stage.folder}/plain")
-    nodes = nodes_that_tasks_know(monkeypatch, importing)
+    nodes = nodes_that_tasks_know(monkeypatch)
     dry = stage.load(f"{stage.folder}/plain", dry_run=True)
     assert nodes == [stage.server.address.settings.hosts]
     assert (dry.status, dry.upserted) == (Status.DRY_RUN, 1)

@@ -6,29 +6,23 @@ statements not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from lakeward.cassandra import guards
-from lakeward.cassandra.budget import Limits
-from lakeward.cassandra.clusters import limits_for
-from lakeward.cassandra.connecting import connected, with_nodes
+from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.effects import Decision, apply_outcome, is_replay
 from lakeward.cassandra.jobs import APPLY, Job
-from lakeward.cassandra.keyspaces import limits_of
-from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
-from lakeward.cassandra.preflight import require_readable, require_table, require_writable
+from lakeward.cassandra.preflight import require_readable, require_table
 from lakeward.cassandra.types import spark_type
 from lakeward.cassandra.writing.changes import action, changed_names, expiries, found_columns, require_applicable
-from lakeward.cassandra.writing.dead_letters import place_for
-from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
-from lakeward.cassandra.writing.job import Load, estimate_load, write_load
+from lakeward.cassandra.writing.frames import unit_count
+from lakeward.cassandra.writing.job import WriteJob, WriteRequest, WriteRows, WriteTarget
 from lakeward.cassandra.writing.matching import Matched, matched, require_no_counters
-from lakeward.cassandra.writing.plan import WriteColumn, WritePlan
-from lakeward.cassandra.writing.results import Status, Written
+from lakeward.cassandra.writing.plan import WriteColumn
 from lakeward.cassandra.writing.text_values import require_told_bytes, text_struct, typed
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.inputs.addresses import absolute
@@ -40,10 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.ledger import Ledger
     from lakeward.cassandra.origins import Origin
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.schema import TableSchema
+    from lakeward.cassandra.writing.results import Written
     from lakeward.config import Config
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
@@ -55,26 +50,14 @@ _WRITTEN = ("inserted", "changed", "deleted")
 
 
 @dataclass(frozen=True)
-class ApplyRequest:
+class ApplyRequest(WriteRequest):
     """Which change set is to be applied, and how.
 
-    timestamp: ``snapshot``: the start of the export that the change set leads to; ``now``; or microseconds since 1970.
+    timestamp: ``snapshot`` stands for the start of the export that the change set leads to.
     max_delete_share: refuse where a larger part of the past's rows would be deleted.
-    force: apply it whatever is recorded of the target, all of it.
-    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
-    change_set: str
-    into: TableName
-    timestamp: str = guards.SNAPSHOT_TIME
     max_delete_share: float = 0.5
-    force: bool = False
-    dry_run: bool = False
-    limits: Limits = field(default_factory=Limits)
-    ledger: TableName | None = None
-    dead_letters: str | None = None
-    tasks: int | None = None
-    max_rejected: int | None = None
 
 
 def apply_change_set(
@@ -93,26 +76,16 @@ def apply_change_set(
         RetriableError: the cluster does not answer.
     """
     with connected(address) as session:
-        target = require_table(session, request.into, remedy=FILL)
+        schema = require_table(session, request.into, remedy=FILL)
         require_readable(session, request.into)
-        found = _find(spark, config, request, target)
+        found = _find(spark, config, request, schema)
         parents = _parents(found)
-        require_no_counters(found.label, target, *_schemas(parents))
-        ledger = Ledger(session, request.into, request.ledger)
-        if request.dry_run:
-            ledger.look()
-        else:
-            require_writable(session, target)
-            ledger.create()
-        decision = decide(request, found, parents, ledger)
+        require_no_counters(found.label, schema, *_schemas(parents))
+        target = WriteTarget.open(session, address, schema, request)
+        decision = decide(request, found, parents, target.ledger)
         if decision is None:
-            told = guards.told_rejected(ledger.last())
-            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=told)
-        load = _load(session, config, address, request, found, parents, target, decision.job, ledger.table)
-        load = replace(load.warned(decision.warnings), outcome=decision.outcome)
-        if request.dry_run:
-            return estimate_load(load, ledger, anew=request.force)
-        return write_load(load, ledger, tell, anew=request.force)
+            return target.unchanged()
+        return WriteJob.build(target, request, decision, _rows(found, parents, schema), config).run(tell)
 
 
 def decide(
@@ -146,7 +119,7 @@ def decide(
 
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
-    folder = absolute(request.change_set).rstrip("/")
+    folder = absolute(request.source).rstrip("/")
     store = open_store(spark, config, folder)
     if store.exists(f"{folder}/{MANIFEST}"):
         return find_change_set(spark, config, folder)
@@ -228,52 +201,29 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger:
         raise RefusedInputError(
             msg, hint="--timestamp now, or microseconds since 1970 before which others' writes yield"
         )
-    rows = sum(int(manifest.counts.get(word, 0)) for word in _WRITTEN) if manifest is not None else None
-    return Job(own, APPLY, unit_count(rows), timestamp, identity, name, is_repair)
+    return Job(own, APPLY, unit_count(_count(found)), timestamp, identity, name, is_repair)
 
 
-def _load(
-    session: Any,
-    config: Config,
-    address: ClusterAddress,
-    request: ApplyRequest,
-    found: ChangeSet,
-    parents: dict[str, Origin | None],
-    target: TableSchema,
-    job: Job,
-    ledger: TableName,
-) -> Load:
+def _rows(found: ChangeSet, parents: dict[str, Origin | None], target: TableSchema) -> WriteRows:
     diff = found.read()
     require_applicable(found.label, diff)
     pairs = matched(found.label, found_columns(diff), found.keys, parents["current"], target) + _dropped(diff, target)
-    limits = limits_of(address)
-    guards.require_accepted_timestamp(job.timestamp, limits, found.label)
-    times = expiries(diff, [one.column.name for one in pairs if not one.column.is_key])
-    plan = WritePlan(
-        address=with_nodes(address, session),
-        target=request.into,
-        columns=tuple(one.column for one in pairs),
-        timestamp=job.timestamp,
-        limits=limits,
-        job=job,
-        ledger=ledger,
-        dead_letters=place_for(diff.frame.sparkSession, config, request.dead_letters, found.location, job),
-        has_actions=True,
-        has_expiries=bool(times),
-        is_timed=guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=bool(times)),
+    return WriteRows(
+        label=found.label,
+        location=found.location,
+        frame=diff.rows(unchanged=False),
+        columns=pairs,
+        count=_count(found),
         # Static columns of the past may be gone from the target as well: there is then nothing to delete.
-        has_static_rows=any(one.statics for one in (target, *_schemas(parents))),
+        has_static_rows=any(schema.statics for schema in (target, *_schemas(parents))),
+        expiries=expiries(diff, [pair.column.name for pair in pairs if not pair.column.is_key]),
+        action=action(diff),
+        changes=changed_names(diff),
     )
-    parts = Parts(*split_key(pairs), expiries=times, action=action(diff), changes=changed_names(diff))
-    rows = None if found.manifest is None else sum(int(found.manifest.counts.get(word, 0)) for word in _WRITTEN)
-    frame = diff.rows(unchanged=False)
-    return Load(
-        found.label,
-        frame,
-        parts,
-        plan,
-        rows,
-        limits_for(address, request.limits),
-        tasks=request.tasks,
-        max_rejected=request.max_rejected,
-    )
+
+
+def _count(found: ChangeSet) -> int | None:
+    """Return how many rows a change set writes; None without a manifest."""
+    if found.manifest is None:
+        return None
+    return sum(int(found.manifest.counts.get(word, 0)) for word in _WRITTEN)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakeward.cassandra import guards
-from lakeward.cassandra.budget import Limits
-from lakeward.cassandra.clusters import limits_for
-from lakeward.cassandra.connecting import connected, with_nodes
+from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.effects import Decision, Effect, import_outcome
 from lakeward.cassandra.jobs import IMPORT, Job
 from lakeward.cassandra.keyspaces import limits_of
-from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.origins import origin_of
-from lakeward.cassandra.preflight import require_readable, require_table, require_writable
+from lakeward.cassandra.preflight import require_readable, require_table
 from lakeward.cassandra.presence import is_there, make_table
 from lakeward.cassandra.snapshot_columns import EXPIRES, WRITETIME
-from lakeward.cassandra.writing.dead_letters import place_for
-from lakeward.cassandra.writing.frames import Parts, split_key, unit_count
-from lakeward.cassandra.writing.job import Load, estimate_load, write_load
+from lakeward.cassandra.writing.frames import unit_count
+from lakeward.cassandra.writing.job import WriteJob, WriteRequest, WriteRows, WriteTarget
 from lakeward.cassandra.writing.matching import Found, matched, require_no_counters
-from lakeward.cassandra.writing.plan import WritePlan
-from lakeward.cassandra.writing.results import Status, Written
 from lakeward.diffing.changesets.order import is_surely_same, shown_state
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.errors import RefusedInputError
@@ -38,10 +32,11 @@ if TYPE_CHECKING:
     from lakeward.cassandra.connecting import ClusterAddress
     from lakeward.cassandra.effects import Outcome
     from lakeward.cassandra.jobs import AppliedState
-    from lakeward.cassandra.names import TableName
+    from lakeward.cassandra.ledger import Ledger
     from lakeward.cassandra.origins import Origin
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.schema import TableSchema
+    from lakeward.cassandra.writing.results import Written
     from lakeward.config import Config
     from lakeward.diffing.inputs.sides import Side
 
@@ -50,28 +45,16 @@ CREATE_TABLE = "--create-table   (makes it as the export's was)"
 
 
 @dataclass(frozen=True)
-class ImportRequest:
+class ImportRequest(WriteRequest):
     """What is to be imported, and how.
 
-    snapshot: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
+    source: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
+    timestamp: ``snapshot`` stands for the recorded times of writing, else the export's start.
     create_table: make the table of the export's definition where there is none.
-    timestamp: ``snapshot``: recorded times of writing, else the export's start; ``now``; or microseconds since 1970.
-    force: write it whatever is recorded of the target, all of it.
     over: write it over what is recorded of the target, unless parts of it would lose against that.
-    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
-    snapshot: str
-    into: TableName
     create_table: bool = False
-    timestamp: str = guards.SNAPSHOT_TIME
-    limits: Limits = field(default_factory=Limits)
-    ledger: TableName | None = None
-    dead_letters: str | None = None
-    tasks: int | None = None
-    max_rejected: int | None = None
-    dry_run: bool = False
-    force: bool = False
     over: bool = False
     schema: str | None = None
     format: str | None = None
@@ -92,29 +75,20 @@ def import_snapshot(
         DataError: too many rows are rejected.
         RetriableError: the cluster does not answer.
     """
-    side = open_side(spark, config, request.snapshot, schema=request.schema, format=request.format)
+    side = open_side(spark, config, request.source, schema=request.schema, format=request.format)
     origin = origin_of(side.identity)
     with connected(address) as session:
-        target = _target(session, request, origin)
-        ledger = Ledger(session, request.into, request.ledger)
-        if request.dry_run:
-            ledger.look()
-        else:
-            require_writable(session, target)
-            ledger.create()
-        told = _forget_lost(ledger)
+        target = WriteTarget.open(session, address, _table(session, request, origin), request)
+        forgotten = _forget_lost(target.ledger)
         has_times = request.timestamp == guards.SNAPSHOT_TIME and any(
             name.startswith(WRITETIME) for name in side.frame.columns
         )
-        decision = decide(request, side, origin, ledger, has_recorded_times=has_times)
+        decision = decide(request, side, origin, target.ledger, has_recorded_times=has_times)
         if decision is None:
-            warnings = guards.told_rejected(ledger.last())
-            return Written(str(request.into), Status.NOTHING_TO_DO, warnings=warnings)
-        load = _load(session, config, address, request, side, origin, target, decision.job, ledger.table)
-        load = replace(load.warned((*told, *decision.warnings)), outcome=decision.outcome)
-        if request.dry_run:
-            return estimate_load(load, ledger, anew=request.force)
-        return write_load(load, ledger, tell, anew=request.force)
+            return target.unchanged()
+        decision = replace(decision, warnings=(*forgotten, *decision.warnings))
+        rows = _rows(request, side, origin, target)
+        return WriteJob.build(target, request, decision, rows, config).run(tell)
 
 
 def decide(
@@ -159,77 +133,46 @@ def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
     return (f"{lost}: the whole snapshot is written",)
 
 
-def _target(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
+def _table(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
     if request.create_table and not is_there(session, request.into):
         _create(session, request, origin)
     target = require_table(session, request.into, remedy=CREATE_TABLE)
     require_readable(session, request.into)
-    require_no_counters(request.snapshot, target, origin.schema if origin is not None else None)
+    require_no_counters(request.source, target, origin.schema if origin is not None else None)
     return target
 
 
 def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None:
     if origin is None:
-        msg = f"{request.snapshot} does not say what its table looks like, so none can be made of it"
+        msg = f"{request.source} does not say what its table looks like, so none can be made of it"
         raise RefusedInputError(msg, hint="--create-table takes what lakeward cassandra export wrote")
-    require_no_counters(request.snapshot, origin.schema)
+    require_no_counters(request.source, origin.schema)
     if request.dry_run:
         msg = f"there is no table {request.into} yet, and a dry run makes none"
         raise RefusedInputError(msg, hint="make it first: " + "; ".join(origin.schema.create_statements(request.into)))
     make_table(session, request.into, origin.schema.create_statements(request.into), what=str(request.into))
 
 
-def _load(
-    session: Any,
-    config: Config,
-    address: ClusterAddress,
-    request: ImportRequest,
-    side: Side,
-    origin: Origin | None,
-    target: TableSchema,
-    job: Job,
-    ledger: TableName,
-) -> Load:
-    frame = side.frame
+def _rows(request: ImportRequest, side: Side, origin: Origin | None, target: WriteTarget) -> WriteRows:
+    frame, schema = side.frame, target.schema
     names = [name for name in frame.columns if not name.startswith((WRITETIME, EXPIRES))]
     found = {name: Found(frame.schema[name].dataType, column(name)) for name in names}
-    keys = side.primary_key or tuple(name for name in target.primary_key if name in found)
-    pairs = matched(request.snapshot, found, keys, origin, target)
-    is_recorded = request.timestamp == guards.SNAPSHOT_TIME
-    limits = limits_of(address)
-    values = [one.column.name for one in pairs if not one.column.is_key]
-    writetimes = _times(frame, WRITETIME, values) if is_recorded else []
-    expiries = _times(frame, EXPIRES, values)
-    if writetimes and limits.oldest_timestamp is not None:
-        msg = f"{request.snapshot} has the times at which cells were written, which this cluster does not take"
+    keys = side.primary_key or tuple(name for name in schema.primary_key if name in found)
+    pairs = matched(request.source, found, keys, origin, schema)
+    values = [pair.column.name for pair in pairs if not pair.column.is_key]
+    writetimes = _times(frame, WRITETIME, values) if request.timestamp == guards.SNAPSHOT_TIME else []
+    if writetimes and limits_of(target.address).oldest_timestamp is not None:
+        msg = f"{request.source} has the times at which cells were written, which this cluster does not take"
         raise RefusedInputError(msg, hint="--timestamp now   (leaves them out)")
-    guards.require_accepted_timestamp(job.timestamp, limits, request.snapshot)
-    plan = WritePlan(
-        address=with_nodes(address, session),
-        target=request.into,
-        columns=tuple(one.column for one in pairs),
-        timestamp=job.timestamp,
-        limits=limits,
-        job=job,
-        ledger=ledger,
-        dead_letters=place_for(
-            frame.sparkSession, config, request.dead_letters, str(side.identity.get("location", "")), job
-        ),
-        has_writetimes=bool(writetimes),
-        has_expiries=bool(expiries),
-        is_timed=guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=bool(expiries)),
-        has_static_rows=bool(target.statics),
-    )
-    parts = Parts(*split_key(pairs), writetimes=writetimes, expiries=expiries)
-    return Load(
-        side.label,
-        frame,
-        parts,
-        plan,
-        side.rows,
-        limits_for(address, request.limits),
-        tasks=request.tasks,
-        max_rejected=request.max_rejected,
+    return WriteRows(
+        label=side.label,
+        location=str(side.identity.get("location", "")),
+        frame=frame,
+        columns=pairs,
+        count=side.rows,
+        has_static_rows=bool(schema.statics),
+        writetimes=writetimes,
+        expiries=_times(frame, EXPIRES, values),
     )
 
 
@@ -240,10 +183,10 @@ def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledg
     warnings: tuple[str, ...] = ()
     if (known := ledger.known(own)) is not None:
         return known, warnings
-    timestamp = guards.chosen_timestamp(request.timestamp, origin, request.snapshot)
+    timestamp = guards.chosen_timestamp(request.timestamp, origin, request.source)
     if timestamp is None:
-        timestamp = guards.chosen_timestamp(guards.NOW, None, request.snapshot)
-        warnings = (f"{request.snapshot} does not say when it was read: its cells are written as of now",)
+        timestamp = guards.chosen_timestamp(guards.NOW, None, request.source)
+        warnings = (f"{request.source} does not say when it was read: its cells are written as of now",)
     assert timestamp is not None
     return Job(own, IMPORT, unit_count(side.rows), timestamp, identity), warnings
 

@@ -176,7 +176,7 @@ class _Work:
     def _import(self, step: Step) -> Mapping[str, Any]:
         asked = self._request
         request = ImportRequest(
-            snapshot=step.export.folder,
+            source=step.export.folder,
             into=asked.into,
             create_table=asked.create_table,
             # Of a repair or a part, which a person said is to be written over.
@@ -209,7 +209,7 @@ class _Work:
         asked = self._request
         assert step.change_set is not None
         request = ApplyRequest(
-            change_set=step.change_set.folder,
+            source=step.change_set.folder,
             into=asked.into,
             timestamp=asked.timestamp,
             # The diff was held against the same limit.

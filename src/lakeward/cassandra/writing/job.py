@@ -1,16 +1,27 @@
-"""A job that writes a table: begun or taken up in the ledger, written by tasks within one budget, and recorded."""
+"""A job that writes rows into a table: begun or resumed in the ledger, written by tasks within one budget, recorded.
+
+Imports and applied change sets differ in the rows they bring (:class:`WriteRows`) and in what they decide beforehand.
+Both then build a :class:`WriteJob` and run it.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from lakeward.cassandra import guards
 from lakeward.cassandra.budget import BudgetServer, Limits
-from lakeward.cassandra.effects import LEADS
-from lakeward.cassandra.writing.frames import spread
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.connecting import with_nodes
+from lakeward.cassandra.keyspaces import limits_of
+from lakeward.cassandra.ledger import Ledger
+from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.writing.dead_letters import place_for
+from lakeward.cassandra.writing.frames import Parts, split_key, spread
+from lakeward.cassandra.writing.plan import WritePlan
 from lakeward.cassandra.writing.results import Status, Written
 from lakeward.cassandra.writing.task import RESULT, writing_task
 from lakeward.diffing.inputs.faults import input_errors
@@ -18,13 +29,17 @@ from lakeward.diffing.refusals import refusals
 from lakeward.errors import DataError, RetriableError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Sequence
 
-    from lakeward.cassandra.effects import Outcome
-    from lakeward.cassandra.ledger import Ledger
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.effects import Decision
+    from lakeward.cassandra.names import TableName
     from lakeward.cassandra.progress import Tell
-    from lakeward.cassandra.writing.frames import Parts
-    from lakeward.cassandra.writing.plan import WritePlan
+    from lakeward.cassandra.schema import TableSchema
+    from lakeward.cassandra.writing.matching import Matched
+    from lakeward.config import Config
 
 # So many rejected rows are a case for a person, and more of them do not help.
 _MAX_REJECTED, _MAX_REJECTED_SHARE = 1_000, 0.01
@@ -34,100 +49,216 @@ _SUMS = ("upserted", "deleted", "expired", "rejected", "requests", "units")
 
 
 @dataclass(frozen=True)
-class Load:
-    """All that is known before the first row is read; the plan's attempt and budget are filled in later.
+class WriteRequest:
+    """What is written into which table, and how.
 
-    ``source`` is what the rows are called in messages, ``outcome`` what the target holds afterwards.
+    source: where the rows are: the snapshot or the change set.
+    timestamp: ``snapshot``: the time that the source has; ``now``; or microseconds since 1970.
+    force: write all of it, whatever is recorded of the target.
+    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
     source: str
-    frame: DataFrame
-    parts: Parts
-    plan: WritePlan
-    rows: int | None
-    limits: Limits
+    into: TableName
+    timestamp: str = guards.SNAPSHOT_TIME
+    limits: Limits = field(default_factory=Limits)
+    ledger: TableName | None = None
+    dead_letters: str | None = None
     tasks: int | None = None
     max_rejected: int | None = None
-    warnings: tuple[str, ...] = ()
-    outcome: Outcome = LEADS
+    dry_run: bool = False
+    force: bool = False
 
-    def warned(self, told: tuple[str, ...]) -> Load:
-        """Add what a person should know."""
-        return replace(self, warnings=(*self.warnings, *told))
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """The table that is written: its definition, its ledger, and the session in which both are asked."""
+
+    session: Any
+    address: ClusterAddress
+    schema: TableSchema
+    ledger: Ledger
+
+    @classmethod
+    def open(cls, session: Any, address: ClusterAddress, schema: TableSchema, request: WriteRequest) -> WriteTarget:
+        """Open the ledger, creating it unless this is a dry run.
+
+        Raises:
+            ConfigurationError: the login may not write the table.
+        """
+        ledger = Ledger(session, request.into, request.ledger)
+        if request.dry_run:
+            ledger.look()
+        else:
+            require_writable(session, schema)
+            ledger.create()
+        return cls(session, address, schema, ledger)
+
+    def unchanged(self) -> Written:
+        """Return the report of a job that has nothing to do."""
+        last = self.ledger.last()
+        return Written(str(self.schema.name), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
+
+
+@dataclass(frozen=True)
+class WriteRows:
+    """The rows of a job, and how their columns become the target's.
+
+    label: their name in messages.
+    location: where they are stored.
+    columns: the columns to write, each with the expression that yields its values.
+    count: how many rows there are, None if unknown.
+    writetimes, expiries: the recorded times of every value, or none at all.
+    action, changes: of a change set: what is done with a row, and which of its columns changed.
+    has_static_rows: whether a row without a clustering key is the static part of its partition.
+    """
+
+    label: str
+    location: str
+    frame: DataFrame
+    columns: Sequence[Matched]
+    count: int | None
+    has_static_rows: bool
+    writetimes: Sequence[Column] = ()
+    expiries: Sequence[Column] = ()
+    action: Column | None = None
+    changes: Column | None = None
 
     @property
-    def allowed_rejected(self) -> int:
+    def parts(self) -> Parts:
+        """The expressions for what tasks need of a row."""
+        return Parts(*split_key(self.columns), self.writetimes, self.expiries, self.action, self.changes)
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """Rows on their way into a table; the plan's attempt and budget are filled in when it runs."""
+
+    rows: WriteRows
+    plan: WritePlan
+    ledger: Ledger
+    request: WriteRequest
+    decision: Decision
+    limits: Limits
+
+    @classmethod
+    def build(
+        cls, target: WriteTarget, request: WriteRequest, decision: Decision, rows: WriteRows, config: Config
+    ) -> WriteJob:
+        """Plan the writes.
+
+        Raises:
+            RefusedInputError: the target does not accept the times at which cells are to be written.
+            ConfigurationError: rejected rows could not be kept.
+        """
+        job, limits = decision.job, limits_of(target.address)
+        guards.require_accepted_timestamp(job.timestamp, limits, rows.label)
+        expires = bool(rows.expiries)
+        plan = WritePlan(
+            address=with_nodes(target.address, target.session),
+            target=request.into,
+            columns=tuple(pair.column for pair in rows.columns),
+            timestamp=job.timestamp,
+            limits=limits,
+            job=job,
+            ledger=target.ledger.table,
+            dead_letters=place_for(rows.frame.sparkSession, config, request.dead_letters, rows.location, job),
+            has_actions=rows.action is not None,
+            has_writetimes=bool(rows.writetimes),
+            has_expiries=expires,
+            is_timed=guards.takes_timestamps(target.session, limits, request.into, request.timestamp, expires=expires),
+            has_static_rows=rows.has_static_rows,
+        )
+        return cls(rows, plan, target.ledger, request, decision, limits_for(target.address, request.limits))
+
+    def run(self, tell: Tell | None = None) -> Written:
+        """Write the rows and record the state they lead to; a dry run only estimates it.
+
+        Raises:
+            DataError: too many rows are rejected, or the server refuses all.
+            RetriableError: the cluster does not answer; the same call resumes where this one ended.
+        """
+        return self.estimate() if self.request.dry_run else self._write(tell)
+
+    def estimate(self) -> Written:
+        """Return what writing the rows, or those that are left, would do and cost: all is done but the writing."""
+        job = self.plan.job
+        done = self.ledger.done(job) if self.ledger.known(job.id) is not None and not self.request.force else set()
+        found = self._run_tasks(self.plan, done)
+        _require_success(found, None)
+        limits, rows = self.limits, int(found["upserted"]) + int(found["deleted"])
+        amounts = (rows, found["units"], found["requests"])
+        rates = (limits.rows_per_second, limits.write_units, limits.requests_per_second)
+        seconds = [amount / rate for amount, rate in zip(amounts, rates, strict=True) if rate]
+        # Even under a generous limit nothing is sent faster than tasks can.
+        seconds.append(found["requests"] / (_REQUESTS_PER_SECOND * self._tasks))
+        written = self._report(found, 0.0, None, len(done))
+        return replace(written, status=Status.DRY_RUN, seconds=max(seconds))
+
+    def _write(self, tell: Tell | None) -> Written:
+        """Write the rows that an interrupted attempt left to write; with ``force`` all of them."""
+        began, job = time.monotonic(), self.plan.job
+        attempt = self.ledger.begin(job, anew=self.request.force, doubt=self.decision.outcome.why)
+        done, rejected_before = self.ledger.done(job), self.ledger.rejected(job)
+        expected = None if self.rows.count is None else round(self.rows.count * (1 - len(done) / job.units))
+        if done and tell is not None:
+            tell(f"going on with an interrupted attempt: {len(done):,} of {job.units:,} units are done")
+        host = str(self.rows.frame.sparkSession.conf.get("spark.driver.host", "localhost"))
+        with BudgetServer(
+            self.limits, host=host, tell=tell, expected_rows=expected, rejected=rejected_before
+        ) as budget:
+            found = self._run_tasks(replace(self.plan, attempt=attempt, budget=budget.address), done)
+        found["rejected"] = rejected = int(found["rejected"]) + rejected_before
+        folder = self.plan.dead_letters.folder if rejected else None
+        _require_success(found, folder)
+        self.ledger.finish(job, self.decision.outcome, rejected=rejected, dead_letters=folder)
+        return self._report(found, time.monotonic() - began, folder, len(done))
+
+    def _run_tasks(self, plan: WritePlan, done: set[int]) -> dict[str, Any]:
+        plan = replace(plan, max_rejected=self._allowed_rejected)
+        rows = spread(
+            self.rows.frame,
+            self.rows.parts,
+            units=plan.job.units,
+            done=done,
+            tasks=self._tasks,
+            chunk=max(plan.limits.batch_rows, 1),
+        )
+        results = rows.mapInArrow(writing_task(plan), RESULT)
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS]
+        failures = [F.max(name).alias(name) for name in ("failure", "is_retriable")]
+        with refusals(hint="make the change set again"), input_errors(self.rows.label):
+            whole = results.agg(*sums, *failures).first()
+        assert whole is not None
+        return whole.asDict()
+
+    @property
+    def _tasks(self) -> int:
+        available = self.rows.frame.sparkSession.sparkContext.defaultParallelism
+        return min(self.request.tasks or available, self.plan.job.units)
+
+    @property
+    def _allowed_rejected(self) -> int:
         """How many rows may be rejected before the job ends."""
-        if self.max_rejected is not None:
-            return self.max_rejected
-        return max(_MAX_REJECTED, int((self.rows or 0) * _MAX_REJECTED_SHARE))
+        if self.request.max_rejected is not None:
+            return self.request.max_rejected
+        return max(_MAX_REJECTED, int((self.rows.count or 0) * _MAX_REJECTED_SHARE))
 
-
-def write_load(load: Load, ledger: Ledger, tell: Tell | None = None, *, anew: bool = False) -> Written:
-    """Write what a load holds, or what an interrupted attempt at it left to write, and record the state it leads to.
-
-    With ``anew`` all of it is written, whatever an interrupted attempt did.
-
-    Raises:
-        DataError: too many rows are rejected, or the server refuses all.
-        RetriableError: the cluster does not answer; the same call goes on where this one ended.
-    """
-    began = time.monotonic()
-    attempt = ledger.begin(load.plan.job, anew=anew, doubt=load.outcome.why)
-    done, rejected_before = ledger.done(load.plan.job), ledger.rejected(load.plan.job)
-    expected = None if load.rows is None else round(load.rows * (1 - len(done) / load.plan.job.units))
-    if done and tell is not None:
-        tell(f"going on with an interrupted attempt: {len(done):,} of {load.plan.job.units:,} units are done")
-    host = load.frame.sparkSession.conf.get("spark.driver.host", "localhost")
-    with BudgetServer(
-        load.limits, host=str(host), tell=tell, expected_rows=expected, rejected=rejected_before
-    ) as budget:
-        found = _run(replace(load, plan=replace(load.plan, attempt=attempt, budget=budget.address)), done)
-    found["rejected"] = rejected = int(found["rejected"]) + rejected_before
-    folder = load.plan.dead_letters.folder if rejected else None
-    _require_success(found, folder)
-    ledger.finish(load.plan.job, load.outcome, rejected=rejected, dead_letters=folder)
-    return _written(load, found, time.monotonic() - began, folder, len(done))
-
-
-def estimate_load(load: Load, ledger: Ledger, *, anew: bool = False) -> Written:
-    """Say what writing a load, or the rest of it, would do and cost: all is done but the writing."""
-    job = load.plan.job
-    done = ledger.done(job) if ledger.known(job.id) is not None and not anew else set()
-    found = _run(load, done)
-    _require_success(found, None)
-    limits, rows = load.limits, int(found["upserted"]) + int(found["deleted"])
-    amounts = (rows, found["units"], found["requests"])
-    rates = (limits.rows_per_second, limits.write_units, limits.requests_per_second)
-    seconds = [amount / rate for amount, rate in zip(amounts, rates, strict=True) if rate]
-    # Also at a generous limit nothing is sent faster than tasks can.
-    seconds.append(found["requests"] / (_REQUESTS_PER_SECOND * _tasks(load)))
-    written = _written(load, found, 0.0, None, len(done))
-    return replace(written, status=Status.DRY_RUN, seconds=max(seconds))
-
-
-def _run(load: Load, done: set[int]) -> dict[str, Any]:
-    plan = load.plan
-    plan = replace(plan, max_rejected=load.allowed_rejected)
-    rows = spread(
-        load.frame,
-        load.parts,
-        units=plan.job.units,
-        done=done,
-        tasks=_tasks(load),
-        chunk=max(plan.limits.batch_rows, 1),
-    )
-    results = rows.mapInArrow(writing_task(plan), RESULT)
-    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS]
-    told = [F.max(name).alias(name) for name in ("failure", "is_retriable")]
-    with refusals(hint="make the change set again"), input_errors(load.source):
-        whole = results.agg(*sums, *told).first()
-    assert whole is not None
-    return whole.asDict()
-
-
-def _tasks(load: Load) -> int:
-    return min(load.tasks or load.frame.sparkSession.sparkContext.defaultParallelism, load.plan.job.units)
+    def _report(self, found: dict[str, Any], seconds: float, folder: str | None, resumed: int) -> Written:
+        return Written(
+            into=str(self.plan.target),
+            status=Status.REJECTED if found["rejected"] else Status.DONE,
+            upserted=int(found["upserted"]),
+            deleted=int(found["deleted"]),
+            skipped_expired=int(found["expired"]),
+            rejected=int(found["rejected"]),
+            dead_letters=folder,
+            units=round(float(found["units"]), 1),
+            seconds=round(seconds, 3),
+            timestamp=self.plan.timestamp,
+            resumed=resumed,
+            warnings=self.decision.warnings,
+        )
 
 
 def _require_success(found: dict[str, Any], folder: str | None) -> None:
@@ -138,20 +269,3 @@ def _require_success(found: dict[str, Any], folder: str | None) -> None:
     letters = f", {found['rejected']:,} rejected ones are in {folder}" if folder else ""
     kind = RetriableError if found["is_retriable"] else DataError
     raise kind(message + written + letters, hint=hint or "the same command goes on where this one ended")
-
-
-def _written(load: Load, found: dict[str, Any], seconds: float, folder: str | None, resumed: int) -> Written:
-    return Written(
-        into=str(load.plan.target),
-        status=Status.REJECTED if found["rejected"] else Status.DONE,
-        upserted=int(found["upserted"]),
-        deleted=int(found["deleted"]),
-        skipped_expired=int(found["expired"]),
-        rejected=int(found["rejected"]),
-        dead_letters=folder,
-        units=round(float(found["units"]), 1),
-        seconds=round(seconds, 3),
-        timestamp=load.plan.timestamp,
-        resumed=resumed,
-        warnings=load.warnings,
-    )
