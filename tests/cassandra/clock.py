@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pytest
 
 _USERS = (
-    "cassandra.syncing",
+    "cassandra.sync_rounds",
     "cassandra.exports.journal",
     "cassandra.comparing.staging",
     "cassandra.comparing.tables",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.exporting import ExportRequest, export_table
+from lakeward.cassandra.exporting import ExportReport, ExportRequest, export_table
 from lakeward.cassandra.names import TableName
 from lakeward.config import Config
 from lakeward.diffing.inputs.opening import open_side
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.exporting import Exported
     from lakeward.diffing.inputs.sides import Side
     from tests.servers.cassandra import CassandraServer
 
@@ -37,7 +36,7 @@ class Exports:
         for one in statements:
             self.session.execute(one, timeout=60)
 
-    def export(self, table: str, *, to: str = "out", **choices: Any) -> Exported:
+    def export(self, table: str, *, to: str = "out", **choices: Any) -> ExportReport:
         target = to if "://" in to else str(self.folder / to)
         request = ExportRequest(TableName(self.keyspace, table), target, **choices)
         return export_table(self.spark, self.config, self.server.address, request)

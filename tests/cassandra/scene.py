@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
     from cassandra.cluster import Session
 
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from tests.cassandra.strategies import Filling, Row, Step
 
 # Cells by what they belong to: ("row", whole key) or ("static", partition key). A row of nothing but a key has none.
@@ -162,7 +162,7 @@ def nodes_that_tasks_know(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
     known: list[tuple[str, ...]] = []
     estimate = WriteJob.estimate
 
-    def recording(job: WriteJob) -> Written:
+    def recording(job: WriteJob) -> WriteReport:
         known.append(tuple(address for address, _ in job.plan.address.nodes))
         return estimate(job)
 

@@ -17,7 +17,7 @@ from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.writing.results import Status
+from lakeward.cassandra.writing.results import WriteStatus
 from lakeward.config import Config
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.options import DiffOptions
@@ -30,7 +30,7 @@ from tests.cassandra.scene import nodes_that_tasks_know, read_cells
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from tests.cassandra.scene import Cells
     from tests.servers.cassandra import CassandraServer
 
@@ -54,7 +54,7 @@ class Stage:
     def export(self, columns: str, started: str, rows: list[tuple[Any, ...]], **block: Any) -> str:
         return export(self.spark, self.folder, schema_of(columns), started, rows, **block)
 
-    def load(self, snapshot: str, **choices: Any) -> Written:
+    def load(self, snapshot: str, **choices: Any) -> WriteReport:
         request = ImportRequest(snapshot, self.into, create_table=True, **choices)
         return import_snapshot(self.spark, self.config, self.server.address, request)
 
@@ -63,7 +63,7 @@ class Stage:
         assert found is not None
         return found
 
-    def apply(self, change_set: str, **choices: Any) -> Written:
+    def apply(self, change_set: str, **choices: Any) -> WriteReport:
         request = ApplyRequest(change_set, self.into, dead_letters=str(self.folder / "dead"), **choices)
         return apply_change_set(self.spark, self.config, self.server.address, request)
 
@@ -118,10 +118,10 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
     nodes = nodes_that_tasks_know(monkeypatch)
     dry = stage.apply(changes, dry_run=True)
     assert nodes == [stage.server.address.settings.hosts]
-    assert (dry.status, dry.upserted, dry.deleted, dry.units) == (Status.DRY_RUN, 5, 3, 8.0)
+    assert (dry.status, dry.upserted, dry.deleted, dry.units) == (WriteStatus.DRY_RUN, 5, 3, 8.0)
     assert 0 < dry.seconds < 1, "also without a limit the time is estimated"
     written = stage.apply(changes)
-    assert (written.status, written.upserted, written.deleted) == (Status.DONE, 5, 3)
+    assert (written.status, written.upserted, written.deleted) == (WriteStatus.DONE, 5, 3)
     assert written.warnings == ()
     first, second = micros(FIRST), micros(SECOND)
     cells = stage.cells()
@@ -143,9 +143,9 @@ def test_changes_are_written_cell_by_cell_at_one_time_and_replays_change_nothing
     assert cells[("row", ("p1", 2))]["b"][1] == first
     assert cells[("static", ("p1",))]["s"][1] == second
 
-    assert stage.apply(changes).status is Status.NOTHING_TO_DO
+    assert stage.apply(changes).status is WriteStatus.NOTHING_TO_DO
     replayed = stage.apply(changes, force=True)
-    assert (replayed.status, replayed.upserted, replayed.deleted) == (Status.DONE, 5, 3)
+    assert (replayed.status, replayed.upserted, replayed.deleted) == (WriteStatus.DONE, 5, 3)
     assert stage.cells(writetime=False) == plain
     # The same state by other jobs: lists do not double.
     stage.load(current, force=True)
@@ -214,17 +214,17 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     sets = [stage.diff(*pair, to=f"to-{number}") for number, pair in enumerate(pairwise(exports), start=1)]
     stage.load(exports[0])
     for one in sets[:2]:
-        assert stage.apply(one).status is Status.DONE
+        assert stage.apply(one).status is WriteStatus.DONE
     held, cells = Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)
     # Written before, by themselves or as the state that a change set led to: the cells stay, and so does the record.
-    assert stage.apply(sets[0], force=True).status is Status.DONE
+    assert stage.apply(sets[0], force=True).status is WriteStatus.DONE
     for one in exports[:2]:
         assert "what is recorded stays" in stage.load(one, force=True).warnings[-1]
     assert (Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)) == (held, cells)
-    assert stage.apply(sets[1]).status is Status.NOTHING_TO_DO
+    assert stage.apply(sets[1]).status is WriteStatus.NOTHING_TO_DO
     with pytest.raises(RefusedInputError, match="but the target holds"):
         stage.apply(sets[0])
-    assert stage.apply(sets[2]).status is Status.DONE
+    assert stage.apply(sets[2]).status is WriteStatus.DONE
     expected = {("row", (1,)): {"a": ("x4",)}, ("row", (2,)): {"l": ((2,),)}, ("row", (5,)): {"a": ("last",)}}
     assert stage.cells(writetime=False) == expected
 
@@ -281,7 +281,7 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     with pytest.raises(RefusedInputError, match="at which time its changes hold is not known"):
         stage.apply(str(folder))
     written = stage.apply(str(folder), timestamp=str(10**15))
-    assert (written.status, written.upserted, written.deleted) == (Status.DONE, 2, 1)
+    assert (written.status, written.upserted, written.deleted) == (WriteStatus.DONE, 2, 1)
     assert "no manifest" in written.warnings[0]
     found = {
         number: [str(one) for one in rest]
@@ -310,7 +310,7 @@ def test_change_sets_in_json_and_csv_are_applied_like_those_in_parquet(stage: St
     changes = run_comparison(stage.config, sides[0], sides[1], ("k", "at"), DiffOptions(), wanted).change_set
     assert changes is not None
     written = stage.apply(changes)
-    assert (written.status, written.upserted, written.deleted, written.warnings) == (Status.DONE, 2, 1, ())
+    assert (written.status, written.upserted, written.deleted, written.warnings) == (WriteStatus.DONE, 2, 1, ())
     twin = Stage(stage.spark, stage.server, stage.server.keyspace(), stage.folder)
     twin.load(exports[1])
     assert stage.cells(writetime=False) == twin.cells(writetime=False)
@@ -337,7 +337,7 @@ def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(s
         stage.apply(changes)
     assert "--timestamp now" in str(refused.value.hint)
     written = stage.apply(changes, timestamp="now")
-    assert (written.status, written.upserted, written.deleted) == (Status.REJECTED, 2, 1)
+    assert (written.status, written.upserted, written.deleted) == (WriteStatus.REJECTED, 2, 1)
     assert written.rejected == 1
     cells = stage.cells()
     assert cells == {

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lakeward.cassandra.budget import BudgetServer, Limits, budget_client
+from lakeward.cassandra.budget import BudgetServer, RateLimits, budget_client
 
 RATE = 2000
 WINDOW_SECONDS = 10.0
@@ -69,7 +69,9 @@ def await_work(done):
 @pytest.mark.slow
 def test_the_rate_is_kept_while_tasks_come_go_and_die():
     done, started = SPAWN.Value("q", 0), []
-    with BudgetServer(Limits(rows_per_second=RATE, write_units=5 * RATE), host="127.0.0.1", ramp_seconds=1) as server:
+    with BudgetServer(
+        RateLimits(rows_per_second=RATE, write_units=5 * RATE), host="127.0.0.1", ramp_seconds=1
+    ) as server:
         try:
             started.append(start(server.address, done))
             await_work(done)

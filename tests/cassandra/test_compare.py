@@ -14,7 +14,7 @@ from cassandra.concurrent import execute_concurrent_with_args
 from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
-from lakeward.cassandra.comparing.tables import Compared, CompareRequest, compare_tables
+from lakeward.cassandra.comparing.tables import CompareRequest, ComparisonReport, compare_tables
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.origins import origin_of
 from lakeward.config import Config
@@ -52,10 +52,10 @@ def tables(cassandra_server: Any, keyspace: str) -> tuple[LiveTable, LiveTable]:
 
 
 @pytest.fixture
-def compare(spark: Any, tmp_path: Path, tables: Any) -> Callable[..., Compared]:
+def compare(spark: Any, tmp_path: Path, tables: Any) -> Callable[..., ComparisonReport]:
     session = table_session(spark)
 
-    def run(tell: Callable[[str], None] | None = None, **asked: Any) -> Compared:
+    def run(tell: Callable[[str], None] | None = None, **asked: Any) -> ComparisonReport:
         stage = Stage(session, LocalStore(), str(tmp_path / "stage"), 2)
         given = {"table": tables[0], "copy": tables[1], "pause": 0.0, "ranges": 24, **asked}
         return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, tell=tell)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakeward.cassandra.comparing.tables import Compared
-from lakeward.cassandra.exporting import Exported
+from lakeward.cassandra.comparing.tables import ComparisonReport
+from lakeward.cassandra.exporting import ExportReport
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.syncing import SyncReport
-from lakeward.cassandra.writing.results import Written
+from lakeward.cassandra.sync_rounds import SyncReport
+from lakeward.cassandra.writing.results import WriteReport
 from lakeward.cli.main import cli
 from tests.cassandra.clock import set_back
 from tests.cassandra.scene import read_cells
@@ -74,8 +74,8 @@ def first_cells(title: str) -> set[str]:
 
 
 def test_every_field_of_the_json_is_described() -> None:
-    assert first_cells("export") == {one.name for one in fields(Exported)}
-    assert first_cells("import and apply") == {one.name for one in fields(Written)}
+    assert first_cells("export") == {one.name for one in fields(ExportReport)}
+    assert first_cells("import and apply") == {one.name for one in fields(WriteReport)}
     assert first_cells("sync") == set(SyncReport((), None).to_document())
-    empty = Compared("a", "b", (0, 0), 1, 0, 1, (), None, 0.0)
+    empty = ComparisonReport("a", "b", (0, 0), 1, 0, 1, (), None, 0.0)
     assert first_cells("compare") == set(empty.to_document())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.cassandra import exporting
+from lakeward.cassandra.exporting import ExportReport
 from lakeward.cassandra.exports import journal
 from lakeward.cassandra.origins import origin_of
 from lakeward.cassandra.ranges import MURMUR3
@@ -20,7 +21,6 @@ from tests.cassandra.export_scene import Exports
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.exporting import Exported
     from tests.servers.cassandra import CassandraServer
 
 pytestmark = pytest.mark.spark
@@ -98,7 +98,7 @@ def test_an_export_holds_every_row_once_and_says_what_it_is(exports: Exports, cl
     _assert_only_whole_ones_are_taken(exports, folder, Path(plain.folder))
 
 
-def _assert_described(exports: Exports, exported: Exported, manifest: dict[str, Any]) -> None:
+def _assert_described(exports: Exports, exported: ExportReport, manifest: dict[str, Any]) -> None:
     block = manifest["cassandra"]
     assert (manifest["kind"], manifest["rows"], manifest["id"]) == ("export", exported.rows, exported.id)
     assert manifest["checksum"] == manifest["set"]["checksum"] == exported.checksum

@@ -16,7 +16,7 @@ from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.writing.results import Status
+from lakeward.cassandra.writing.results import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, DataError, RefusedInputError
 from lakeward.lake.iceberg.session import table_session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from tests.servers.cassandra import CassandraServer
 
 STARTED = "2026-11-15T10:30"
@@ -60,7 +60,7 @@ class Stage:
         self.session.execute(schema.create_statements(self.into)[-1])
         return schema
 
-    def load(self, snapshot: str, **choices: Any) -> Written:
+    def load(self, snapshot: str, **choices: Any) -> WriteReport:
         choices = {"dead_letters": str(self.folder / "dead"), **choices}
         request = ImportRequest(snapshot, self.into, **choices)
         return import_snapshot(self.spark, Config(base=self.folder), self.server.address, request)
@@ -99,7 +99,7 @@ def test_rows_come_back_cell_for_cell_and_the_state_is_recorded(stage: Stage) ->
         stage.load(folder)
     assert "--create-table" in str(absent.value.hint)
     written = stage.load(folder, create_table=True)
-    assert (written.status, written.upserted, written.deleted, written.rejected) == (Status.DONE, 205, 0, 0)
+    assert (written.status, written.upserted, written.deleted, written.rejected) == (WriteStatus.DONE, 205, 0, 0)
     assert written.warnings == ()
 
     stage.session.execute(schema_of(WIDE).create_statements(stage.twin)[-1])
@@ -128,10 +128,10 @@ def test_rows_come_back_cell_for_cell_and_the_state_is_recorded(stage: Stage) ->
     last = Ledger(stage.session, stage.into).last()
     assert last is not None
     assert (last.identity["location"], last.identity["rows"], last.change_set) == (folder, 205, None)
-    assert stage.load(folder).status is Status.NOTHING_TO_DO
+    assert stage.load(folder).status is WriteStatus.NOTHING_TO_DO
     # Written over what is there, at the same times: nothing changes, and lists do not double.
     again = stage.load(folder, force=True)
-    assert (again.status, again.upserted) == (Status.DONE, 205)
+    assert (again.status, again.upserted) == (WriteStatus.DONE, 205)
     assert "holds" in again.warnings[0]
     assert stage.cells(stage.into) == stage.cells(stage.twin)
 
@@ -173,10 +173,10 @@ def test_a_table_that_was_dropped_or_emptied_is_filled_as_a_whole(
     for statement, why in (("DROP TABLE", "was dropped"), ("TRUNCATE", "is empty"), ("DROP TABLE", "was dropped")):
         stage.session.execute(f"{statement} {stage.into.cql}", timeout=60)
         written = stage.load(folder, create_table=True)
-        assert (written.status, written.upserted, written.resumed) == (Status.DONE, 40, 0)
+        assert (written.status, written.upserted, written.resumed) == (WriteStatus.DONE, 40, 0)
         assert f"{stage.into} {why}" in written.warnings[0]
         assert len(stage.cells(stage.into)) == 40
-        assert stage.load(folder).status is Status.NOTHING_TO_DO
+        assert stage.load(folder).status is WriteStatus.NOTHING_TO_DO
     killed_at_its_end(force=True)
     assert stage.load(folder, force=True).upserted == 40, "units that are done count for nothing"
 
@@ -226,12 +226,12 @@ def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage, mo
     nodes = nodes_that_tasks_know(monkeypatch)
     dry = stage.load(f"{stage.folder}/plain", dry_run=True)
     assert nodes == [stage.server.address.settings.hosts]
-    assert (dry.status, dry.upserted) == (Status.DRY_RUN, 1)
+    assert (dry.status, dry.upserted) == (WriteStatus.DRY_RUN, 1)
     assert stage.cells(stage.into) == {}
     query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
     assert list(stage.session.execute(query, (stage.keyspace,))) == [("orders",)], "a dry run makes nothing"
     written = stage.load(f"{stage.folder}/plain")
-    assert written.status is Status.DONE
+    assert written.status is WriteStatus.DONE
     assert "as of now" in written.warnings[0]
     found = stage.session.execute(f"SELECT n, at, day, price, name, big FROM {stage.into.cql}").one()
     assert found[:2] == (2, 1_794_738_600_123)
@@ -269,7 +269,7 @@ def test_rejected_rows_are_kept_with_the_reason_and_all_others_are_written(stage
         f"{stage.folder}/plain"
     )
     written = stage.load(f"{stage.folder}/plain")
-    assert (written.status, written.upserted, written.rejected) == (Status.REJECTED, 50, 3)
+    assert (written.status, written.upserted, written.rejected) == (WriteStatus.REJECTED, 50, 3)
     assert str(written.dead_letters).startswith(f"{stage.folder}/dead/import-")
     assert len(stage.cells(stage.into)) == 50
     letters = {one["values"]["a"]: one for one in stage.letters()}
@@ -298,4 +298,4 @@ def test_too_many_rejected_rows_end_the_import(stage: Stage) -> None:
     assert 1_000 <= len(stage.letters()) <= 1_010
     assert Ledger(stage.session, stage.into).last() is None
     allowed = stage.load(f"{stage.folder}/plain", max_rejected=3_000)
-    assert (allowed.status, allowed.rejected) == (Status.REJECTED, 3_000)
+    assert (allowed.status, allowed.rejected) == (WriteStatus.REJECTED, 3_000)

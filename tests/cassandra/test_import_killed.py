@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.connecting import ClusterAddress
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.names import TableName
-from lakeward.cassandra.writing.results import Status
+from lakeward.cassandra.writing.results import WriteStatus
 from lakeward.config import Config, parse_config
 from lakeward.config.clusters import ClusterSettings
 from lakeward.lake.iceberg.session import table_session
@@ -63,7 +63,7 @@ def test_a_killed_import_goes_on_where_it_was(
 
     request = ImportRequest(folder, into)
     written = import_snapshot(table_session(spark), Config(base=tmp_path), cassandra_server.address, request)
-    assert written.status is Status.DONE
+    assert written.status is WriteStatus.DONE
     assert 0 < written.resumed < UNITS
     assert 0 < written.upserted < ROWS, "units that were done are not written again"
     found = {(k, c): (name, numbers) for k, c, name, numbers in session.execute(f"SELECT * FROM {into.cql}")}
@@ -93,7 +93,7 @@ def _import_slowly(folder: str, into: str, host: str, port: str) -> None:
     config = parse_config({"spark": SPARK_SETTINGS}, base=Path(folder).parent)
     address = ClusterAddress("local", ClusterSettings(hosts=(host,), port=int(port)))
     request = ImportRequest(
-        folder, TableName(*into.split(".")), create_table=True, limits=Limits(rows_per_second=ROWS_PER_SECOND)
+        folder, TableName(*into.split(".")), create_table=True, limits=RateLimits(rows_per_second=ROWS_PER_SECOND)
     )
     import_snapshot(table_session(build_session(config, app_name="killed")), config, address, request)
 

@@ -15,7 +15,7 @@ from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import TableSchema, read_table_schema
-from lakeward.cassandra.writing.results import Status
+from lakeward.cassandra.writing.results import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import RefusedInputError
 from lakeward.lake.iceberg.session import table_session
@@ -32,7 +32,7 @@ from tests.cassandra.strategies import (
 )
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from tests.servers.cassandra import CassandraServer
 
 COLLECTIONS = (
@@ -65,7 +65,7 @@ class Shipper:
 
     def load(self, snapshot: str, into: TableName) -> TableSchema:
         wanted = ImportRequest(snapshot, into, create_table=True)
-        assert import_snapshot(self.spark, self.config, self.server.address, wanted).status is Status.DONE
+        assert import_snapshot(self.spark, self.config, self.server.address, wanted).status is WriteStatus.DONE
         return read_table_schema(self.server.session(), into)
 
     def diff(self, past: str, current: str) -> str:
@@ -74,7 +74,7 @@ class Shipper:
         result = diff_exports(self.spark, self.config, past, current, to=to)
         return str(result.change_set)
 
-    def apply(self, change_set: str, into: TableName, **options: Any) -> Written:
+    def apply(self, change_set: str, into: TableName, **options: Any) -> WriteReport:
         request = ApplyRequest(change_set, into, max_delete_share=1.0, **options)
         return apply_change_set(self.spark, self.config, self.server.address, request)
 
@@ -117,16 +117,16 @@ def test_replays_change_nothing_and_newer_writes_survive(shipper, cassandra_serv
     target, live = copies
     newer = _live_writes(session, live, filling)
     for copy in copies:
-        assert shipper.apply(first, copy.name).status is Status.DONE
+        assert shipper.apply(first, copy.name).status is WriteStatus.DONE
     cells = read_cells(session, source)
     assert read_cells(session, target) == cells
     for (place, name), value in newer.items():
         cells.setdefault(place, {})[name] = value
     assert read_cells(session, live) == cells
 
-    assert shipper.apply(first, target.name).status is Status.NOTHING_TO_DO
-    assert shipper.apply(first, target.name, force=True).status is Status.DONE
-    assert shipper.apply(first, live.name, force=True).status is Status.DONE
+    assert shipper.apply(first, target.name).status is WriteStatus.NOTHING_TO_DO
+    assert shipper.apply(first, target.name, force=True).status is WriteStatus.DONE
+    assert shipper.apply(first, live.name, force=True).status is WriteStatus.DONE
     assert read_cells(session, target) == read_cells(session, source)
     assert read_cells(session, live) == cells
 
@@ -138,7 +138,7 @@ def test_replays_change_nothing_and_newer_writes_survive(shipper, cassandra_serv
     with pytest.raises(RefusedInputError):
         shipper.apply(third, target.name)
     for one in (second, third):
-        assert shipper.apply(one, target.name).status is Status.DONE
+        assert shipper.apply(one, target.name).status is WriteStatus.DONE
     assert read_cells(session, target) == read_cells(session, source)
 
 

@@ -11,7 +11,7 @@ from cassandra import InvalidRequest
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.query import BatchStatement, BatchType
 
-from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTITIONS, ROWS = 100, 80
 # Slow enough that a node is lost long before the end.
-LIMITS = Limits(rows_per_second=PARTITIONS * ROWS / 10)
+LIMITS = RateLimits(rows_per_second=PARTITIONS * ROWS / 10)
 SOURCE, TARGET = TableName("ks", "source"), TableName("ks", "target")
 
 

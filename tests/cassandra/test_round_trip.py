@@ -12,7 +12,7 @@ from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import TableSchema, read_table_schema
-from lakeward.cassandra.writing.results import Status
+from lakeward.cassandra.writing.results import WriteStatus
 from lakeward.config import Config
 from lakeward.lake.iceberg.session import table_session
 from tests.cassandra.scene import create_table, fill, insert, read_cells, renamed, set_apart, update
@@ -77,7 +77,7 @@ class Copier:
         exported = export_table(self.spark, self.config, self.server.address, request)
         wanted = ImportRequest(exported.folder, into, create_table=True)
         written = import_snapshot(self.spark, self.config, self.server.address, wanted)
-        assert (written.status, written.rejected) == (Status.DONE, 0)
+        assert (written.status, written.rejected) == (WriteStatus.DONE, 0)
         assert written.upserted == exported.rows
         return read_table_schema(self.server.session(), into)
 

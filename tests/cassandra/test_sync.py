@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from lakeward.cassandra import sync_work
+from lakeward.cassandra import sync
 from lakeward.cassandra.clusters import LiveTable
 from lakeward.cassandra.comparing.staging import Stage
 from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
 from lakeward.cassandra.connecting import ClusterAddress
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.sync import SyncRequest, sync_once
+from lakeward.cassandra.sync_rounds import SyncReport
 from lakeward.cassandra.sync_steps import First
-from lakeward.cassandra.sync_work import SyncRequest, sync_once
-from lakeward.cassandra.syncing import SyncReport
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
 from lakeward.lake.iceberg.session import table_session
@@ -117,7 +117,7 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     # Killed after the export: the next round begins with what is open, and exports only then.
     pair.run("UPDATE {} SET total = 5 WHERE customer = 5 AND day = 1")
     with monkeypatch.context() as broken:
-        broken.setattr(sync_work, "diff_exports", _dies)
+        broken.setattr(sync, "diff_exports", _dies)
         with pytest.raises(RetriableError):
             pair.sync()
     # Killed in the middle of the apply: rows were written, nothing is recorded.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.budget import BudgetServer, RateLimits
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.ledger import Ledger
@@ -63,7 +63,7 @@ class Bench:
         ]  # fmt: skip
         schema = pa.schema(list(zip(names, types, strict=True)))
         batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema)
-        with BudgetServer(Limits(), host="127.0.0.1") as budget:
+        with BudgetServer(RateLimits(), host="127.0.0.1") as budget:
             task = writing_task(replace(self._plan, **{"budget": budget.address, **plan}))
             half = len(rows) // 2
             [answer] = task(iter([batch.slice(0, half), batch.slice(half)]))

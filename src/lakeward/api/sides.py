@@ -59,6 +59,10 @@ class SideDesk:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove temporary folders and close what was opened; Spark stays."""
         self._stack.close()
 
     @property

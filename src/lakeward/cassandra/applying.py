@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.origins import Origin
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from lakeward.config import Config
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
@@ -67,7 +67,7 @@ def apply_change_set(
     request: ApplyRequest,
     *,
     tell: Tell | None = None,
-) -> Written:
+) -> WriteReport:
     """Write what a change set says into a table, or go on with what was interrupted.
 
     Raises:

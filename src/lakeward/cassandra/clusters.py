@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, parse_qsl
 from pydantic import ValidationError
 
 from lakeward.cassandra.connecting import ClusterAddress
+from lakeward.cassandra.names import TableAddress
 from lakeward.cassandra.passwords import password_of
 from lakeward.config.clusters import ClusterSettings
 from lakeward.config.explaining import explain
@@ -19,8 +20,8 @@ from lakeward.errors import ConfigurationError
 from lakeward.redaction import redact_address
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.budget import Limits
-    from lakeward.cassandra.names import TableAddress, TableName
+    from lakeward.cassandra.budget import RateLimits
+    from lakeward.cassandra.names import TableName
     from lakeward.config import Config
 
 SCHEME, KEYSPACES_SCHEME = "cassandra://", "keyspaces://"
@@ -50,6 +51,21 @@ class LiveTable:
 
     def __str__(self) -> str:
         return f"{self.address.name}/{self.name}"
+
+    def ledger(self, address: str | None) -> TableName | None:
+        """Return the named table as the ledger of this one; None where none is named.
+
+        Raises:
+            ConfigurationError: it is a table of another cluster.
+        """
+        if address is None:
+            return None
+        found = TableAddress.parse(address)
+        if found.cluster not in (None, self.address.name):
+            why = "what was written is recorded where it was written"
+            msg = f"--ledger {address} is in another cluster than {self}: {why}"
+            raise ConfigurationError(msg, hint=f"--ledger {found.name}")
+        return found.name
 
 
 def find_cluster(config: Config, table: TableAddress | None, option: str | None) -> ClusterAddress:
@@ -104,7 +120,7 @@ def _split(text: str) -> SplitResult:
     return split
 
 
-def limits_for(address: ClusterAddress, limits: Limits) -> Limits:
+def limits_for(address: ClusterAddress, limits: RateLimits) -> RateLimits:
     """Add to a job's limits what the cluster's settings allow in all."""
     if limits.requests_per_second is not None or address.settings.max_requests_per_second is None:
         return limits

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.budget import BudgetServer, RateLimits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exports.asking import ask_cluster
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.connecting import ClusterAddress
     from lakeward.cassandra.exports.asking import Asked
     from lakeward.cassandra.exports.groups import ReadGroup
-    from lakeward.cassandra.exports.publishing import Written
+    from lakeward.cassandra.exports.publishing import Published
     from lakeward.cassandra.names import TableName
     from lakeward.cassandra.progress import Tell
     from lakeward.config import Config
@@ -69,7 +69,7 @@ class ExportRequest:
     counters: bool = False
     tasks: int | None = None
     splits: int | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     restart: bool = False
     restart_other: bool = False
 
@@ -89,7 +89,7 @@ class ExportRequest:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportReport:
     """An export that is there."""
 
     folder: str
@@ -128,7 +128,7 @@ def export_table(
     request: ExportRequest,
     *,
     tell: Tell | None = None,
-) -> Exported:
+) -> ExportReport:
     """Export a table. An export that was interrupted is gone on with: what was read of it is not read again.
 
     Args:
@@ -276,13 +276,13 @@ def _exported(
     plan: ExportPlan,
     staged: Staged,
     folder: str,
-    written: Written,
+    written: Published,
     about: dict[str, Any],
     *,
     resumed: bool,
-) -> Exported:
+) -> ExportReport:
     block = about[BLOCK]
-    return Exported(
+    return ExportReport(
         folder=folder,
         table=request.table,
         rows=staged.rows,

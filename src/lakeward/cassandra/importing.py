@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.origins import Origin
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.writing.results import Written
+    from lakeward.cassandra.writing.results import WriteReport
     from lakeward.config import Config
     from lakeward.diffing.inputs.sides import Side
 
@@ -67,7 +67,7 @@ def import_snapshot(
     request: ImportRequest,
     *,
     tell: Tell | None = None,
-) -> Written:
+) -> WriteReport:
     """Write all rows of a snapshot into a table, or go on with what was interrupted.
 
     Raises:

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
+from lakeward.cassandra.connecting import connected, driver_version
 from lakeward.cassandra.names import quoted
 from lakeward.cassandra.presence import is_there
 from lakeward.cassandra.retrying import rows_of, told
@@ -34,6 +35,24 @@ def examine_cluster(session: Any, address: ClusterAddress) -> str:
     tls = ", encrypted" if address.settings.tls is not None or keyspaces.is_keyspaces(address) else ""
     plural = "" if nodes == 1 else "s"
     return f"{kind} {version} ({name}), {nodes} node{plural}, data centre {datacenter}, {short}{who}{tls}"
+
+
+def check_cluster(address: ClusterAddress) -> str:
+    """Connect to a cluster and describe it with the driver that was used.
+
+    Raises:
+        ConfigurationError: it refuses the login or the question, or cannot be read by token ranges.
+        RetriableError: it does not answer.
+    """
+    with connected(address) as session:
+        from cassandra import DriverException
+        from cassandra.protocol import ErrorMessage
+
+        try:
+            return f"{examine_cluster(session, address)}; driver {driver_version()}"
+        except (DriverException, ErrorMessage) as error:
+            msg = f"{address.name} takes the connection, but not what is asked about it: {told(error)}"
+            raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
 
 
 def server_version(session: Any) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.cassandra_options import cluster_option, limits_from, tasks_option, write_limits
-from lakeward.cli.cassandra_written import ledger_beside, show_written, writing_options
+from lakeward.cli.cassandra_options import cluster_option, limits_from, open_client, tasks_option, write_limits
+from lakeward.cli.cassandra_written import show_written, writing_options
 from lakeward.cli.options import command
-from lakeward.cli.output import note
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -39,20 +37,7 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
 
     Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
     """
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.applying import FILL, ApplyRequest, apply_change_set
-    from lakeward.cli.waiting import telling
-
-    limits, into, cluster = limits_from(choices), choices.pop("into"), choices.pop("cluster")
-    ledger = choices.pop("ledger")
-    with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        place = desk.table(into, cluster, must_exist=True, remedy=FILL)
-        request = ApplyRequest(
-            change_set,
-            place.name,
-            limits=limits,
-            ledger=ledger_beside(place, ledger),
-            **choices,
-        )
-        written = apply_change_set(desk.spark, desk.config, place.address, request, tell=partial(note, invocation))
+    limits = limits_from(choices)
+    with open_client(invocation, choices.pop("cluster")) as client:
+        written = client.apply(change_set, limits=limits, **choices)
     return show_written(invocation, written)

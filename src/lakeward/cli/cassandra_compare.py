@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
-import uuid
-from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.cassandra_options import cluster_option, limits_from, read_limits, tasks_option
+from lakeward.cli.cassandra_options import cluster_option, limits_from, open_client, read_limits, tasks_option
 from lakeward.cli.options import MOST_SHOWN, command
-from lakeward.cli.output import count, emit, note
+from lakeward.cli.output import count, emit
 from lakeward.cli.spans import span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
 
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.comparing.staging import Stage
-    from lakeward.cassandra.comparing.tables import Compared
+    from lakeward import ComparisonReport
     from lakeward.cli.invocation import Invocation
 
 
@@ -69,66 +61,27 @@ def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> in
 
     With --to, `lakeward cassandra apply` can make COPY like TABLE.
     """
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
-    from lakeward.cli.waiting import telling
-
-    limits = limits_from(choices)
-    with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        first, second = (desk.table(one, choices["cluster"], must_exist=True) for one in (table, copy))
-        request = CompareRequest(
-            first,
-            second,
-            to=choices["to"],
-            rechecks=choices["recheck"],
-            pause=choices["pause"],
-            limits=limits,
-            ranges=choices["ranges"],
-            limit=choices["limit"],
-            max_delete_share=choices["max_delete_share"],
-        )
-        with _stage(desk, choices) as stage:
-            found = compare_tables(desk.spark, desk.config, request, stage, tell=partial(note, invocation))
-    emit(invocation, found.to_document(), lambda console: _draw(console, found, choices["limit"]))
-    return 1 if choices["exit_code"] and not found.is_same else 0
+    limits, limit, exit_code = limits_from(choices), choices["limit"], choices.pop("exit_code")
+    with open_client(invocation, choices.pop("cluster")) as client:
+        found = client.compare(table, copy, rechecks=choices.pop("recheck"), limits=limits, **choices)
+    emit(invocation, found.to_document(), lambda console: _draw(console, found, limit))
+    return 1 if exit_code and not found.is_same else 0
 
 
-@contextmanager
-def _stage(desk: CassandraDesk, choices: dict[str, Any]) -> Iterator[Stage]:
-    """Give the folder in which rows are compared; it goes with the block."""
-    from lakeward.cassandra.comparing.staging import Stage
-    from lakeward.diffing.inputs.addresses import absolute
-    from lakeward.errors import ConfigurationError
-    from lakeward.lake.stores import open_store
-
-    given = choices["staging"] or choices["to"]
-    tasks = choices["tasks"] or max(desk.spark.sparkContext.defaultParallelism, 1)
-    if given is None and not str(desk.spark.sparkContext.master).startswith("local"):
-        msg = "Spark runs on other machines too, and nothing says where rows can be put so that all of them see them"
-        raise ConfigurationError(msg, hint="--staging URI")
-    with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
-        folder = f"{absolute(given or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
-        stage = Stage(desk.spark, open_store(desk.spark, desk.config, folder), folder, tasks)
-        try:
-            yield stage
-        finally:
-            stage.remove()
-
-
-def _draw(console: Console, found: Compared, limit: int) -> None:
+def _draw(console: Console, found: ComparisonReport, limit: int) -> None:
     from lakeward.cli.diff_text import draw_differences
 
     console.print(f"table  {found.table}   {count(found.rows[0], 'row')}")
     console.print(f"copy   {found.copy}   {count(found.rows[1], 'row')}")
     for line in found.schema_differences:
         console.print(f"  {line}")
-    told = ", ".join(f"{number:,} {word}" for word, number in found.counts.items())
+    counts = ", ".join(f"{number:,} {word}" for word, number in found.counts.items())
     differing = f"{found.differing:,} of {count(found.ranges, 'range')}"
     if found.lacking:
         console.print(f"the copy lacks {', '.join(found.lacking)}, whose values were not compared")
     if found.has_same_rows:
         console.print(f"no differences in {count(found.ranges, 'range')}")
     else:
-        console.print(f"in the copy: {told}; {differing} differ")
+        console.print(f"in the copy: {counts}; {differing} differ")
     if found.result is not None:
         draw_differences(console, found.result, limit=limit)

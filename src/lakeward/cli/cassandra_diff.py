@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward.cli.cassandra_options import open_client
 from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import emit, note
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("past", metavar="PAST")
 @click.argument("current", metavar="CURRENT")
 @click.option(
-    "--in", "root", metavar="FOLDER",
+    "--in", "folder", metavar="FOLDER",
     help="Folder of a table's exports that 'latest', 'previous' or a date picks from: URI/KEYSPACE/TABLE.",
 )  # fmt: skip
 @click.option(
@@ -42,23 +43,11 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     2026-11-15 or 2026-11-15T10:30 (UTC). The key is that of the exported table; columns may have been added or widened
     in between.
     """
-    from lakeward.api.sides import SideDesk
-    from lakeward.cassandra.diffs import diff_exports
     from lakeward.cli.diff_text import draw
-    from lakeward.cli.waiting import telling
 
-    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
-        result = diff_exports(
-            desk.spark,
-            desk.config,
-            past,
-            current,
-            to=choices["to"],
-            root=choices["root"],
-            max_delete_share=choices["max_delete_share"],
-            limit=choices["limit"],
-            write=not choices["dry_run"],
-        )
+    limit, exit_code = choices["limit"], choices.pop("exit_code")
+    with open_client(invocation) as client:
+        result = client.diff(past, current, **choices)
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=choices["limit"]))
-    return 1 if choices["exit_code"] and not result.summary.is_same else 0
+    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=limit))
+    return 1 if exit_code and not result.summary.is_same else 0

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.cassandra_options import cluster_option, limits_from, read_limits, tasks_option
+from lakeward.cli.cassandra_options import cluster_option, limits_from, open_client, read_limits, tasks_option
 from lakeward.cli.options import command
-from lakeward.cli.output import count, emit, note
+from lakeward.cli.output import count, emit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.cassandra.exporting import Exported
+    from lakeward import ExportReport
     from lakeward.cli.invocation import Invocation
 
 
@@ -57,30 +56,20 @@ def export(invocation: Invocation, table: str, **choices: Any) -> None:
     if choices["layout"] == "set" and choices["format_"] != "parquet":
         msg = f"--layout set needs --format parquet, not {choices['format_']}"
         raise click.UsageError(msg)
-    exported = _exported(invocation, table, choices)
-    emit(invocation, exported.to_document(), lambda console: _draw(console, exported))
-
-
-def _exported(invocation: Invocation, table: str, choices: dict[str, Any]) -> Exported:
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.exporting import ExportRequest, export_table
-    from lakeward.cli.waiting import telling
-
-    limits, cluster = limits_from(choices), choices.pop("cluster")
-    with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        place = desk.table(table, cluster, must_exist=True)
-        request = ExportRequest(
-            place.name,
+    limits, names = limits_from(choices), (choices.pop("columns") or "").split(",")
+    with open_client(invocation, choices.pop("cluster")) as client:
+        exported = client.export(
+            table,
             format=choices.pop("format_"),
             layout=choices.pop("layout") or "set",
-            columns=tuple(one.strip() for one in (choices.pop("columns") or "").split(",") if one.strip()),
+            columns=[name.strip() for name in names if name.strip()],
             limits=limits,
             **choices,
         )
-        return export_table(desk.spark, desk.config, place.address, request, tell=partial(note, invocation))
+    emit(invocation, exported.to_document(), lambda console: _draw(console, exported))
 
 
-def _draw(console: Console, exported: Exported) -> None:
+def _draw(console: Console, exported: ExportReport) -> None:
     seconds = (exported.ended - exported.started).total_seconds()
     console.print(
         f"{exported.table}: {count(exported.rows, 'row')} of {count(exported.ranges, 'range')} in {seconds:,.0f} s"

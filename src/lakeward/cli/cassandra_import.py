@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.cassandra_options import cluster_option, limits_from, tasks_option, write_limits
-from lakeward.cli.cassandra_written import ledger_beside, show_written, writing_options
+from lakeward.cli.cassandra_options import cluster_option, limits_from, open_client, tasks_option, write_limits
+from lakeward.cli.cassandra_written import show_written, writing_options
 from lakeward.cli.options import command
-from lakeward.cli.output import note
 
 if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
@@ -38,20 +36,7 @@ def import_(invocation: Invocation, snapshot: str, **choices: Any) -> int:
 
     Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
     """
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.importing import CREATE_TABLE, ImportRequest, import_snapshot
-    from lakeward.cli.waiting import telling
-
-    limits, into, cluster = limits_from(choices), choices.pop("into"), choices.pop("cluster")
-    ledger = choices.pop("ledger")
-    with telling(invocation) as during, CassandraDesk(invocation.config, during=during) as desk:
-        place = desk.table(into, cluster, must_exist=not choices["create_table"], remedy=CREATE_TABLE)
-        request = ImportRequest(
-            snapshot,
-            place.name,
-            limits=limits,
-            ledger=ledger_beside(place, ledger),
-            **choices,
-        )
-        written = import_snapshot(desk.spark, desk.config, place.address, request, tell=partial(note, invocation))
+    limits = limits_from(choices)
+    with open_client(invocation, choices.pop("cluster")) as client:
+        written = client.import_(snapshot, limits=limits, **choices)
     return show_written(invocation, written)

@@ -1,17 +1,37 @@
-"""Options that commands for tables of Cassandra share."""
+"""What commands for tables of Cassandra share: their options, and the client that does their work."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from lakeward.cli.output import note
 
-    from lakeward.cassandra.budget import Limits
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeward import CassandraClient, RateLimits
+    from lakeward.cli.invocation import Invocation
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@contextmanager
+def open_client(invocation: Invocation, cluster: str | None = None) -> Iterator[CassandraClient]:
+    """Open the client for a command: it shows progress, and Ctrl-C ends it while Spark starts."""
+    from lakeward import CassandraClient
+    from lakeward.cli.waiting import telling
+
+    with (
+        telling(invocation) as during,
+        CassandraClient(
+            invocation.config, cluster=cluster, on_progress=partial(note, invocation), during=during
+        ) as client,
+    ):
+        yield client
 
 
 def cluster_option(help_text: str = "") -> Callable[[Any], Any]:
@@ -48,11 +68,11 @@ def tasks_option(function: Any) -> Any:
     )(function)
 
 
-def limits_from(choices: dict[str, Any]) -> Limits:
+def limits_from(choices: dict[str, Any]) -> RateLimits:
     """Take the limits out of a command's options."""
-    from lakeward.cassandra.budget import Limits
+    from lakeward import RateLimits
 
-    return Limits(
+    return RateLimits(
         rows_per_second=choices.pop("rows_per_second", None),
         write_units=choices.pop("write_units", None),
         read_units=choices.pop("read_units", None),
@@ -61,12 +81,12 @@ def limits_from(choices: dict[str, Any]) -> Limits:
 
 def _limits(function: Any, units: tuple[str, str, str], verb: str) -> Any:
     name, option, short = units
-    for one in (
+    for add in (
         click.option(option, name, type=_POSITIVE, metavar=short, help=f"{short} per second, of the whole job."),
         click.option(
             "--max-rows-per-second", "rows_per_second", type=_POSITIVE, metavar="ROWS",
             help=f"Rows {verb} per second, by all tasks of the job together.",
         ),
     ):  # fmt: skip
-        function = one(function)
+        function = add(function)
     return function

@@ -12,15 +12,13 @@ from lakeward.cli.output import count, emit, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.cassandra.clusters import LiveTable
-    from lakeward.cassandra.names import TableName
-    from lakeward.cassandra.writing.results import Written
+    from lakeward import WriteReport
     from lakeward.cli.invocation import Invocation
 
 
 def writing_options(function: Any) -> Any:
     """Add the options that say where and how rows are written."""
-    for one in reversed(
+    for add in reversed(
         (
             click.option("--into", required=True, metavar="[CLUSTER/]KEYSPACE.TABLE", help="The table to write into."),
             click.option(
@@ -49,44 +47,26 @@ def writing_options(function: Any) -> Any:
             ),
         )
     ):  # fmt: skip
-        function = one(function)
+        function = add(function)
     return function
 
 
-def ledger_beside(place: LiveTable, text: str | None) -> TableName | None:
-    """Read ``--ledger``: a table of the same cluster.
-
-    Raises:
-        ConfigurationError: it names another cluster.
-    """
-    from lakeward.cassandra.names import TableAddress
-    from lakeward.errors import ConfigurationError
-
-    if text is None:
-        return None
-    found = TableAddress.parse(text)
-    if found.cluster not in (None, place.address.name):
-        msg = f"--ledger {text} is in another cluster than {place}: what was written is recorded where it was written"
-        raise ConfigurationError(msg, hint=f"--ledger {found.name}")
-    return found.name
-
-
-def show_written(invocation: Invocation, written: Written) -> int:
-    """Show what was written, and give the exit code: 3 where rows were rejected."""
+def show_written(invocation: Invocation, written: WriteReport) -> int:
+    """Show what was written, and return the exit code: 3 where rows were rejected."""
     for line in written.warnings:
         warn(line)
     emit(invocation, written.to_document(), lambda console: _draw(console, written))
     return FAILED if written.rejected else DONE
 
 
-def _draw(console: Console, written: Written) -> None:
-    from lakeward.cassandra.writing.results import Status
+def _draw(console: Console, written: WriteReport) -> None:
+    from lakeward import WriteStatus
 
-    if written.status is Status.NOTHING_TO_DO:
+    if written.status is WriteStatus.NOTHING_TO_DO:
         console.print(f"{written.into}: nothing to do, it was written before")
         return
     rows = f"{count(written.upserted, 'row')} upserted, {written.deleted:,} deleted"
-    if written.status is Status.DRY_RUN:
+    if written.status is WriteStatus.DRY_RUN:
         console.print(f"{written.into}: would be {rows}; {written.units:,.0f} WCU, about {written.seconds:,.0f} s")
     else:
         console.print(f"{written.into}: {rows} in {written.seconds:,.1f} s, {written.units:,.0f} WCU")

@@ -182,21 +182,10 @@ def _clusters(config: Config, progress: Progress) -> list[Check]:
 
 
 def _cluster(config: Config, name: str) -> str:
-    from lakeward.cassandra.clusters import find_cluster
-    from lakeward.cassandra.connecting import connected, driver_version
-    from lakeward.cassandra.preflight import examine_cluster
-    from lakeward.cassandra.retrying import told
+    from lakeward import CassandraClient
 
-    address = find_cluster(config, None, name)
-    with connected(address) as session:
-        from cassandra import DriverException
-        from cassandra.protocol import ErrorMessage
-
-        try:
-            return f"{examine_cluster(session, address)}; driver {driver_version()}"
-        except (DriverException, ErrorMessage) as error:
-            msg = f"{name} takes the connection, but not what is asked about it: {told(error)}"
-            raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
+    with CassandraClient(config) as client:
+        return client.check(name)
 
 
 def _round_trip(config: Config) -> str:

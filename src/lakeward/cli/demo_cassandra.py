@@ -34,19 +34,22 @@ NEXT_COMMANDS = (
 
 def play_demo(invocation: Invocation, directory: str, *, force: bool) -> int:
     """Play the demo in a folder; everything but the running server stays there."""
-    from lakeward.api.cassandra import CassandraDesk
-    from lakeward.cassandra.connecting import require_driver
+    from lakeward import CassandraClient
     from lakeward.cli.waiting import telling
     from lakeward.demo.cassandra.project import server_of, write_project
     from lakeward.demo.cassandra.story import Story
 
     begun, folder = time.monotonic(), Path(directory)
-    require_driver()
     config = write_project(folder, force=force)
-    with telling(invocation) as during, CassandraDesk(str(config), during=during) as desk, ExitStack() as stack:
+    tell = partial(note, invocation)
+    with (
+        telling(invocation) as during,
+        CassandraClient(str(config), on_progress=tell, during=during) as client,
+        ExitStack() as stack,
+    ):
         with during("starting a Cassandra of the demo's own (its jars are fetched once)"):
             server = stack.enter_context(server_of(folder))
-        outcome = Story(desk, server.address, folder, partial(note, invocation)).play()
+        outcome = Story(client, server.address, folder, tell).play()
     seconds = time.monotonic() - begun
     document = {"directory": str(folder), "seconds": round(seconds, 3), **outcome.to_document()}
     emit(invocation, document, lambda console: _draw(console, folder, outcome, seconds))

@@ -42,6 +42,11 @@ def emit_json(invocation: Invocation, document: Any) -> None:
     _write(invocation, to_json(document, indent=2) + "\n")
 
 
+def emit_json_line(invocation: Invocation, document: Any) -> None:
+    """Write a JSON document on one line, as one of many."""
+    emit_line(invocation, to_json(document))
+
+
 def emit_line(invocation: Invocation, line: str) -> None:
     """Write one line of a result that goes on and on."""
     _write(invocation, escape_text(line) + "\n")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lakeward.cassandra.budget import BudgetAddress, BudgetClient, BudgetServer, Limits, budget_client
+from lakeward.cassandra.budget import BudgetAddress, BudgetClient, BudgetServer, RateLimits, budget_client
 from lakeward.cassandra.budget.amounts import NOTHING, Amounts
 from lakeward.cassandra.budget.ledger import RECOVERY_SECONDS, SAVED_SECONDS, TURN_SECONDS, BudgetLedger
 from lakeward.errors import RetriableError
@@ -27,7 +27,7 @@ class Clock:
 
 def ledger_of(ramp_seconds=0.0, **limits):
     clock = Clock()
-    return BudgetLedger(Limits(**limits), ramp_seconds=ramp_seconds, clock=clock), clock
+    return BudgetLedger(RateLimits(**limits), ramp_seconds=ramp_seconds, clock=clock), clock
 
 
 def rows_within(ledger, clock, seconds, step=0.01, tasks=1):
@@ -156,11 +156,11 @@ def test_totals_count_what_was_done():
 @pytest.mark.parametrize("name", ["rows_per_second", "write_units", "read_units", "requests_per_second"])
 def test_a_limit_of_nothing_is_refused(name):
     with pytest.raises(ValueError, match=name):
-        Limits(**{name: 0})
+        RateLimits(**{name: 0})
 
 
 def test_the_address_travels_to_tasks_and_does_not_show_its_token():
-    with BudgetServer(Limits(), host="127.0.0.1") as server:
+    with BudgetServer(RateLimits(), host="127.0.0.1") as server:
         address = pickle.loads(pickle.dumps(server.address))
         assert address == server.address
         assert "token" not in repr(address)
@@ -168,7 +168,7 @@ def test_the_address_travels_to_tasks_and_does_not_show_its_token():
 
 
 def test_a_job_without_limits_is_counted_to_the_last_row():
-    with BudgetServer(Limits(), host="127.0.0.1") as server:
+    with BudgetServer(RateLimits(), host="127.0.0.1") as server:
         client = BudgetClient(server.address)
         for _ in range(2000):
             client.take(rows=3, write_units=1.5)
@@ -179,7 +179,7 @@ def test_a_job_without_limits_is_counted_to_the_last_row():
 
 
 def test_rejected_rows_are_counted_for_the_whole_job():
-    with BudgetServer(Limits(), host="127.0.0.1", rejected=5) as server:
+    with BudgetServer(RateLimits(), host="127.0.0.1", rejected=5) as server:
         tasks = [BudgetClient(server.address) for _ in range(2)]
         assert [task.reject() for _ in range(2) for task in tasks] == [6, 7, 8, 9]
         for task in tasks:
@@ -189,7 +189,7 @@ def test_rejected_rows_are_counted_for_the_whole_job():
 
 
 def test_a_task_that_takes_much_at_once_waits_for_all_of_it():
-    with BudgetServer(Limits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
+    with BudgetServer(RateLimits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         client, begun = BudgetClient(server.address), time.monotonic()
         client.take(rows=400)
         taken = time.monotonic() - begun
@@ -202,7 +202,7 @@ def test_a_task_that_takes_much_at_once_waits_for_all_of_it():
 
 
 def test_pages_that_are_paid_for_afterwards_keep_the_rate_too():
-    with BudgetServer(Limits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
+    with BudgetServer(RateLimits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         tasks, begun = [BudgetClient(server.address) for _ in range(2)], time.monotonic()
         for _ in range(3):
             for task in tasks:
@@ -222,7 +222,7 @@ def test_pages_that_are_paid_for_afterwards_keep_the_rate_too():
 
 
 def test_one_that_waits_for_much_does_not_hold_up_others():
-    with BudgetServer(Limits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
+    with BudgetServer(RateLimits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         greedy, modest = BudgetClient(server.address), BudgetClient(server.address)
 
         def take_much():
@@ -242,7 +242,7 @@ def test_one_that_waits_for_much_does_not_hold_up_others():
 
 
 def test_strangers_are_refused_and_a_lost_driver_is_told():
-    with BudgetServer(Limits(rows_per_second=10), host="127.0.0.1") as server:
+    with BudgetServer(RateLimits(rows_per_second=10), host="127.0.0.1") as server:
         stranger = BudgetAddress(server.address.host, server.address.port, b"guess")
         with pytest.raises(RetriableError, match="keeps its budget"):
             BudgetClient(stranger)
@@ -261,7 +261,7 @@ def test_strangers_are_refused_and_a_lost_driver_is_told():
 def test_people_hear_of_progress_and_of_overload(monkeypatch):
     monkeypatch.setattr("lakeward.cassandra.budget.server.TELL_SECONDS", 0.3)
     told = []
-    with BudgetServer(Limits(), host="127.0.0.1", tell=told.append, expected_rows=10_000) as server:
+    with BudgetServer(RateLimits(), host="127.0.0.1", tell=told.append, expected_rows=10_000) as server:
         client = BudgetClient(server.address)
         client.take(rows=1000, write_units=1000)
         client.slow_down("write time-out")

@@ -1,4 +1,4 @@
-"""The group of commands, its shared options, and the desk that finds tables."""
+"""The group of commands, its shared options, and the client behind them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lakeward.api.cassandra import CassandraDesk
-from lakeward.cassandra.budget import Limits
+from lakeward import CassandraClient
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.names import TableName
+from lakeward.cassandra.sync_steps import First
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.cassandra_options import (
     both_limits,
@@ -18,7 +19,6 @@ from lakeward.cli.cassandra_options import (
     tasks_option,
     write_limits,
 )
-from lakeward.cli.cassandra_written import ledger_beside
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 
@@ -38,10 +38,10 @@ def test_an_unknown_command_is_refused():
 @pytest.mark.parametrize(
     ("options", "arguments", "limits"),
     [
-        (read_limits, ["--max-rows-per-second", "10", "--max-rcu", "2.5"], Limits(10, read_units=2.5)),
-        (write_limits, ["--max-rows-per-second", "10", "--max-wcu", "2.5"], Limits(10, write_units=2.5)),
-        (both_limits, ["--max-rcu", "1", "--max-wcu", "2"], Limits(write_units=2, read_units=1)),
-        (write_limits, [], Limits()),
+        (read_limits, ["--max-rows-per-second", "10", "--max-rcu", "2.5"], RateLimits(10, read_units=2.5)),
+        (write_limits, ["--max-rows-per-second", "10", "--max-wcu", "2.5"], RateLimits(10, write_units=2.5)),
+        (both_limits, ["--max-rcu", "1", "--max-wcu", "2"], RateLimits(write_units=2, read_units=1)),
+        (write_limits, [], RateLimits()),
     ],
 )
 def test_limits_come_from_the_options(options, arguments, limits):
@@ -66,28 +66,50 @@ def test_limits_that_allow_nothing_are_refused(text):
     assert CliRunner().invoke(work, ["--max-wcu", text]).exit_code == 2
 
 
-def test_the_desk_finds_tables_of_clusters(tmp_path):
+def test_the_client_finds_tables_of_clusters(tmp_path):
     config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
-    with CassandraDesk(config) as desk:
-        place = desk.table('copy/shop."Orders"', "prod")
+    with CassandraClient(config, cluster="prod") as client:
+        place = client.table('copy/shop."Orders"')
         assert (place.address.name, place.name) == ("copy", TableName("shop", "Orders"))
         assert str(place) == "copy/shop.Orders"
-        assert desk.table("shop.orders", "prod").address.settings.hosts == ("a",)
+        assert client.table("shop.orders").address.settings.hosts == ("a",)
         with pytest.raises(ConfigurationError, match="does not name a table"):
-            desk.table("orders", "prod")
+            client.table("orders")
 
 
 def test_what_is_written_is_recorded_in_the_same_cluster(tmp_path):
     config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
-    with CassandraDesk(config) as desk:
-        place = desk.table("shop.orders", "copy")
-    assert ledger_beside(place, None) is None
-    assert ledger_beside(place, "copy/ops.state") == ledger_beside(place, "ops.state") == TableName("ops", "state")
+    with CassandraClient(config) as client:
+        place = client.table("copy/shop.orders")
+    assert place.ledger(None) is None
+    assert place.ledger("copy/ops.state") == place.ledger("ops.state") == TableName("ops", "state")
     with pytest.raises(ConfigurationError, match=r"--ledger prod/ops\.state is in another cluster than copy/shop"):
-        ledger_beside(place, "prod/ops.state")
+        place.ledger("prod/ops.state")
 
 
-def test_the_desk_needs_no_configuration_for_an_address(tmp_path, monkeypatch):
+def test_the_client_needs_no_configuration_for_an_address(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with CassandraDesk() as desk:
-        assert desk.table("shop.orders", "cassandra://127.0.0.1:9043").address.settings.port == 9043
+    with CassandraClient.open(cluster="cassandra://127.0.0.1:9043") as client:
+        assert client.table("shop.orders").address.settings.port == 9043
+
+
+def test_a_configuration_that_is_named_must_be_there(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
+        CassandraClient.open(tmp_path / "missing.yaml")
+
+
+def test_a_sync_asks_for_what_it_is_given(tmp_path):
+    config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
+    limits = RateLimits(10, write_units=2, read_units=1)
+    with CassandraClient(config) as client:
+        asked = client._sync_request(
+            "copy/shop_eu.orders", "exports", {"source": "prod/shop.orders", "first": "assume", "limits": limits}
+        )
+        followed = client._sync_request("copy/shop_eu.orders", "exports", {"table": "shop.orders", "keep": 3})
+    assert (asked.table, asked.into) == (TableName("shop", "orders"), TableName("shop_eu", "orders"))
+    assert asked.source is not None
+    assert (asked.source.name, asked.target.name, asked.first) == ("prod", "copy", First.ASSUME)
+    assert asked.export_limits == RateLimits(10, read_units=1)
+    assert asked.limits == RateLimits(10, write_units=2)
+    assert (followed.source, followed.table, followed.keep) == (None, TableName("shop", "orders"), 3)
+    assert followed.first is None

@@ -7,7 +7,7 @@ import sys
 import boto3
 import pytest
 
-from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import find_cluster, limits_for, parse_cluster
 from lakeward.cassandra.connecting import open_session
 from lakeward.cassandra.keyspaces import signing_provider
@@ -133,9 +133,9 @@ def test_addresses_that_are_none_are_refused_without_repeating_secrets(text, pro
 def test_the_clusters_own_limit_counts_unless_the_job_has_one(config, monkeypatch):
     monkeypatch.setenv("PROD_PW", "pa55")
     prod, copy = find_cluster(config, None, "prod"), find_cluster(config, None, "copy")
-    assert limits_for(prod, Limits(write_units=7)) == Limits(write_units=7, requests_per_second=500)
-    assert limits_for(prod, Limits(requests_per_second=9)) == Limits(requests_per_second=9)
-    assert limits_for(copy, Limits()) == Limits()
+    assert limits_for(prod, RateLimits(write_units=7)) == RateLimits(write_units=7, requests_per_second=500)
+    assert limits_for(prod, RateLimits(requests_per_second=9)) == RateLimits(requests_per_second=9)
+    assert limits_for(copy, RateLimits()) == RateLimits()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from cassandra import InvalidRequest, OperationTimedOut, ReadTimeout, Unauthorized, Unavailable
 
-from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.connecting import ClusterAddress
 from lakeward.cassandra.names import TableName
 from lakeward.cassandra.ranges import TokenRange
@@ -24,12 +24,12 @@ ADDRESS = ClusterAddress("one", ClusterSettings(hosts=("127.0.0.1",), page_size=
 
 
 def test_pages_are_small_where_reading_is_limited() -> None:
-    assert page_rows(ADDRESS, Limits()) is None
-    assert page_rows(ADDRESS, Limits(requests_per_second=5)) is None
-    assert page_rows(ADDRESS, Limits(rows_per_second=5_000)) == 500
-    assert page_rows(ADDRESS, Limits(rows_per_second=10)) == 100
-    assert page_rows(ADDRESS, Limits(rows_per_second=1e6)) == 2_000
-    assert page_rows(ADDRESS, Limits(rows_per_second=1e6, read_units=1_000)) == 400
+    assert page_rows(ADDRESS, RateLimits()) is None
+    assert page_rows(ADDRESS, RateLimits(requests_per_second=5)) is None
+    assert page_rows(ADDRESS, RateLimits(rows_per_second=5_000)) == 500
+    assert page_rows(ADDRESS, RateLimits(rows_per_second=10)) == 100
+    assert page_rows(ADDRESS, RateLimits(rows_per_second=1e6)) == 2_000
+    assert page_rows(ADDRESS, RateLimits(rows_per_second=1e6, read_units=1_000)) == 400
 
 
 class _Budget:

@@ -1,18 +1,20 @@
 """``lakeward cassandra sync`` without a cluster: options that do not fit, rounds that fail, and what it says."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from lakeward import CassandraClient, RateLimits
+from lakeward.cassandra.sync_rounds import SyncLoop, SyncReport, SyncStep
 from lakeward.cassandra.sync_steps import Action
-from lakeward.cassandra.syncing import SyncReport, SyncStep
 from lakeward.cli import cassandra_sync
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.invocation import Invocation
 from lakeward.cli.main import cli
-from lakeward.errors import ConflictError, RetriableError
+from lakeward.errors import ConfigurationError, ConflictError, LakewardError, RefusedInputError, RetriableError
 
 COPY = ("sync", "--into", "eu/shop.orders", "--to", "exports")
 
@@ -46,37 +48,100 @@ def test_a_cluster_that_is_not_asked_is_not_named(options, words, tmp_path, monk
     assert (result.exit_code, words in result.stderr) == (2, True), result.stderr
 
 
-def test_rounds_go_on_after_errors_that_pass(monkeypatch):
+def raises(error: Exception) -> Callable[[], Any]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def test_rounds_go_on_after_errors_that_pass():
     """Of the round itself, and of the wait for the next one."""
     report = SyncReport((), None)
-
-    def dies(error: Exception) -> Callable[[], Any]:
-        def die() -> None:
-            raise error
-
-        return die
-
-    conflict = dies(ConflictError("another export is under way"))
-    rounds = [dies(RetriableError("gone")), lambda: report, conflict, lambda: report]
-    monkeypatch.setattr(cassandra_sync._Rounds, "once", lambda _: rounds.pop(0)())
+    gone, conflict = RetriableError("gone"), ConflictError("another export is under way")
+    silent = RetriableError("the store does not answer")
+    rounds = [raises(gone), lambda: report, raises(conflict), lambda: report]
     waited: list[SyncReport | None] = []
+    reports: list[SyncReport] = []
+    errors: list[LakewardError] = []
 
     def wait(found: SyncReport | None) -> None:
         waited.append(found)
         if found is report and waited.count(report) == 2:
-            dies(RetriableError("the store does not answer"))()
+            raise silent
+
+    def sync() -> SyncReport:
+        found: SyncReport = rounds.pop(0)()
+        return found
 
     with pytest.raises(IndexError):
-        cassandra_sync._Rounds(Invocation(quiet=True), None, None).for_ever(wait)  # type: ignore[arg-type]
+        SyncLoop(sync, wait, reports.append, errors.append).run()
     assert waited == [None, report, None, report, None]
+    assert reports == [report, report]
+    assert errors == [gone, conflict, silent]
+
+
+@pytest.mark.parametrize("error", [RefusedInputError("too many deletes"), ConfigurationError("no such table")])
+def test_other_errors_end_the_rounds(error):
+    seen: list[LakewardError] = []
+    with pytest.raises(type(error)):
+        SyncLoop(raises(error), lambda _: None, on_error=seen.append).run()
+    assert not seen
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_rounds_end_when_they_are_to(after):
+    """Before the first round, after a round, and after a wait."""
+    asked = iter(range(1, 10))
+    done: list[str] = []
+
+    def sync() -> SyncReport:
+        done.append("round")
+        return SyncReport((), None)
+
+    SyncLoop(sync, lambda _: done.append("wait"), stop=lambda: next(asked) == after).run()
+    assert done == ["round", "wait"][: after - 1]
+
+
+def test_a_failed_round_does_not_report_when_it_is_to_end():
+    asked = iter([False, True])
+    errors: list[LakewardError] = []
+    SyncLoop(raises(RetriableError("gone")), raises, on_error=errors.append, stop=lambda: next(asked)).run()
+    assert not errors
 
 
 def test_rejected_rows_and_warnings_are_told(capsys):
     result = {"upserted": 5, "deleted": 0, "rejected": 2, "dead_letters": "letters/x", "warnings": ["rows stay"]}
     report = SyncReport((SyncStep(Action.IMPORT, result),), None, (), {"exports/half": "holds a part"})
-    cassandra_sync._Rounds(Invocation(), None, None)._tell(report)  # type: ignore[arg-type]
+    cassandra_sync._show_round(Invocation(), report)
     told = capsys.readouterr()
     assert "import: 5 upserted, 0 deleted" in told.out
     assert "2 rows were refused; they are in letters/x" in told.out
     assert "rows stay" in told.err
     assert "exports/half is left out: holds a part" in told.err
+
+
+def test_the_command_hands_its_rounds_to_the_library(monkeypatch, capsys, tmp_path):
+    """--every and --watch only choose the wait; errors that pass are told, and a signal ends the rounds."""
+    calls: list[dict[str, Any]] = []
+
+    def keep_in_sync(_: CassandraClient, **given: Any) -> None:
+        calls.append(given)
+        given["on_report"](SyncReport((), None))
+        given["on_error"](RetriableError("the cluster does not answer"))
+        assert not given["stop"]()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(CassandraClient, "keep_in_sync", keep_in_sync)
+    shared = ["--quiet", "--output", "json", "cassandra", *COPY]
+    first = CliRunner().invoke(cli, [*shared, "--from", "prod/shop.orders", "--every", "1h", "--max-wcu", "5"])
+    second = CliRunner().invoke(cli, [*shared, "--watch", "--poll", "2s", "--first", "assume"])
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output + second.output
+    assert json.loads(first.stdout)["status"] == "nothing to do"
+    assert "the cluster does not answer; tried again with the next round" in first.stderr
+    chosen = [{name: given[name] for name in ("source", "every", "poll", "first", "limits")} for given in calls]
+    limits = RateLimits(write_units=5)
+    assert chosen == [
+        {"source": "prod/shop.orders", "every": 3600, "poll": None, "first": None, "limits": limits},
+        {"source": None, "every": None, "poll": 2, "first": "assume", "limits": RateLimits()},
+    ]

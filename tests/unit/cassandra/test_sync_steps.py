@@ -12,8 +12,8 @@ import pytest
 
 from lakeward.cassandra.export_folders import ExportFolder, table_folder
 from lakeward.cassandra.names import TableName
+from lakeward.cassandra.sync_rounds import SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, First, Rules, Step
-from lakeward.cassandra.syncing import SyncReport, SyncRound
 from lakeward.errors import RefusedInputError, RetriableError
 from lakeward.lake.stores import LocalStore
 
@@ -310,7 +310,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
     for _ in range(3):
         world.export()
         world.time += timedelta(hours=1)
-    monkeypatch.setattr("lakeward.cassandra.syncing.next_step", lambda *_: None)
+    monkeypatch.setattr("lakeward.cassandra.sync_rounds.next_step", lambda *_: None)
     world.sync(keep=1, source=False)
     assert [one.split("/")[3] for one in folder.names()] == ["hour=15", "hour=16", "hour=17", "hour=18"]
 

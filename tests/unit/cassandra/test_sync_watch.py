@@ -1,4 +1,4 @@
-"""Waiting for exports of another job: only complete ones count, and the wait ends when one is there."""
+"""Waiting for the next round of a sync: for a complete export of another job, or for the end of an interval."""
 
 import itertools
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.cassandra.export_folders import ExportFolder
-from lakeward.cassandra.folder_watch import wait_for_export
+from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncReport
 from lakeward.lake.stores import LocalStore
 
 NAME = "year=2026/month=11/day=15/hour=10/minute={:02d}"
@@ -43,7 +43,7 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
     writer = threading.Thread(target=write)
     began = time.monotonic()
     writer.start()
-    wait_for_export(folder, after, poll=300)
+    NewExport(folder, poll=300).wait_after(after)
     heard.set()
     assert [one.name for one in folder.exports(after).exports] == [NAME.format(3)]
     writer.join()
@@ -52,10 +52,10 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
 
 def test_what_is_there_is_not_waited_for(tmp_path):
     land(tmp_path, 1)
-    wait_for_export(ExportFolder(LocalStore(), str(tmp_path)), "")
+    NewExport(ExportFolder(LocalStore(), str(tmp_path))).wait_after("")
 
 
-def test_other_stores_are_looked_at_again_and_again(tmp_path, monkeypatch):
+def test_other_stores_are_looked_at_again_and_again(tmp_path):
     class Elsewhere:
         """A store that tells nothing of changes."""
 
@@ -68,6 +68,27 @@ def test_other_stores_are_looked_at_again_and_again(tmp_path, monkeypatch):
         if len(looks) == 2:
             land(tmp_path, 1)
 
-    monkeypatch.setattr("lakeward.cassandra.folder_watch.time.sleep", wait)
-    wait_for_export(ExportFolder(Elsewhere(), str(tmp_path)), "")
+    NewExport(ExportFolder(Elsewhere(), str(tmp_path)), sleep=wait)(SyncReport((), None))
     assert looks == [30.0, 30.0]
+
+
+def test_after_a_failed_round_the_folder_is_left_alone_for_a_while():
+    waited: list[float] = []
+    NewExport(ExportFolder(LocalStore(), "/nowhere"), sleep=waited.append)(None)
+    NewExport(ExportFolder(LocalStore(), "/nowhere"), 2.5, sleep=waited.append)(None)
+    assert waited == [30.0, 2.5]
+
+
+def test_an_interval_counts_from_the_beginning_of_a_round():
+    now, waited = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += seconds
+
+    wait = Interval(60, clock=lambda: now[0], sleep=sleep)
+    for taken in (10, 0, 75, 20):
+        now[0] += taken
+        wait(None)
+    # The round of 75 seconds is followed at once, and the next interval begins there.
+    assert waited == [50, 60, 0, 40]

@@ -7,9 +7,9 @@ whatever the number of tasks.
 
 from __future__ import annotations
 
-from lakeward.cassandra.budget.amounts import Limits, Totals
+from lakeward.cassandra.budget.amounts import RateLimits, Totals
 from lakeward.cassandra.budget.client import BudgetClient, budget_client
 from lakeward.cassandra.budget.server import BudgetServer
 from lakeward.cassandra.budget.wire import BudgetAddress
 
-__all__ = ["BudgetAddress", "BudgetClient", "BudgetServer", "Limits", "Totals", "budget_client"]
+__all__ = ["BudgetAddress", "BudgetClient", "BudgetServer", "RateLimits", "Totals", "budget_client"]

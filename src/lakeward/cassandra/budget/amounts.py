@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
@@ -27,7 +27,7 @@ NOTHING = Amounts()
 
 
 @dataclass(frozen=True)
-class Limits:
+class RateLimits:
     """What a job may do per second; None: as much as it can. Units are those of Amazon Keyspaces (WCU, RCU)."""
 
     rows_per_second: float | None = None
@@ -41,6 +41,14 @@ class Limits:
             if value is not None and value <= 0:
                 msg = f"{name} must be more than 0, not {value}"
                 raise ValueError(msg)
+
+    def for_reading(self) -> RateLimits:
+        """Return what concerns the table that is read."""
+        return replace(self, write_units=None)
+
+    def for_writing(self) -> RateLimits:
+        """Return what concerns the table that is written."""
+        return replace(self, read_units=None)
 
     @property
     def rates(self) -> tuple[float | None, ...]:

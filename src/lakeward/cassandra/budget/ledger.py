@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from lakeward.cassandra.budget.amounts import NOTHING, Amounts, Limits, Totals
+from lakeward.cassandra.budget.amounts import NOTHING, Amounts, RateLimits, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ _REQUESTS = 3
 class BudgetLedger:
     """Counts what may be done and what was done. Call it from one thread at a time."""
 
-    def __init__(self, limits: Limits, *, ramp_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: RateLimits, *, ramp_seconds: float, clock: Callable[[], float]) -> None:
         """Begin with nothing saved."""
         self._rates, self._ramp, self._clock = limits.rates, ramp_seconds, clock
         self._levels = [0.0] * len(NOTHING)

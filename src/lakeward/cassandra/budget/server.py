@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.cassandra.budget.amounts import Amounts, Limits, Totals
+from lakeward.cassandra.budget.amounts import Amounts, RateLimits, Totals
 from lakeward.cassandra.budget.ledger import BudgetLedger
 from lakeward.cassandra.budget.wire import BudgetAddress, Line, greet_as_server
 from lakeward.cassandra.progress import Tell, progress_line
@@ -36,7 +36,7 @@ class BudgetServer:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: RateLimits,
         *,
         host: str,
         ramp_seconds: float = RAMP_SECONDS,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,17 +15,21 @@ from lakeward.cassandra.exports.places import place_of
 from lakeward.cassandra.exports.publishing import Staged
 from lakeward.cassandra.ranges import grouped
 from lakeward.cassandra.snapshot_columns import snapshot_struct
+from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.sides import Side
+from lakeward.errors import ConfigurationError
 from lakeward.lake.ownership import remove_files
+from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.ranges import TokenRange
     from lakeward.cassandra.reading.plan import ReadPlan
     from lakeward.cassandra.schema import TableSchema
+    from lakeward.config import Config
     from lakeward.lake.stores import Store
 
 LIVE = "live"
@@ -58,6 +65,26 @@ class Stage:
         identity = live_identity(replace(plan, schema=shown), started, datetime.now(UTC))
         frame = fitted_frame(staged.read(self.spark), shown)
         return Side(str(identity["location"]), frame, plan.schema.primary_key, rows=staged.rows, identity=identity)
+
+
+@contextmanager
+def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: int | None) -> Iterator[Stage]:
+    """Yield a stage in a folder below ``place``, by default a temporary one; it is removed afterwards.
+
+    Raises:
+        ConfigurationError: no place is named, and Spark runs on more machines than this one.
+    """
+    if place is None and not str(spark.sparkContext.master).startswith("local"):
+        msg = "Spark runs on other machines too, and nothing says where rows can be put so that all of them see them"
+        raise ConfigurationError(msg, hint="--staging URI")
+    with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
+        folder = f"{absolute(place or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
+        parallelism = tasks or max(spark.sparkContext.defaultParallelism, 1)
+        stage = Stage(spark, open_store(spark, config, folder), folder, parallelism)
+        try:
+            yield stage
+        finally:
+            stage.remove()
 
 
 def live_identity(plan: ReadPlan, started: datetime, ended: datetime) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.budget import BudgetServer, RateLimits
 from lakeward.cassandra.clusters import LiveTable, limits_for
 from lakeward.cassandra.comparing.looking import differing, look
 from lakeward.cassandra.comparing.suspects import Suspects
@@ -59,14 +59,14 @@ class CompareRequest:
     to: str | None = None
     rechecks: int = 1
     pause: float = 3.0
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     ranges: int | None = None
     limit: int = 5
     max_delete_share: float | None = None
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonReport:
     """What came out. Rows are those of the first look; ``result`` is None where no range differs.
 
     ``lacking`` are columns of the table that the copy does not have.
@@ -128,7 +128,7 @@ def compare_tables(
     stage: Stage,
     *,
     tell: Callable[[str], None] | None = None,
-) -> Compared:
+) -> ComparisonReport:
     """Compare two tables by token ranges, and write what makes the copy like the table if that is wanted.
 
     First every range of both is read for a digest of its rows. Only the rows of ranges that differ are then put into
@@ -150,7 +150,7 @@ def compare_tables(
         comparison = _Looks(spark, config, request, stage, plans, pair, tell)
         with remedy_for_types("let the copy have the type that the table has, or one that holds all its values"):
             result = comparison.result()
-    return Compared(
+    return ComparisonReport(
         table=str(request.table),
         copy=str(request.copy),
         rows=comparison.rows,

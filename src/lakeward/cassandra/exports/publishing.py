@@ -119,7 +119,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Written:
+class Published:
     """Files of an export with their sizes, and what is known of their content."""
 
     files: Mapping[str, int]
@@ -135,14 +135,14 @@ def publish(
     format: str,  # noqa: A002 - the word that the command uses
     layout: str,
     about: Mapping[str, Any],
-) -> Written:
+) -> Published:
     """Let an export appear; ``about`` is what its manifest says beside what the files tell.
 
     Raises:
         RefusedInputError: the folder is taken.
         DataError: the files do not hold what was read.
     """
-    written: list[Written] = []
+    written: list[Published] = []
 
     def write(claim: Claim) -> str:
         if format in TEXT_FORMATS:
@@ -158,20 +158,20 @@ def publish(
     return written[0]
 
 
-def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Written:
+def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Published:
     found = write_set(staged.read(spark), claim.store, claim.folder, staged.keys, expected_rows=staged.rows)
-    return Written({one.path: one.size for one in found.buckets}, found.checksum, found)
+    return Published({one.path: one.size for one in found.buckets}, found.checksum, found)
 
 
-def _as_it_is(staged: Staged, claim: Claim) -> Written:
+def _as_it_is(staged: Staged, claim: Claim) -> Published:
     """Take the files as tasks wrote them, under names that say whose they are."""
     begin = claim.store.signature
     places = {one.file: f"{begin}-{one.number:05d}.parquet" for one in staged.groups if one.file is not None}
     staged.store.link({f"{staged.folder}/{old}": f"{claim.folder}/{new}" for old, new in places.items()})
-    return Written({places[one.file]: one.bytes for one in staged.groups if one.file is not None})
+    return Published({places[one.file]: one.bytes for one in staged.groups if one.file is not None})
 
 
-def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Written:
+def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Published:
     """Write text, and hold what reads back of it against what was read from the cluster."""
     rows, folder = staged.read(spark), claim.folder
     claim.record([SIDECAR])
@@ -183,7 +183,7 @@ def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Wr
         msg = f"what {kind.upper()} gives back ({found}) is not what was read from the cluster ({expected})"
         raise DataError(msg, hint="nothing was published: --format parquet holds every value")
     staged.store.write_text(f"{folder}/{SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
-    return Written(files, expected)
+    return Published(files, expected)
 
 
 def _checksum(rows: DataFrame, struct: StructType) -> str:
@@ -192,7 +192,7 @@ def _checksum(rows: DataFrame, struct: StructType) -> str:
     return read_checksum(found.asDict()).text
 
 
-def _manifest(staged: Staged, written: Written, format_: str, layout: str, about: Mapping[str, Any]) -> str:
+def _manifest(staged: Staged, written: Published, format_: str, layout: str, about: Mapping[str, Any]) -> str:
     document = {
         "kind": EXPORT,
         "id": about["id"],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from cassandra.query import PreparedStatement
 
-    from lakeward.cassandra.budget import BudgetAddress, BudgetClient, Limits
+    from lakeward.cassandra.budget import BudgetAddress, BudgetClient, RateLimits
     from lakeward.cassandra.connecting import ClusterAddress
     from lakeward.cassandra.schema import CqlColumn, TableSchema
     from lakeward.cassandra.types import CqlType
@@ -140,7 +140,7 @@ class ReadPlan:
         return found
 
 
-def page_rows(address: ClusterAddress, limits: Limits) -> int | None:
+def page_rows(address: ClusterAddress, limits: RateLimits) -> int | None:
     """Give how many rows a page may have where reading is limited: a tenth of a second's, and no more than usual."""
     allowed = [limits.rows_per_second, None if limits.read_units is None else limits.read_units * _ROWS_PER_UNIT]
     rates = [one for one in allowed if one is not None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakeward.cassandra import guards
-from lakeward.cassandra.budget import BudgetServer, Limits
+from lakeward.cassandra.budget import BudgetServer, RateLimits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import with_nodes
 from lakeward.cassandra.keyspaces import limits_of
@@ -22,7 +22,7 @@ from lakeward.cassandra.preflight import require_writable
 from lakeward.cassandra.writing.dead_letters import place_for
 from lakeward.cassandra.writing.frames import Parts, split_key, spread
 from lakeward.cassandra.writing.plan import WritePlan
-from lakeward.cassandra.writing.results import Status, Written
+from lakeward.cassandra.writing.results import WriteReport, WriteStatus
 from lakeward.cassandra.writing.task import RESULT, writing_task
 from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.refusals import refusals
@@ -61,7 +61,7 @@ class WriteRequest:
     source: str
     into: TableName
     timestamp: str = guards.SNAPSHOT_TIME
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     ledger: TableName | None = None
     dead_letters: str | None = None
     tasks: int | None = None
@@ -94,10 +94,10 @@ class WriteTarget:
             ledger.create()
         return cls(session, address, schema, ledger)
 
-    def unchanged(self) -> Written:
+    def unchanged(self) -> WriteReport:
         """Return the report of a job that has nothing to do."""
         last = self.ledger.last()
-        return Written(str(self.schema.name), Status.NOTHING_TO_DO, warnings=guards.told_rejected(last))
+        return WriteReport(str(self.schema.name), WriteStatus.NOTHING_TO_DO, warnings=guards.told_rejected(last))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class WriteJob:
     ledger: Ledger
     request: WriteRequest
     decision: Decision
-    limits: Limits
+    limits: RateLimits
 
     @classmethod
     def build(
@@ -171,7 +171,7 @@ class WriteJob:
         )
         return cls(rows, plan, target.ledger, request, decision, limits_for(target.address, request.limits))
 
-    def run(self, tell: Tell | None = None) -> Written:
+    def run(self, tell: Tell | None = None) -> WriteReport:
         """Write the rows and record the state they lead to; a dry run only estimates it.
 
         Raises:
@@ -180,7 +180,7 @@ class WriteJob:
         """
         return self.estimate() if self.request.dry_run else self._write(tell)
 
-    def estimate(self) -> Written:
+    def estimate(self) -> WriteReport:
         """Return what writing the rows, or those that are left, would do and cost: all is done but the writing."""
         job = self.plan.job
         done = self.ledger.done(job) if self.ledger.known(job.id) is not None and not self.request.force else set()
@@ -193,9 +193,9 @@ class WriteJob:
         # Even under a generous limit nothing is sent faster than tasks can.
         seconds.append(found["requests"] / (_REQUESTS_PER_SECOND * self._tasks))
         written = self._report(found, 0.0, None, len(done))
-        return replace(written, status=Status.DRY_RUN, seconds=max(seconds))
+        return replace(written, status=WriteStatus.DRY_RUN, seconds=max(seconds))
 
-    def _write(self, tell: Tell | None) -> Written:
+    def _write(self, tell: Tell | None) -> WriteReport:
         """Write the rows that an interrupted attempt left to write; with ``force`` all of them."""
         began, job = time.monotonic(), self.plan.job
         attempt = self.ledger.begin(job, anew=self.request.force, doubt=self.decision.outcome.why)
@@ -244,10 +244,10 @@ class WriteJob:
             return self.request.max_rejected
         return max(_MAX_REJECTED, int((self.rows.count or 0) * _MAX_REJECTED_SHARE))
 
-    def _report(self, found: dict[str, Any], seconds: float, folder: str | None, resumed: int) -> Written:
-        return Written(
+    def _report(self, found: dict[str, Any], seconds: float, folder: str | None, resumed: int) -> WriteReport:
+        return WriteReport(
             into=str(self.plan.target),
-            status=Status.REJECTED if found["rejected"] else Status.DONE,
+            status=WriteStatus.REJECTED if found["rejected"] else WriteStatus.DONE,
             upserted=int(found["upserted"]),
             deleted=int(found["deleted"]),
             skipped_expired=int(found["expired"]),

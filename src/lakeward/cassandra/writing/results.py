@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Status(StrEnum):
+class WriteStatus(StrEnum):
     """How a job ended."""
 
     DONE = "done"
@@ -17,7 +17,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteReport:
     """What was written, or would be: rows by what happened to them, write units, and how long it took.
 
     ``skipped_expired`` are rows of which every cell had expired. ``rejected`` are in files below ``dead_letters``.
@@ -26,7 +26,7 @@ class Written:
     """
 
     into: str
-    status: Status
+    status: WriteStatus
     upserted: int = 0
     deleted: int = 0
     skipped_expired: int = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from lakeward.cassandra.connecting import require_driver
 from lakeward.demo.cassandra.node_files import ServerPorts
 from lakeward.demo.cassandra.server import LocalCassandra, free_ports
 from lakeward.demo.project import MARK, make_room
@@ -48,8 +49,10 @@ def write_project(folder: Path, *, force: bool) -> Path:
     """Write the configuration for a server at free ports; give the configuration file.
 
     Raises:
-        ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
+        ConfigurationError: the driver is not installed; the folder is not empty, or with ``force`` holds a project that
+            is not a demo.
     """
+    require_driver()
     make_room(folder, _CONTENT, _is_own, force=force, command=COMMAND)
     (folder / _SERVER).mkdir(parents=True, exist_ok=True)
     cql, storage = free_ports((_HOST,), 2)

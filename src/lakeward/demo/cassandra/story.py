@@ -7,20 +7,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
 from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.diffs import diff_exports
-from lakeward.cassandra.exporting import Exported, ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.demo.cassandra import shop
 from lakeward.demo.cassandra.project import EXPORTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from lakeward.api.cassandra import CassandraDesk
     from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.progress import Tell
+    from lakeward.cassandra.exporting import ExportReport
+    from lakeward.cassandra_client import CassandraClient
 
 _MINUTE_SECONDS = 60
 
@@ -72,9 +69,11 @@ class Outcome:
 class Story:
     """Plays the demo on a running server."""
 
-    def __init__(self, desk: CassandraDesk, address: ClusterAddress, folder: Path, tell: Tell) -> None:
-        """Say where to work, and who hears of it."""
-        self._desk, self._address, self._tell = desk, address, tell
+    def __init__(
+        self, client: CassandraClient, address: ClusterAddress, folder: Path, tell: Callable[[str], None]
+    ) -> None:
+        """Work through a client in a folder; ``tell`` is called with lines about the progress."""
+        self._client, self._address, self._tell = client, address, tell
         self._exports = str((folder / EXPORTS).absolute())
         self._steps: list[Step] = []
         self._begun = 0.0
@@ -103,25 +102,22 @@ class Story:
         samples = tuple(Sample(row, before[row], after[row]) for row in before)
         return Outcome(tuple(self._steps), samples, change_set, self._waited)
 
-    def _export(self) -> Exported:
+    def _export(self) -> ExportReport:
         self._begin(f"exporting {shop.SOURCE}")
-        desk, request = self._desk, ExportRequest(shop.SOURCE, self._exports)
-        found = export_table(desk.spark, desk.config, self._address, request, tell=self._tell)
+        found = self._client.export(str(shop.SOURCE), to=self._exports)
         told = f"{found.rows:,} rows, static values of customers included, to {found.folder}"
         self._end("export", told, ok=found.rows > 0)
         return found
 
-    def _import(self, first: Exported) -> None:
+    def _import(self, first: ExportReport) -> None:
         self._begin(f"copying it to {shop.COPY}")
-        desk, request = self._desk, ImportRequest(first.folder, shop.COPY, create_table=True)
-        done = import_snapshot(desk.spark, desk.config, self._address, request, tell=self._tell)
+        done = self._client.import_(first.folder, into=str(shop.COPY), create_table=True)
         told = f"{done.upserted:,} rows to {shop.COPY}, {done.units:,.0f} write units"
         self._end("import", told, ok=done.upserted == first.rows and not done.rejected)
 
-    def _diff(self, first: Exported, second: Exported, changes: shop.Changes) -> str:
+    def _diff(self, first: ExportReport, second: ExportReport, changes: shop.Changes) -> str:
         self._begin("comparing the two exports")
-        desk = self._desk
-        found = diff_exports(desk.spark, desk.config, first.folder, second.folder)
+        found = self._client.diff(first.folder, second.folder)
         summary = found.summary
         counts = (summary.inserted, summary.changed, summary.deleted)
         told = f"{summary.inserted:,} inserted, {summary.changed:,} changed, {summary.deleted:,} deleted"
@@ -130,8 +126,7 @@ class Story:
 
     def _apply(self, change_set: str, changes: shop.Changes) -> None:
         self._begin(f"applying what changed to {shop.COPY}")
-        desk, request = self._desk, ApplyRequest(change_set, shop.COPY)
-        done = apply_change_set(desk.spark, desk.config, self._address, request, tell=self._tell)
+        done = self._client.apply(change_set, into=str(shop.COPY))
         told = f"{done.upserted:,} rows written, {done.deleted:,} deleted, {done.units:,.0f} write units"
         counts = (done.upserted, done.deleted, done.rejected)
         self._end("apply", told, ok=counts == (changes.inserted + changes.changed, changes.deleted, 0))
@@ -144,7 +139,7 @@ class Story:
         told = f"{len(source):,} rows of {shop.SOURCE}, {len(copy):,} of {shop.COPY}, {different:,} different"
         self._end("prove", told, ok=source == copy and len(source) > 0)
 
-    def _await_next_minute(self, first: Exported) -> None:
+    def _await_next_minute(self, first: ExportReport) -> None:
         """Exports are named by the minute of their start; the demo waits for one instead of pretending."""
         passed = (datetime.now(UTC) - first.started.replace(second=0, microsecond=0)).total_seconds()
         self._waited = max(_MINUTE_SECONDS - passed, 0.0)

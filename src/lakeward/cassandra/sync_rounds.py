@@ -1,4 +1,7 @@
-"""A table kept up to date in another cluster: exported, compared with what the copy holds, the difference applied."""
+"""Rounds of a sync: one brings a copy to the newest export, and a loop repeats them at an interval or for new exports.
+
+Everything with an effect is passed in: the work of the steps, the clock, and the waits.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,33 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakeward.cassandra.export_folders import CLOCKS_DIFFER, MINUTE_NAME, name_in, seconds_to_next_minute
+import watchfiles
+
+from lakeward.cassandra.export_folders import (
+    CLOCKS_DIFFER,
+    MINUTE_NAME,
+    SNAPSHOTS,
+    name_in,
+    seconds_to_next_minute,
+)
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
-from lakeward.errors import BugError, RefusedInputError, RetriableError
+from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
 from lakeward.lake.folders import SUCCESS
+from lakeward.lake.stores import LocalStore, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from lakeward.cassandra.export_folders import ExportFolder, KnownExport
     from lakeward.cassandra.sync_steps import Target
     from lakeward.errors import LakewardError
+
+# How often a folder is looked at where nothing reports changes, and where the operating system does.
+REMOTE_POLL, LOCAL_POLL = 30.0, 5.0
+# Files of one export come together.
+_GROUP_MS, _QUIET_MS = 300, 100
 
 
 class Work(Protocol):
@@ -203,3 +221,93 @@ def _told(step: Step) -> str:
         Action.RECORD: f"nothing changed until {step.export.folder}",
     }
     return words[step.action]
+
+
+@dataclass(frozen=True)
+class SyncLoop:
+    """Rounds one after the other, until ``stop`` returns true or an error occurs that does not pass by itself.
+
+    sync: does one round.
+    wait: waits for the next one; it gets the report of this one, None where it failed.
+    on_report, on_error: called after a round with its report, or with the error that the next round may not have.
+    stop: asked after every round and every wait.
+    """
+
+    sync: Callable[[], SyncReport]
+    wait: Callable[[SyncReport | None], None]
+    on_report: Callable[[SyncReport], None] = lambda _: None
+    on_error: Callable[[LakewardError], None] = lambda _: None
+    stop: Callable[[], bool] = lambda: False
+
+    def run(self) -> None:
+        """Do rounds. A cluster or storage that does not answer, or another writer, is left to the next round."""
+        while not self.stop():
+            try:
+                report = self.sync()
+                self.on_report(report)
+                if self.stop():
+                    return
+                self.wait(report)
+            except (RetriableError, ConflictError) as error:
+                if self.stop():
+                    return
+                self.on_error(error)
+                self.wait(None)
+
+
+class Interval:
+    """Waits until so many seconds after the round before began; one that took longer is followed at once."""
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._seconds, self._clock, self._sleep = seconds, clock, sleep
+        self._began = clock()
+
+    def __call__(self, _report: SyncReport | None) -> None:
+        """Wait for the beginning of the next round."""
+        self._sleep(max(self._began + self._seconds - self._clock(), 0))
+        self._began = self._clock()
+
+
+class NewExport:
+    """Waits until another job has put a complete export into a folder, later than the one that the copy holds."""
+
+    def __init__(
+        self, folder: ExportFolder, poll: float | None = None, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._folder, self._poll, self._sleep = folder, poll, sleep
+
+    def __call__(self, report: SyncReport | None) -> None:
+        """Wait for an export, or after a failed round for the time between two looks.
+
+        Raises:
+            RetriableError: the storage does not answer.
+        """
+        if report is None:
+            self._sleep(self._poll or REMOTE_POLL)
+        else:
+            self.wait_after(name_in(report.holds or {}))
+
+    def wait_after(self, name: str) -> None:
+        """Wait until the folder has a complete export later than the named one, or any if the name is empty."""
+        while not self._folder.exports(name).exports:
+            if isinstance(self._folder.store, LocalStore):
+                self._wait_for_change(local_path(f"{self._folder.folder}/{SNAPSHOTS}"), self._poll or LOCAL_POLL)
+            else:
+                self._sleep(self._poll or REMOTE_POLL)
+
+    def _wait_for_change(self, path: Path, seconds: float) -> None:
+        """Wait for a change below a folder, at most some time: changes before the watch begins are not reported."""
+        if not path.is_dir():
+            self._sleep(min(seconds, 1.0))
+            return
+        changes = watchfiles.watch(
+            path, watch_filter=None, debounce=_GROUP_MS, step=_QUIET_MS, rust_timeout=int(seconds * 1000),
+            yield_on_timeout=True, raise_interrupt=True, ignore_permission_denied=True,
+        )  # fmt: skip
+        next(changes, None)

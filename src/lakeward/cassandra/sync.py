@@ -1,4 +1,4 @@
-"""The steps of a sync, done for real: exports, imports, diffs and applied change sets, and what the target records."""
+"""A table kept current in another cluster: exported, compared with what the copy holds, the difference applied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import guards
 from lakeward.cassandra.applying import ApplyRequest, apply_change_set
-from lakeward.cassandra.budget import Limits
+from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.comparing.staging import LIVE
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.diffs import diff_exports
@@ -17,17 +17,20 @@ from lakeward.cassandra.exporting import ExportRequest, export_table
 from lakeward.cassandra.exports.faults import told_by_spark
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.jobs import IMPORT
+from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.presence import has_rows
+from lakeward.cassandra.names import TableAddress, quoted
+from lakeward.cassandra.preflight import require_writable
+from lakeward.cassandra.presence import has_keyspace, has_rows, is_there
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncLoop, SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, Rules
-from lakeward.cassandra.sync_target import require_target
-from lakeward.cassandra.syncing import SyncReport, SyncRound
 from lakeward.diffing.inputs.opening import open_side
-from lakeward.errors import RefusedInputError
+from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.progress import Tell
     from lakeward.cassandra.sync_steps import First, Step
     from lakeward.config import Config
+    from lakeward.errors import LakewardError
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class SyncRequest:
     ttl: bool = False
     timestamp: str = "snapshot"
     max_delete_share: float | None = None
-    export_limits: Limits = field(default_factory=Limits)
-    limits: Limits = field(default_factory=Limits)
+    export_limits: RateLimits = field(default_factory=RateLimits)
+    limits: RateLimits = field(default_factory=RateLimits)
     tasks: int | None = None
     ledger: TableName | None = None
     dead_letters: str | None = None
@@ -94,6 +98,52 @@ def sync_once(spark: SparkSession, config: Config, request: SyncRequest, *, tell
         ).run()
 
 
+def sync_forever(
+    spark: SparkSession,
+    config: Config,
+    request: SyncRequest,
+    *,
+    every: float | None = None,
+    poll: float | None = None,
+    on_report: Callable[[SyncReport], None] = lambda _: None,
+    on_error: Callable[[LakewardError], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+    tell: Tell | None = None,
+) -> None:
+    """Do :func:`sync_once` again and again: ``every`` so many seconds, else whenever another job adds an export.
+
+    Errors that pass by themselves go to ``on_error``, and the next round tries again; all others are raised.
+
+    Args:
+        spark: a session that counts in UTC and takes column names exactly (``table_session``).
+        config: how file systems are reached.
+        request: what is kept current.
+        every: seconds from the beginning of a round to that of the next.
+        poll: without ``every``: seconds between looks into the folder; None: 5 for a local one, else 30.
+        on_report: called with the report of every round.
+        on_error: called with an error that the next round may not have.
+        stop: asked after every round and every wait; true ends the loop.
+        tell: called with lines about the progress.
+    """
+    wait = Interval(every) if every is not None else NewExport(export_folder(spark, config, request), poll)
+    SyncLoop(lambda: sync_once(spark, config, request, tell=tell), wait, on_report, on_error, stop).run()
+
+
+def followed_table(named: str | None, other: TableName) -> TableName:
+    """Return the table whose exports are followed: the named one, else ``other``.
+
+    Raises:
+        ConfigurationError: a cluster is named too, which nobody would ask.
+    """
+    if not named:
+        return other
+    found = TableAddress.parse(named)
+    if found.cluster is not None:
+        msg = f"--table {found}: exports are looked for below --to, and no cluster is asked; expected {found.name}"
+        raise ConfigurationError(msg)
+    return found.name
+
+
 def export_folder(spark: SparkSession, config: Config, request: SyncRequest) -> ExportFolder:
     """Give the folder of the exports that a sync follows."""
     folder = table_folder(request.to, request.table)
@@ -103,10 +153,57 @@ def export_folder(spark: SparkSession, config: Config, request: SyncRequest) -> 
 @contextmanager
 def _target(request: SyncRequest) -> Iterator[_LedgerTarget]:
     with connected(request.target) as session:
-        require_target(session, request)
+        _require_target(session, request)
         ledger = Ledger(session, request.into, request.ledger)
         ledger.create()
         yield _LedgerTarget(session, request.into, ledger)
+
+
+def _require_target(session: Any, request: SyncRequest) -> None:
+    """Refuse a target that could not be written to as it is asked for.
+
+    Raises:
+        ConfigurationError: there is no such table and none is to be made, it may not be written, or the time is none.
+        RefusedInputError: it is the table itself; it takes no times, or none as old as those of cells.
+    """
+    guards.chosen_timestamp(request.timestamp, None, str(request.into))
+    _require_another_table(request)
+    limits, is_recorded = limits_of(request.target), request.timestamp == guards.SNAPSHOT_TIME
+    if is_recorded and limits.oldest_timestamp is not None and (request.writetime or request.ttl):
+        msg = f"{request.into} does not take the times at which cells were written"
+        raise RefusedInputError(msg, hint="without --with-writetime and --with-ttl, or with --timestamp now")
+    if is_there(session, request.into):
+        require_writable(session, read_table_schema(session, request.into))
+        guards.takes_timestamps(session, limits, request.into, request.timestamp, expires=request.ttl)
+    else:
+        _require_place(session, request)
+
+
+def _require_another_table(request: SyncRequest) -> None:
+    """Refuse to copy a table into itself: its cells would get other times, and those that expire would stay."""
+    if request.source is None or request.into != request.table:
+        return
+    source, target = request.source.settings, request.target.settings
+    is_same_place = set(source.hosts) & set(target.hosts) and source.port == target.port
+    if is_same_place or (source.keyspaces is not None and source.keyspaces == target.keyspaces):
+        msg = f"{request.into} would be copied into itself: --from and --into are one table"
+        raise RefusedInputError(msg, hint="--into another cluster, keyspace or table")
+
+
+def _require_place(session: Any, request: SyncRequest) -> None:
+    """Refuse a table that is not there and could not be made, or is not to be."""
+    try:
+        read_table_schema(session, request.into)
+    except ConfigurationError as error:
+        if not has_keyspace(session, request.into):
+            make = f"make it first: CREATE KEYSPACE {quoted(request.into.keyspace)} WITH replication = …"
+            raise ConfigurationError(error.message, hint=_or_meant(make, error.hint)) from error
+        if not request.create_table:
+            raise ConfigurationError(error.message, hint=_or_meant("--create-table makes it", error.hint)) from error
+
+
+def _or_meant(remedy: str, meant: str | None) -> str:
+    return f"{remedy}; or is it {meant}?" if meant else remedy
 
 
 @contextmanager
