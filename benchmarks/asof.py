@@ -18,7 +18,7 @@ from lakeward.model import TableId
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.moments import parse_moment
 from lakeward.pipeline.workspace import Workspace
-from lakeward.transforms.hashing import content_hash
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def _require_equal(lakeward: Lakeward, landing: Path) -> None:
     states: list[str] = []
 
     def hashed(rows: DataFrame) -> None:
-        states.append(str(rows.agg(content_hash(SCHEMA.names)).collect()[0][0]))
+        states.append(checksum_of(rows, SCHEMA.names).text)
 
     _as_of(lakeward, hashed)
     _recomputed(lakeward.spark, landing, hashed)

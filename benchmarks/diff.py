@@ -23,7 +23,7 @@ from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.pipeline.workspace import Workspace
-from lakeward.transforms.hashing import content_hash
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +195,7 @@ def _against(name: str, peer: float, past: Side, current: Side, plan: str) -> di
     hashes: list[str] = []
 
     def hashed(rows: DataFrame) -> None:
-        hashes.append(str(rows.agg(content_hash(sorted(rows.columns))).collect()[0][0]))
+        hashes.append(checksum_of(rows).text)
 
     _ours(past, current, plan, hashed)
     hashed(spark_extension(past.frame, current.frame))

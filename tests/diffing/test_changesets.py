@@ -25,8 +25,8 @@ from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
-from lakeward.lake.sets.checksums import checksum_columns, checksum_text
 from lakeward.lake.stores import LocalStore
+from lakeward.storage.checksum import checksum_of
 from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frozen_rows, make_change, settled
 
@@ -53,7 +53,7 @@ def config(tmp_path: Path, lake_config: Any) -> Config:
 
 
 def identity(frame: DataFrame, location: str = "somewhere") -> dict[str, Any]:
-    checksum = checksum_text(frame.agg(*checksum_columns(frame.schema)).first().asDict())
+    checksum = checksum_of(frame).text
     return {"kind": "files", "location": location, "rows": int(checksum.split(":")[0]), "checksum": checksum}
 
 

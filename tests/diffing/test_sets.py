@@ -11,10 +11,10 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.sets.checksums import checksum_columns, checksum_text, read_checksum
 from lakeward.lake.sets.layout import SetLayout
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore, for_reading
+from lakeward.storage.checksum import checksum_columns, checksum_of, read_checksum
 
 _NESTED = "k int, a array<int>, s struct<x: int, y: array<string>>, m map<string, array<int>>, d double"
 _ROWS = [
@@ -33,7 +33,7 @@ _CHANGED = [
 
 
 def _checksum(frame):
-    return checksum_text(frame.agg(*checksum_columns(frame.schema)).collect()[0].asDict())
+    return checksum_of(frame).text
 
 
 def _each(frame):

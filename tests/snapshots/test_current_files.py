@@ -11,6 +11,7 @@ import pytest
 from lakeward.pipeline.report import Outcome
 from lakeward.snapshots.versions.publications import list_publications
 from lakeward.snapshots.versions.refreshing import rebuild_publication
+from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_form
 from tests.snapshots.versions import SETTINGS, line, set_up, states
 from tests.spark.scene import TABLE
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+# Of the rows of `set_up`, as manifests had them before they named the version of their checksums.
+FIRST_CHECKSUM = "3:9a3084eed8198118:8794342741261057698"
+FIRST_CHECKSUMS = {
+    "2020-01-02": "2:74c10473927e61dd:10023402551509949917",
+    "2020-01-04": "1:eef1809d4a67e0c5:17217684263460659397",
+}
 DATED = {"to": "./copy", "layout": "dated", "date_column": "sold"}
 
 
@@ -68,6 +75,27 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
         rebuild_publication(context, newest)
     assert states(scene) == {"op-4": "current"}
     assert not set(files(root / "version=op-4").values()) & set(second.values())
+
+
+def test_a_manifest_with_the_first_checksums_is_held_against_the_rows(scene: Scene) -> None:
+    set_up(scene, publish=DATED)
+    root = scene.folder / "copy" / TABLE
+    path = root / "version=op-2" / "_manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest.pop("checksum_version") == CHECKSUM_VERSION
+    assert manifest["parts"].keys() == FIRST_CHECKSUMS.keys()
+    path.write_text(json.dumps({**manifest, "parts": FIRST_CHECKSUMS, "content_hash": FIRST_CHECKSUM}))
+    rows = scene.lakeward.snapshots.read(str(path.parent))
+    form = checksum_form(1)
+    assert form.text(rows.agg(*form.columns(rows.schema)).collect()[0].asDict()) == FIRST_CHECKSUM
+    first = files(path.parent)
+    scene.land("20201117-000000000.csv", line("U", "2020-11-16 10:00:00", 4, "moved", "2020-01-05"))
+    scene.run()
+    second = files(root / "version=op-3")
+    assert second["sold=2020-01-02"] == first["sold=2020-01-02"], "an unchanged date was written again"
+    written = json.loads((root / "version=op-3" / "_manifest.json").read_text())
+    assert written["checksum_version"] == CHECKSUM_VERSION
+    assert {text.count(":") for text in (written["content_hash"], *written["parts"].values())} == {1}
 
 
 def test_the_copy_of_a_table_that_nothing_stands_of_is_empty(scene: Scene) -> None:

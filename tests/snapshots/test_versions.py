@@ -11,8 +11,7 @@ import pytest
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.hadoop_store import HadoopStore
-from lakeward.lake.sets.checksums import checksum_columns, checksum_text
-from lakeward.transforms.hashing import content_hash, sorted_by_name
+from lakeward.storage.checksum import checksum_of
 from tests.snapshots.versions import LOADED, SETTINGS, create, line, made, names, refused, set_up, states
 from tests.spark.scene import TABLE, Scene
 
@@ -31,7 +30,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Sce
 
 
 def fingerprint(rows: DataFrame) -> str:
-    return str(rows.agg(content_hash(sorted_by_name(rows))).collect()[0][0])
+    return checksum_of(rows).text
 
 
 def test_days_in_any_order_of_calls_and_changes_that_arrive_later(scene: Scene) -> None:
@@ -75,7 +74,7 @@ def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
     assert (said["set"]["keys"], said["set"]["count"]) == (["id"], 1)
     assert (bucket["rows"], bucket["size"]) == (2, files[bucket["path"]])
     rows = loaded.lakeward.snapshots.read(str(folder))
-    assert said["set"]["checksum"] == checksum_text(rows.agg(*checksum_columns(rows.schema)).collect()[0].asDict())
+    assert said["set"]["checksum"] == checksum_of(rows).text
     text = Path(made(loaded, "2020-11-14", to=str(tmp_path / "csv"), format="csv"))
     assert "set" not in json.loads((text / "_manifest.json").read_text())
 

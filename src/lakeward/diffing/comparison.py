@@ -24,10 +24,10 @@ from lakeward.diffing.report.examples import Example, examples
 from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
 from lakeward.diffing.summary import Summary, read_summary, summary_columns
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.sets.checksums import checksum_columns, checksum_text
 from lakeward.lake.sets.writing import OBSERVED
 from lakeward.lake.settings import session_settings
 from lakeward.pipeline.workspace import Workspace
+from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.normalising import holds_map
 
@@ -263,6 +263,6 @@ def _shown(value: Any) -> str:
 def _identity(one: _Watched, *, was_read: bool) -> Mapping[str, Any]:
     known = dict(one.side.identity)
     if one.observation is not None and was_read:
-        checksum = checksum_text(one.observation.get)
+        checksum = read_checksum(one.observation.get).text
         known.update(rows=int(checksum.partition(":")[0]), checksum=checksum)
     return known

@@ -12,12 +12,11 @@ import pytest
 from lakeward.api.snapshots import SnapshotReport, Snapshots, _table_to_register, exit_code
 from lakeward.config import parse_config
 from lakeward.datatypes import Column
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.iceberg.catalog import CatalogKind
 from lakeward.lake.stores import for_reading
 from lakeward.pipeline.moments import parse_moment
 from lakeward.snapshots.versions.creating import moment_of, moment_text
-from lakeward.snapshots.versions.current import combined
 from lakeward.snapshots.versions.dropping import beyond
 from lakeward.snapshots.versions.publications import Publication, PublicationKind
 from lakeward.snapshots.versions.registering import (
@@ -28,6 +27,7 @@ from lakeward.snapshots.versions.registering import (
     require_name,
 )
 from lakeward.snapshots.versions.shapes import Shape
+from lakeward.storage.checksum import CHECKSUM_VERSION, Checksum, checksum_form, total
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
 NOW = datetime.now(UTC)
@@ -88,9 +88,15 @@ def test_retention_counts_each_folder_and_tags_by_themselves():
     assert beyond(found, keep=None, older_than=None) == []
 
 
-def test_hashes_of_parts_add_up():
-    assert combined([]) == "0:0:0"
-    assert combined(["2:ff:18446744073709551615", "3:f0:2"]) == "5:f:1"
+def test_checksums_of_parts_add_up():
+    assert total([]).text == f"0:{0:032x}"
+    assert total([Checksum(2, 2**64 - 1, 5), Checksum(3, 2, 7)]) == Checksum(5, 1, 12)
+
+
+def test_the_form_of_a_checksum_is_chosen_by_its_version():
+    assert checksum_form(CHECKSUM_VERSION) is not checksum_form(1)
+    with pytest.raises(DataError, match="checksums of version 3 are unknown; expected 1 or 2"):
+        checksum_form(3)
 
 
 @pytest.mark.parametrize("text", ["2020-11-14", "2020-11-14T10:30:00.5", "op:41", "sequence:20201114103000123"])

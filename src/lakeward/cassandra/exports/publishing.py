@@ -33,10 +33,10 @@ from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_sch
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.folders import MANIFEST, SUCCESS, appear, own_version, require_absent
 from lakeward.lake.ownership import written_files
-from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import read_parquet
 from lakeward.reading_back import json_object, refusing_damage
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,18 +178,12 @@ def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Pu
     write_text(rows, claim.store, folder, kind)
     files = written_files(claim.store, folder)
     again = read_text_rows(spark, staged.store, folder, files, staged.struct, kind)
-    expected, found = (_checksum(one, staged.struct) for one in (rows, again))
+    expected, found = (checksum_of(frame, staged.struct.names).text for frame in (rows, again))
     if found != expected:
         msg = f"what {kind.upper()} gives back ({found}) is not what was read from the cluster ({expected})"
         raise DataError(msg, hint="nothing was published: --format parquet holds every value")
     staged.store.write_text(f"{folder}/{SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
     return Published(files, expected)
-
-
-def _checksum(rows: DataFrame, struct: StructType) -> str:
-    found = rows.agg(*checksum_columns(struct)).first()
-    assert found is not None
-    return read_checksum(found.asDict()).text
 
 
 def _manifest(staged: Staged, written: Published, format_: str, layout: str, about: Mapping[str, Any]) -> str:

@@ -22,10 +22,10 @@ from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import refusals
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import appear, own_version, require_absent
-from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import bucket_count
 from lakeward.lake.sets.plain import write_plain
 from lakeward.lake.sets.writing import why_no_set, write_set
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.reading_diffs import ReadDiff
     from lakeward.lake.ownership import Claim
-    from lakeward.lake.sets.checksums import Checksum
     from lakeward.lake.stores import Store
+    from lakeward.storage.checksum import Checksum
 
 # Several diffs become one under names that no column of a table has. Rows that are back to what they were stay in: from
 # a condition on all columns that leaves them out Spark would derive those on every other name of each, without end.
@@ -99,7 +99,7 @@ def apply_change_sets(
     with refusals(hint=_HINT), input_errors(past.label):
         rows = _result(past.frame, sets, strict=not force)
         if store is None or to is None:
-            found = read_checksum(rows.agg(*checksum_columns(rows.schema)).first().asDict())  # type: ignore[union-attr]
+            found = checksum_of(rows)
             _require_checksum(found.text, expected, sets)
             checksum, count = found.text, found.rows
         else:

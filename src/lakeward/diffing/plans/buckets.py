@@ -17,7 +17,7 @@ from lakeward.diffing.plans.planned import BUCKETS, Planned
 from lakeward.diffing.plans.sent_files import MOST_BYTES, compare_sent, sent_files
 from lakeward.diffing.plans.set_files import files_of
 from lakeward.diffing.widening import is_same
-from lakeward.lake.sets.checksums import total
+from lakeward.storage.checksum import total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

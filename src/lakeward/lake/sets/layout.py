@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import DataError
-from lakeward.lake.sets.checksums import Checksum, total
+from lakeward.storage.checksum import Checksum, total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

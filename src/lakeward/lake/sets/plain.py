@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.lake.ownership import written_files
-from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.writing import SESSION, WRITER_OPTIONS
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import read_parquet
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeward.lake.sets.checksums import Checksum
     from lakeward.lake.stores import Store
+    from lakeward.storage.checksum import Checksum
 
 
 def write_plain(rows: DataFrame, store: Store, folder: str) -> tuple[Checksum, dict[str, int]]:
@@ -26,6 +26,4 @@ def write_plain(rows: DataFrame, store: Store, folder: str) -> tuple[Checksum, d
         writer.parquet(store.for_spark(folder))
     files = {path: size for path, size in written_files(store, folder, before).items() if path.endswith(".parquet")}
     written = read_parquet(rows.sparkSession, store, folder, files, rows.schema)
-    found = written.agg(*checksum_columns(rows.schema)).first()
-    assert found is not None  # an aggregate of all rows is one row
-    return read_checksum(found.asDict()), files
+    return checksum_of(written), files

@@ -15,10 +15,10 @@ from pyspark.sql.window import Window
 from lakeward import schemas as S
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.lake.ownership import written_files
-from lakeward.lake.sets.checksums import checksum_columns, read_checksum
 from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import read_parquet
+from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeward.errors import BugError
 from lakeward.lake.iceberg.attempt import Attempt
 from lakeward.lake.iceberg.staging import location_of, staged_data, staged_deletes
 from lakeward.pipeline.stamps import carried_stamps
 from lakeward.pipeline.steps import Step
-from lakeward.transforms.hashing import content_hash, sorted_by_name
+from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,9 +72,8 @@ def require_same(table: IcebergTable, base: Snapshot, head: Snapshot, written: R
 
 
 def hash_of(rows: DataFrame, names: Sequence[str] | None = None) -> str:
-    """Give the hash of a frame's content."""
-    found: Any = rows.agg(content_hash(list(names or sorted_by_name(rows)))).collect()[0][0]
-    return str(found)
+    """Return the checksum of a frame's content as text."""
+    return checksum_of(rows, names).text
 
 
 def _hash_of_data(table: IcebergTable, head: Snapshot, paths: set[str]) -> str:

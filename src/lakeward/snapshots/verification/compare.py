@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from lakeward.errors import ConfigurationError
 from lakeward.schemas import spark_type
 from lakeward.snapshots.verification.report import RowFinding
+from lakeward.storage.checksum import checksum_of
 from lakeward.transforms import compare
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.hashing import content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,15 +68,14 @@ def compare_rows(
     left = workspace.keep(compare.leftovers(expected, found, names=names))
     pairs = compare.by_key(left, keys=keys, names=names) if keys else compare.unpaired(left, names=names)
     counts = _counts(pairs, keys, names)
-    [content] = found.agg(content_hash(sorted(names))).collect()[0]
-    rows_found = int(content.split(":")[0])
+    content = checksum_of(found, names)
     return Comparison(
         left=left,
         expected=expected,
         counts=counts,
-        rows_expected=rows_found + counts.missing - counts.extra,
-        rows_found=rows_found,
-        content_hash=content,
+        rows_expected=content.rows + counts.missing - counts.extra,
+        rows_found=content.rows,
+        content_hash=content.text,
         findings=tuple(_findings(pairs, keys, names, limit)) if counts.total else (),
     )
 

@@ -37,6 +37,7 @@ from lakeward.snapshots.versions.publications import (
     new_id,
     record_publication,
 )
+from lakeward.storage.checksum import CHECKSUM_VERSION
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def written(
     else:
         content = write_rows(context, rows, target)
     files = written_files(target.store, target.folder, former)
-    manifest = replace(head, rows=int(content.split(":")[0]), content_hash=content, files=files, set=layout)
+    manifest = replace(head, rows=content.rows, content_hash=content.text, files=files, set=layout)
     if layout is None:
         require_rows(context, target, sorted(files), rows, content)
     return manifest
@@ -170,6 +171,7 @@ def describe(context: TableContext, found: AsOf, version: str, shape: Shape, fol
         lineage=lineage,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
         lakeward=own_version(),
+        checksum_version=CHECKSUM_VERSION,
     )
 
 

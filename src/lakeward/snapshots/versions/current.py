@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.ownership import written_files
 from lakeward.lake.stores import open_store
@@ -32,8 +32,8 @@ from lakeward.snapshots.versions.files import Place, place_of, publishing, put_i
 from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates, write_rows
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.shapes import NO_DATE, Shape
+from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_columns, checksum_form, read_checksum, total
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.hashing import content_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
     from lakeward.snapshots.versions.publications import Publication
+    from lakeward.storage.checksum import Checksum
 
 POINTER, LINK = "_current.json", "current"
 # Readers that opened the version before the flip can finish.
 KEPT_VERSIONS = 2
-_MODULUS = 2**64
+_DATE = f"{S.PREFIX}date"
 
 
 def publish_current(context: TableContext) -> Publication | None:
@@ -208,30 +209,37 @@ def _write_dates(
 ) -> Manifest:
     """Write the dates whose rows changed, and link the files of all others."""
     earlier = target.store.files(target.folder)
-    parts = _hash_by_date(found, target)
+    version = former[1].checksum_version if former else CHECKSUM_VERSION
+    parts, texts = _checksum_by_date(found, target, version)
     known = former[1].parts if former else {}
-    changed = {date for date, content in parts.items() if known.get(date) != content}
+    changed = {date for date, text in texts.items() if known.get(date) != text}
     if changed:
         chosen = with_dates(found.rows, target.shape, target.folder_column).filter(_is_among(target, changed))
         content = write_rows(context, chosen.select(*columns(target.names)), target)
-        if content != combined(parts[date] for date in changed):
+        if content != total(parts[date] for date in changed):
             msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
             raise DataError(msg, hint=f"lakeward run {context.table}")
     fresh = written_files(target.store, target.folder, earlier)
     context.reached(Step.PUBLISH_DATES)
     linked = _link(claim, former, parts.keys() - changed)
-    whole = combined(parts.values())
-    rows, files = int(whole.split(":")[0]), {**fresh, **linked}
+    whole, files = total(parts.values()), {**fresh, **linked}
     require_rows(context, target, sorted(files), found.rows, whole)
-    return replace(head, rows=rows, content_hash=whole, files=files, parts=parts)
+    by_date = {date: content.text for date, content in parts.items()}
+    return replace(head, rows=whole.rows, content_hash=whole.text, files=files, parts=by_date)
 
 
-def _hash_by_date(found: AsOf, target: Target) -> dict[str, str]:
-    """Give each date's content hash, by the text that names its folder."""
-    dated = with_dates(found.rows, target.shape, target.folder_column)
-    hashed = dated.groupBy(column(target.folder_column)).agg(content_hash(sorted(target.names)).alias("content"))
-    each = hashed.select(column(target.folder_column).cast("string"), column("content"))
-    return {row[0] if row[0] is not None else NO_DATE: row[1] for row in each.toLocalIterator()}
+def _checksum_by_date(found: AsOf, target: Target, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
+    """Return each date's checksum, and its text in a version of the checksum, by the text that names its folder."""
+    dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
+    wanted = checksum_columns(found.rows.schema, target.names)
+    if version != CHECKSUM_VERSION:
+        wanted += form.columns(found.rows.schema, target.names)
+    date = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE)).alias(_DATE)
+    checksums, texts = {}, {}
+    for row in dated.groupBy(date).agg(*wanted).toLocalIterator():
+        sums = row.asDict()
+        checksums[row[_DATE]], texts[row[_DATE]] = read_checksum(sums), form.text(sums)
+    return checksums, texts
 
 
 def _is_among(target: Target, dates: Iterable[str]) -> Column:
@@ -253,14 +261,6 @@ def _link(claim: Claim, former: tuple[str, Manifest] | None, dates: Iterable[str
 
 def _date_of(path: str) -> str:
     return path.partition("/")[0].rpartition("=")[2]
-
-
-def combined(hashes: Iterable[str]) -> str:
-    """Give the content hash of several sets of rows together."""
-    split = [one.split(":") for one in hashes]
-    rows = sum(int(one[0]) for one in split)
-    mixed = reduce(lambda one, other: one ^ other, (int(one[1], 16) for one in split), 0)
-    return f"{rows}:{mixed:x}:{sum(int(one[2]) for one in split) % _MODULUS}"
 
 
 def _flip(context: TableContext, place: Place, made: Publication) -> None:

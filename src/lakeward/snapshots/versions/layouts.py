@@ -15,8 +15,8 @@ from lakeward.lake.iceberg.spark_versions import gathered
 from lakeward.lake.sets.layout import bucket_count
 from lakeward.lake.sets.writing import SESSION, why_no_set, write_set
 from lakeward.lake.stores import for_reading
+from lakeward.storage.checksum import checksum_columns, checksum_of, read_checksum
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.hashing import content_hash, sorted_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.shapes import Shape
+    from lakeward.storage.checksum import Checksum
 
-_HASH = "content"
 _INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 # Microseconds as they are; nulls and empty texts kept apart; quotes doubled as everybody but Spark writes them.
 _TIMES = {"timestampFormat": _INSTANT, "timestampNTZFormat": _LOCAL_TIME, "dateFormat": "yyyy-MM-dd"}
@@ -69,8 +69,8 @@ class Target:
         return tuple(one.name for one in self.columns)
 
 
-def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
-    """Write rows into a folder; give the content hash that was taken while they were written.
+def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checksum:
+    """Write rows into a folder and return their checksum, which is taken while they are written.
 
     Raises:
         DataError: a reader finds another number of rows in the files than were written.
@@ -80,7 +80,7 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
     observation = Observation()
     # Rows of a date come together: each task would otherwise write a file for every date it meets.
     together = gathered(dated, column(target.folder_column)) if target.folder_column else dated
-    observed = together.observe(observation, content_hash(sorted_by_name(rows)).alias(_HASH))
+    observed = together.observe(observation, *checksum_columns(rows.schema))
     writer = _as_text(observed, target).write.format(shape.format).mode("append")
     for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_MARK}.items():
         writer = writer.option(name, value)
@@ -88,7 +88,7 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> str:
         writer = writer.partitionBy(target.folder_column)
     with context.spark_settings(SESSION):
         writer.save(target.store.for_spark(target.folder))
-    return str(observation.get[_HASH])
+    return read_checksum(observation.get)
 
 
 def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
@@ -101,19 +101,19 @@ def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
 
 def write_rows_as_set(
     context: TableContext, rows: DataFrame, target: Target, keys: Sequence[str]
-) -> tuple[str, SetLayout]:
-    """Write rows into a folder in buckets of their key; give the content hash as :func:`write_rows` does, and the set.
+) -> tuple[Checksum, SetLayout]:
+    """Write rows into a folder in buckets of their key; return the checksum as :func:`write_rows` does, and the set.
 
     Raises:
         DataError: a reader finds another number of rows in the files than were written.
     """
     observation = Observation()
-    observed = rows.select(*columns(target.names)).observe(observation, content_hash(sorted_by_name(rows)).alias(_HASH))
+    observed = rows.select(*columns(target.names)).observe(observation, *checksum_columns(rows.schema))
     # The mirror's rows are near enough: sets of different numbers of buckets can be compared too.
     count = bucket_count(context.mirror.require_head().rows)
     layout = write_set(observed, target.store, target.folder, keys, count=count)
-    content = str(observation.get[_HASH])
-    _require_same(context, target, layout.rows, int(content.split(":", maxsplit=1)[0]))
+    content = read_checksum(observation.get)
+    _require_same(context, target, layout.rows, content.rows)
     return content, layout
 
 
@@ -145,18 +145,20 @@ def reader_options(shape: Shape) -> dict[str, str]:
     return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
 
 
-def require_rows(context: TableContext, target: Target, paths: Iterable[str], rows: DataFrame, content: str) -> None:
-    """Require that a reader finds in files what was written: ``rows``, whose content hash was taken on the way.
+def require_rows(
+    context: TableContext, target: Target, paths: Iterable[str], rows: DataFrame, content: Checksum
+) -> None:
+    """Require that a reader finds in files what was written: ``rows``, whose checksum was taken on the way.
 
     Parquet holds every value of the lake, so that the number of rows in its footers is enough. ORC has no place for
     some times and gives them back as others, and text is only as good as its writer: there the values are read, too.
     """
     found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape)
     if target.shape.format == "parquet":
-        _require_same(context, target, found.count(), int(content.split(":", maxsplit=1)[0]))
+        _require_same(context, target, found.count(), content.rows)
         return
-    given_back = str(found.agg(content_hash(sorted_by_name(found))).collect()[0][0])
-    _require_same(context, target, *(int(one.split(":", maxsplit=1)[0]) for one in (given_back, content)))
+    given_back = checksum_of(found)
+    _require_same(context, target, given_back.rows, content.rows)
     if given_back != content:
         names = ", ".join(_changed_columns(found, rows, target.names))
         msg = f"{context.table}: {target.shape.format} files do not give back every value of {names} as it was written"
@@ -164,8 +166,11 @@ def require_rows(context: TableContext, target: Target, paths: Iterable[str], ro
 
 
 def _changed_columns(found: DataFrame, rows: DataFrame, names: Sequence[str]) -> list[str]:
-    each, other = (one.agg(*[content_hash([name]) for name in names]).collect()[0] for one in (found, rows))
-    return [name for name, one, two in zip(names, each, other, strict=True) if one != two]
+    each, other = (
+        frame.agg(*[F.struct(*checksum_columns(frame.schema, [name])) for name in names]).collect()[0]
+        for frame in (found, rows)
+    )
+    return [name for name, found_sums, sums in zip(names, each, other, strict=True) if found_sums != sums]
 
 
 def _require_same(context: TableContext, target: Target, found: int, expected: int) -> None:

@@ -38,8 +38,9 @@ class Manifest:
     """A version: where it comes from, what it holds, and every file of it with its size.
 
     ``folder_column`` names the date folders of the dated layout and is no column of the table where it was made from
-    a timestamp. ``parts`` gives the content hash of each date, where later versions are made from this one. ``set``
+    a timestamp. ``parts`` gives the checksum of each date, where later versions are made from this one. ``set``
     says how the rows lie in buckets of the key, which flat Parquet files of tables with a key do.
+    ``checksum_version`` is that of ``content_hash`` and ``parts``; manifests from before it was written have the first.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Manifest:
     files: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
     set: SetLayout | None = None
+    checksum_version: int = 1
 
     @property
     def shape(self) -> Shape:
