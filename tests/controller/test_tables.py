@@ -14,11 +14,11 @@ from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.define import create_mirror, evolve, mirror_of
 from lakeward.lake.iceberg.partitions import partition_problems
 from lakeward.lake.iceberg.session import table_session
-from lakeward.lake.iceberg.table import translated
 from lakeward.model import TableId
 from lakeward.pipeline.key_check import check_keys, check_keys_with_spark
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.listing import list_files
+from lakeward.spark.errors import commit_errors
 from tests.spark.scene import TABLE, Scene
 
 pytestmark = pytest.mark.spark
@@ -163,14 +163,14 @@ def test_two_writers_that_create_the_same_table_meet_in_a_conflict(scene: Scene)
     # Whoever came second starts over and finds it done.
     create_mirror(mirror, columns, partition_by=(), format_version=2)
     assert mirror.head() is not None and len(seen) < 4
-    with pytest.raises(ConflictError, match="another writer committed first"), translated("race.track"):
+    with pytest.raises(ConflictError, match="another writer committed first"), commit_errors("race.track"):
         spark.sql("CREATE TABLE lake.race.track (id INT) USING iceberg")
     mirror.create_branch("mine", mirror.require_head().id)
     with pytest.raises(ConflictError):
         mirror.create_branch("mine", mirror.require_head().id)
-    with pytest.raises(ConflictError), translated("race.track"):
+    with pytest.raises(ConflictError), commit_errors("race.track"):
         spark.sql("ALTER TABLE lake.race.track ADD COLUMN id INT")
     evolve(mirror, [*columns, Column("name", "string")], renames={})
     # The same words in a name are no conflict.
-    with pytest.raises(PySparkException, match="already exists"), translated("race.track"):
+    with pytest.raises(PySparkException, match="already exists"), commit_errors("race.track"):
         spark.sql("SELECT `already exists` FROM lake.race.track")

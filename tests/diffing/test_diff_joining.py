@@ -28,13 +28,14 @@ from pyspark.sql.types import (
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Bitwise
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.duplicates import duplicate_key_in, refused_duplicate
 from lakeward.diffing.frames import diff
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys
+from lakeward.diffing.refusals import duplicate_key_in, refused_duplicate
 from lakeward.diffing.shaping import classified
 from lakeward.diffing.summary import read_summary, summary_columns
+from lakeward.spark.errors import Failure
 from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frame_of, frozen_rows
 
@@ -106,7 +107,7 @@ def test_a_key_that_comes_twice_is_named(spark: SparkSession, tmp_path: Path, ac
     found = diff(past, current, ["k0", "k1"], DiffOptions(include_unchanged=True))
     with pytest.raises(PySparkException) as caught:
         found.write.parquet(str(tmp_path / "out")) if action == "write" else found.count()
-    key = duplicate_key_in(caught.value)
+    key = duplicate_key_in(Failure(caught.value))
     assert key == 'past side: {"k0": null, "k1": "é"}'
     assert "comes more than once on the past side" in str(refused_duplicate(key))
 
@@ -121,14 +122,14 @@ def test_a_single_key_that_comes_twice_on_the_current_side_is_named(spark: Spark
         with pytest.raises(PySparkException) as caught:
             diff(past, current, ["k0"]).collect()
         shown = "null" if twice[0] is None else str(twice[0])
-        assert duplicate_key_in(caught.value) == f'current side: {{"k0": {shown}}}'
+        assert duplicate_key_in(Failure(caught.value)) == f'current side: {{"k0": {shown}}}'
 
 
 def test_other_errors_are_no_duplicate_keys(spark: SparkSession) -> None:
     with pytest.raises(PySparkException) as caught:
         spark.sql("select raise_error('the key comes twice')").collect()
-    assert duplicate_key_in(caught.value) is None
-    assert duplicate_key_in(ValueError("x")) is None
+    assert duplicate_key_in(Failure(caught.value)) is None
+    assert duplicate_key_in(Failure(ValueError("x"))) is None
 
 
 def test_rows_of_a_key_that_comes_twice_are_paired_in_order_and_counted(spark: SparkSession) -> None:

@@ -18,9 +18,9 @@ from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.plans.planned import Planned
 from lakeward.diffing.shaping import shaped
 from lakeward.lake.hadoop_store import HadoopStore
-from lakeward.lake.iceberg.faults import classify_spark_error
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore
+from lakeward.spark.errors import recognised, spark_faults
 
 _SCHEMA = (
     "id bigint, `a.b` string, small smallint, f float, d double, dec decimal(38,10), flag boolean, day date, "
@@ -144,7 +144,7 @@ def test_buckets_with_equal_checksums_are_not_read_unless_exact(spark, tmp_path)
     exact = _planned(past, current, ["id"], exact=True)
     with pytest.raises(Exception, match="cannot be compared natively") as caught:
         exact.pairs.frame.collect()
-    told = classify_spark_error(caught.value, "diff")
+    told = recognised(caught.value, *spark_faults("diff"))
     assert told is not None and told.exit_code == 2 and "--plan join" in str(told)
 
 

@@ -7,15 +7,16 @@ from pyspark.sql import functions as F
 
 from lakeward.diffing.alignment import align
 from lakeward.diffing.comparators import Bitwise
-from lakeward.diffing.duplicates import duplicate_key_in
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.diffing.options import DiffOptions, DuplicateKeys
 from lakeward.diffing.plans.planner import WIDE_ROW_BYTES, planned_pairs
+from lakeward.diffing.refusals import duplicate_key_in
 from lakeward.diffing.shaping import shaped
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore
 from lakeward.pipeline.workspace import Workspace
+from lakeward.spark.errors import Failure
 
 _SCHEMA = "k1 int, k2 string, v double, m map<string, int>, a array<int>"
 _PAST = [
@@ -95,7 +96,7 @@ def test_the_hash_plan_tells_a_key_that_comes_twice(frames, side):
 
     with pytest.raises(Exception, match="duplicate key") as caught:
         _planned(*sides, plan="hash")
-    assert (duplicate_key_in(caught.value) or "").startswith(("past", "current")[side])
+    assert (duplicate_key_in(Failure(caught.value)) or "").startswith(("past", "current")[side])
     report = DiffOptions(duplicate_keys=DuplicateKeys.REPORT)
     assert _planned(*sides, report, plan="hash")[1] == _planned(*sides, report, plan="join")[1]
 

@@ -238,12 +238,12 @@ class Snapshots:
         """Do one table's part; whatever stops it becomes its report."""
         from dataclasses import replace
 
-        from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
+        from lakeward.spark.errors import as_lakeward_error
 
         started = time.monotonic()
         try:
             report = work(known)
-        except STOPS_A_TABLE as error:
+        except Exception as error:
             stopped = as_lakeward_error(error, str(known.table))
             report = SnapshotReport(
                 str(known.table),

@@ -111,12 +111,12 @@ def _against(
 
 def _verified(bench: Workbench, known: KnownTable, options: VerifyOptions, *, repair: bool) -> TableVerification:
     """Verify one table; whatever stops it is its report."""
-    from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
     from lakeward.snapshots.verification.report import TableVerification, Verdict
+    from lakeward.spark.errors import as_lakeward_error
 
     try:
         return _looked_at(bench, known, options, repair=repair)
-    except STOPS_A_TABLE as error:
+    except Exception as error:
         stopped = as_lakeward_error(error, str(known.table))
         return TableVerification(
             str(known.table),

@@ -10,7 +10,6 @@ from lakeward.cassandra.budget import BudgetServer, RateLimits
 from lakeward.cassandra.clusters import limits_for
 from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.exports.asking import ask_cluster
-from lakeward.cassandra.exports.faults import told_by_spark
 from lakeward.cassandra.exports.groups import read_groups
 from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_outdated, is_too_old, require_same
 from lakeward.cassandra.exports.owners import Ownership
@@ -31,6 +30,7 @@ from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
 from lakeward.errors import ConfigurationError
 from lakeward.lake.stores import open_store
+from lakeward.spark.errors import spark_faults, translated
 from lakeward.words import count
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def export_table(
         ownership.require_own()
         job.say(f"writing {count(staged.rows, 'row')} to {folder}")
         about = _about(asked, plan, groups)
-        with told_by_spark(folder):
+        with translated(*spark_faults(folder)):
             written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)
         job.journal.remove()
     return _exported(job.request, plan, staged, folder, written, about, resumed=resumed)

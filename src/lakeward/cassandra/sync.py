@@ -14,7 +14,6 @@ from lakeward.cassandra.connecting import connected
 from lakeward.cassandra.diffs import diff_exports
 from lakeward.cassandra.export_folders import ExportFolder, table_folder
 from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.exports.faults import told_by_spark
 from lakeward.cassandra.importing import ImportRequest, import_snapshot
 from lakeward.cassandra.jobs import IMPORT
 from lakeward.cassandra.keyspaces import limits_of
@@ -28,6 +27,7 @@ from lakeward.cassandra.sync_steps import Action, Rules
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.stores import open_store
+from lakeward.spark.errors import spark_faults, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,7 +87,7 @@ def sync_once(spark: SparkSession, config: Config, request: SyncRequest, *, tell
     """
     tell = tell or (lambda _: None)
     source = request.source.name if request.source is not None else None
-    with _target(request) as target, told_by_spark(request.to):
+    with _target(request) as target, translated(*spark_faults(request.to)):
         return SyncRound(
             folder=export_folder(spark, config, request),
             target=target,

@@ -190,16 +190,14 @@ def _cluster(config: Config, name: str) -> str:
 
 def _round_trip(config: Config) -> str:
     """Create a table in the lake, write and read it, and remove it again."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     from lakeward.cli.process import keep_interrupts
-    from lakeward.lake.iceberg.faults import classify_spark_error
     from lakeward.lake.iceberg.session import open_session
-    from lakeward.lake.iceberg.table import first_line
+    from lakeward.spark.errors import any_failure, spark_faults, translated
 
     namespace = f"lake.lakeward_doctor_{uuid.uuid4().hex[:8]}"
-    try:
+    hint = "lakeward doctor --debug shows the log of Spark"
+    unknown = any_failure(ConfigurationError, "Spark failed", hint=hint)
+    with translated(*spark_faults("the lake"), unknown, bridge=True):
         with keep_interrupts():
             spark = open_session(config)
         try:
@@ -210,11 +208,6 @@ def _round_trip(config: Config) -> str:
         finally:
             spark.sql(f"DROP TABLE IF EXISTS {namespace}.probe PURGE")
             spark.sql(f"DROP NAMESPACE IF EXISTS {namespace}")
-    except (PySparkException, Py4JError) as error:
-        if known := classify_spark_error(error, "the lake"):
-            raise known from error
-        msg = f"Spark failed: {first_line(str(error))}"
-        raise ConfigurationError(msg, hint="lakeward doctor --debug shows the log of Spark") from error
     if found != [42]:
         msg = f"wrote 42 to a table of the lake and read {found}"
         raise ConfigurationError(msg, hint="check lake.catalog and lake.warehouse")

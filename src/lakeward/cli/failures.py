@@ -13,6 +13,7 @@ from lakeward.cli.output import emit_json, error_line
 from lakeward.cli.process import was_interrupted
 from lakeward.errors import ConfigurationError, LakewardError
 from lakeward.redaction import redact
+from lakeward.spark.errors import spark_died
 from lakeward.system_errors import system_error
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         return _refuse_usage(error, invocation)
     if isinstance(error, UnicodeEncodeError) and (odd := _not_utf8(arguments)):
         return report_error(invocation, "usage", f"the argument {odd!r} is not UTF-8", None, REFUSED)
-    if (died := _without_spark(error)) is not None:
+    if (died := spark_died(error, "the command")) is not None:
         return _refuse(died, invocation)
     if isinstance(error, OSError):
         # Not of the program's making: a path that is wrong, a disk that is full.
@@ -60,15 +61,6 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
 def _not_utf8(arguments: Sequence[str]) -> str | None:
     """Return the first argument with bytes that are no text, which names of files alone may have."""
     return next((one for one in arguments if any("\udc80" <= letter <= "\udcff" for letter in one)), None)
-
-
-def _without_spark(error: Exception) -> LakewardError | None:
-    """Return the error for work whose JVM is gone; Spark is not loaded to find that out."""
-    if "pyspark" not in sys.modules:
-        return None
-    from lakeward.lake.iceberg.jvm import spark_died
-
-    return spark_died(error, "the command")
 
 
 def _of_the_system(error: OSError) -> LakewardError:

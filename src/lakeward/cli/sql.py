@@ -45,9 +45,9 @@ def sql(invocation: Invocation, query: str, allow_writes: bool, safe_csv: bool) 
     streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
     (UTC unless configured otherwise), binary values are base64.
     """
-    from lakeward.cli.sql_errors import sql_errors
+    from lakeward.spark.errors import query_errors
 
-    with sql_errors():
+    with query_errors():
         with invocation.lake() as lake:
             frame = lake.sql(query, allow_writes=allow_writes)
         # Progress has ended here: rows may be written.

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.controller.tables import KnownTable, known_tables
 from lakeward.controller.workbench import new_run_id
 from lakeward.errors import ConflictError, LakewardError
@@ -28,6 +27,7 @@ from lakeward.pipeline.report import Outcome
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.run import finish_interrupted
 from lakeward.redaction import redact
+from lakeward.spark.errors import as_lakeward_error
 from lakeward.state.leases import POLL_SECONDS, HeldLease, current_owner
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class TableCare:
             outcome = self._maintained()
         except ConflictError as held:
             outcome, error = Outcome.LOCKED, held
-        except STOPS_A_TABLE as stopped:
+        except Exception as stopped:
             outcome, error = Outcome.FAILED, as_lakeward_error(stopped, str(self._known.table))
         found = self._described(outcome, error)
         if not self._wish.dry_run and (found.work or error):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.pipeline.choose import pending_files
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.ledger import progress_of
@@ -14,6 +13,7 @@ from lakeward.pipeline.row_changes import row_changes
 from lakeward.pipeline.run import next_op
 from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
+from lakeward.spark.errors import as_lakeward_error
 from lakeward.transforms.columns import conformed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: T
     try:
         with Workspace() as workspace:
             return _planned(bench.context(known, options=options, shelf=shelf), workspace)
-    except STOPS_A_TABLE as error:
+    except Exception as error:
         stopped = as_lakeward_error(error, name)
         return TablePlan(
             name,

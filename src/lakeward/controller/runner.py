@@ -10,14 +10,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from lakeward.controller import retrying
-from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.controller.history import is_repeated
 from lakeward.controller.maintaining import maintain_after_run
 from lakeward.controller.slots import Slots
 from lakeward.controller.turns import Turn, step_listener
 from lakeward.controller.workbench import new_run_id
 from lakeward.errors import BugError, LakewardError, LeaseHeldError
-from lakeward.lake.iceberg.jvm import spark_died
 from lakeward.lake.iceberg.session import load_catalog, table_session
 from lakeward.logs import bind
 from lakeward.model import OpKind
@@ -28,6 +26,7 @@ from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
 from lakeward.pipeline.run import Rest, run_table
 from lakeward.snapshots.versions.current import publish_current
+from lakeward.spark.errors import as_lakeward_error
 from lakeward.state.base import TableRun
 from lakeward.state.leases import HeldLease, current_owner
 
@@ -148,13 +147,9 @@ class _Run:
                 return self._leased(known, lease, turn, ops)
         except LeaseHeldError as error:
             return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
-        except STOPS_A_TABLE as error:
-            return _why_it_stopped(turn, error)
         except Exception as error:
-            # What pyspark raises without a JVM may be of any type.
-            if (died := spark_died(error, turn.table)) is None:
-                raise
-            return died
+            # Whatever it is, a fault of this program included, it is this table's and no other's.
+            return _why_it_stopped(turn, error)
         finally:
             self._turns.pop(turn.table, None)
 

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakeward.controller.failures import STOPS_A_TABLE, as_lakeward_error
 from lakeward.lake.iceberg.debt import Debt, debt_of
 from lakeward.lake.iceberg.session import table_session
 from lakeward.pipeline.choose import Scan, pending_files
@@ -25,6 +24,7 @@ from lakeward.pipeline.maintenance.due import maintained_at
 from lakeward.pipeline.recover import unfinished_op
 from lakeward.pipeline.report import Outcome
 from lakeward.snapshots.verification.verified import last_verified
+from lakeward.spark.errors import as_lakeward_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,7 +146,7 @@ def table_statuses(bench: Workbench, tables: Iterable[KnownTable]) -> list[Table
 def _status(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
     try:
         return _looked_at(context, known, holder)
-    except STOPS_A_TABLE as error:
+    except Exception as error:
         stopped = as_lakeward_error(error, str(known.table))
         command = f"lakeward plan {known.table}"
         return TableStatus(

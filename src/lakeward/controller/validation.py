@@ -101,7 +101,7 @@ class SettingsCheck:
         except LakewardError as error:
             found.append(self._error("files", error.message))
         except Exception as error:  # one table's files must not hide what is found of the others
-            from lakeward.controller.failures import as_lakeward_error
+            from lakeward.spark.errors import as_lakeward_error
 
             found.append(self._error("files", as_lakeward_error(error, str(self._table)).message))
         return sorted(found, key=lambda one: one.severity)

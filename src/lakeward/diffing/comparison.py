@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lakeward.diffing.alignment import align
-from lakeward.diffing.comparison_faults import lakeward_error_in
-from lakeward.diffing.duplicates import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate
 from lakeward.diffing.frames import is_case_sensitive
-from lakeward.diffing.inputs.faults import refusal
 from lakeward.diffing.pairs import Pairs
 from lakeward.diffing.plans.planned import HASH, JOIN
 from lakeward.diffing.plans.planner import planned_pairs
+from lakeward.diffing.refusals import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate, refused_input
 from lakeward.diffing.report.examples import Example, examples
 from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
 from lakeward.diffing.summary import Summary, read_summary, summary_columns
@@ -27,12 +23,14 @@ from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.sets.writing import OBSERVED
 from lakeward.lake.settings import session_settings
 from lakeward.pipeline.workspace import Workspace
+from lakeward.spark.errors import Failure, task_error, translated
 from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.normalising import holds_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from pyspark.sql import DataFrame
@@ -91,7 +89,7 @@ class Comparison:
             self._stack.enter_context(session_settings(spark, OBSERVED))
             self._workspace = self._stack.enter_context(Workspace())
             self.alignment = self._aligned()
-            with self.told():
+            with self.translated_errors():
                 self._planned = self._decided()
             self._stack = self._stack.pop_all()
         return self
@@ -148,7 +146,7 @@ class Comparison:
         """The pairs that differ, kept: counting them and showing the first ones is one pass over the sides."""
         differing = self._counted.filter(column(ACTION) != UNCHANGED)
         kept = self._workspace.keep(differing)
-        with self.told():
+        with self.translated_errors():
             kept.agg(F.count(F.lit(1))).collect()
             self._require_unique()
         return Pairs(kept.select(*columns(self._planned.pairs.frame.columns)), self.alignment, is_whole=False)
@@ -163,7 +161,7 @@ class Comparison:
             self._require_unique()
             rows = list(self._planned.counts.rows())
         elif not self._planned.pairs.is_whole:
-            with self.told():
+            with self.translated_errors():
                 rows = [
                     known if known is not None else self._count(watched)
                     for known, watched in zip(rows, self._watched, strict=True)
@@ -182,7 +180,7 @@ class Comparison:
 
     def examples(self, limit: int) -> list[Example]:
         """Give the first differences of each kind."""
-        with self.told():
+        with self.translated_errors():
             return examples(self._kept, self.options, limit) if limit > 0 else []
 
     def identities(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -190,22 +188,17 @@ class Comparison:
         was_read = self.plan in (JOIN, HASH)
         return tuple(_identity(one, was_read=was_read) for one in self._watched)  # type: ignore[return-value]
 
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Turn what Spark says of bad input into words.
+    def translated_errors(self) -> AbstractContextManager[None]:
+        """Return a context that turns errors of Spark about the input into those that say what is wrong with it.
 
         Raises:
             RefusedInputError: a key comes more than once, or a file cannot be read.
         """
-        try:
-            yield
-        except (PySparkException, Py4JJavaError) as error:
-            if duplicate := duplicate_key_in(error):
-                raise self._duplicates(duplicate) from error
-            known = lakeward_error_in(error) or refusal(error, "one of the sides")
-            if known is None:
-                raise
-            raise known from error
+        return translated(self._duplicate_key, task_error(), *refused_input("one of the sides"))
+
+    def _duplicate_key(self, failure: Failure) -> RefusedInputError | None:
+        found = duplicate_key_in(failure)
+        return None if found is None else self._duplicates(found)
 
     def _duplicates(self, found: str) -> RefusedInputError:
         """Show the keys that come more than once; asked only when one was found, or rows came out of nowhere."""

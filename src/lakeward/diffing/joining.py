@@ -28,9 +28,9 @@ from pyspark.sql.types import (
 
 from lakeward import schemas as S
 from lakeward.diffing.comparing import surely_equal
-from lakeward.diffing.duplicates import DUPLICATE_KEY_MARK, duplicate_failure, duplicate_key_in
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT, SURPLUS, Pairs, left_name, right_name
+from lakeward.diffing.refusals import duplicate_failure
 from lakeward.diffing.widening import as_type
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.compare import all_of
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from lakeward.diffing.counting import JoinCounts
     from lakeward.diffing.options import DiffOptions
 
-__all__ = ["DUPLICATE_KEY_MARK", "duplicate_key_in", "joined", "joined_and_counted"]
-
 # The number that tells whether a single key is null is one, and this bit if it is. So the sum over a key's rows tells
 # how many there are with a value and how many with a null; Spark holds less than 2^31 at once.
 _NULL_SHIFT = 32
@@ -58,8 +56,9 @@ _KEYS_OF_A_NUMBER = 62
 def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: DiffOptions, *, whole: bool) -> Pairs:
     """Pair the rows of both sides by key; without ``whole`` rows that are equal on both sides are left out.
 
-    A key that comes twice on a side ends the query with an error that :func:`duplicate_key_in` understands, or
-    (``DuplicateKeys.REPORT``) its rows are paired in the order of their values; none is ever multiplied.
+    A key that comes twice on a side ends the query with an error that
+    :func:`lakeward.diffing.refusals.duplicate_key_in` finds, or (``DuplicateKeys.REPORT``) its rows are paired in the
+    order of their values; none is ever multiplied.
     """
     numbered = options.duplicate_keys is DuplicateKeys.REPORT
     left, right = (_Side(alignment, is_left=is_left, numbered=numbered) for is_left in (True, False))

@@ -1,56 +1,117 @@
-"""Rows that make a job fail because the input must be refused, and the way from Spark's error back to its words."""
+"""Input that is refused: the rows that make a query fail because of it, and the errors that come out.
+
+A query cannot raise an error of Lakeward's. A row that must be refused makes it fail with a marked message, from which
+the recognisers here make the error again.
+"""
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakeward.diffing.joining import duplicate_key_in
 from lakeward.errors import RefusedInputError
-from lakeward.transforms.failing import failure
+from lakeward.spark.errors import Failure, translated, unreadable_input
+from lakeward.spark.marks import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import Column
 
-_MARK, _END = "lakeward-refused: ", " :lakeward-refused"
+    from lakeward.errors import LakewardError
+    from lakeward.spark.errors import Recogniser
+
+_REFUSED, _UNFIT, _DUPLICATE = Mark("refused"), Mark("unfit"), Mark("duplicate key")
+ONE_ROW_A_KEY = (
+    "name all columns of the key with --keys, or pair such rows by values without --to: --duplicate-keys report"
+)
 
 
 def refuse_unless(condition: Column, *message: Column | str) -> Column:
-    """Give a condition that every row meets; one that does not makes the job fail with the message."""
+    """Return a condition that every row meets; a row that does not makes the job fail with the message."""
     return F.when(condition, F.lit(True)).otherwise(refusal(*message))
 
 
 def refusal(*message: Column | str) -> Column:
-    """Give a condition that makes the job fail with the message when it is asked."""
-    parts = [F.lit(one) if isinstance(one, str) else one for one in message]
-    return failure(F.lit(_MARK), *parts, F.lit(_END))
+    """Return a condition that makes the job fail with the message when it is evaluated."""
+    return _REFUSED.failing(*message)
 
 
-def refused_row_in(error: BaseException) -> str | None:
-    """Give the message of :func:`refuse_unless` from an error of Spark, None where it is about something else."""
-    _, found, rest = str(error).partition(_MARK)
-    return rest.partition(_END)[0] if found else None
+def unfit_value(*message: Column | str) -> Column:
+    """Return a condition that makes the job fail at a value that is not of its column's type, with the message."""
+    return _UNFIT.failing(*message)
 
 
-@contextmanager
-def refusals(*, hint: str | None = None) -> Iterator[None]:
-    """Turn the failure of a job at a row that was refused, or at a key that comes twice, into words.
+def duplicate_failure(side: str, keys: Sequence[tuple[str, Column]]) -> Column:
+    """Return a condition that makes the job fail at a key that comes twice on a side."""
+    key = F.struct(*[value.alias(name) for name, value in keys])
+    found = F.struct(F.lit(side).alias("side"), key.alias("key"))
+    return _DUPLICATE.failing(F.to_json(found, {"ignoreNullFields": "false"}))
+
+
+def duplicate_error(side: str, key: Mapping[str, Any]) -> ValueError:
+    """Return the error for a Python task that finds a key twice on a side."""
+    return ValueError(_DUPLICATE.around(json.dumps({"side": side, "key": key}, default=str)))
+
+
+def duplicate_key_in(failure: Failure) -> str | None:
+    """Return the side and, as JSON, the key that comes twice there; None where the failure has another reason."""
+    found = failure.marked(_DUPLICATE)
+    if found is None:
+        return None
+    try:
+        content = json.loads(found)
+    except json.JSONDecodeError:
+        return found.splitlines()[0]
+    return f"{content['side']} side: {json.dumps(content['key'], ensure_ascii=False)}"
+
+
+def refused_duplicate(found: str) -> RefusedInputError:
+    """Return the error to raise for what :func:`duplicate_key_in` found."""
+    return RefusedInputError(f"A key comes more than once on the {found}", hint=ONE_ROW_A_KEY)
+
+
+def refused_row(hint: str | None = None) -> Recogniser:
+    """Return a recogniser of rows that were refused, and of keys that come twice."""
+
+    def recognise(failure: Failure) -> LakewardError | None:
+        message = failure.marked(_REFUSED)
+        if message is None and (key := duplicate_key_in(failure)) is not None:
+            message = f"the key {key} comes more than once: it does not say which row is meant"
+        return None if message is None else RefusedInputError(message, hint=hint)
+
+    return recognise
+
+
+def refusals(*, hint: str | None = None) -> AbstractContextManager[None]:
+    """Return a context that raises the refusal of a row, or of a key that comes twice, as the error it is.
 
     Raises:
         RefusedInputError: a row was refused.
     """
+    return translated(refused_row(hint))
+
+
+def refused_input(label: str) -> tuple[Recogniser, ...]:
+    """Return recognisers of values and files that cannot be read; ``label`` stands for a file with no name."""
+    return _unfit, unreadable_input(label)
+
+
+@contextmanager
+def input_errors(label: str) -> Iterator[None]:
+    """Turn errors about input files into :class:`RefusedInputError`; leave all others as they are."""
     try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        message = refused_row_in(error)
-        if message is None and (key := duplicate_key_in(error)) is not None:
-            message = f"the key {key} comes more than once: it does not say which row is meant"
-        if message is None:
-            raise
-        raise RefusedInputError(message, hint=hint) from error
+        with translated(*refused_input(label)):
+            yield
+    except OSError as error:
+        msg = f"{error.filename or label} cannot be read: {error.strerror or error}"
+        raise RefusedInputError(msg, hint="check the path and its permissions") from error
+
+
+def _unfit(failure: Failure) -> LakewardError | None:
+    message = failure.marked(_UNFIT)
+    return None if message is None else RefusedInputError(message, hint="check --schema against the file")

@@ -150,7 +150,7 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
         return replace(manifest, past=past, current=current, counts=counts)
 
     frame = comparison.kept_frame() if wanted.report else comparison.frame
-    with comparison.told():
+    with comparison.translated_errors():
         return write_change_set(frame, store, to, manifest, moment=moment, check=check)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.spark.marks import in_task
 from lakeward.transforms.moves import CONCERNED, DECIDED, EVENT, FIRST
 from lakeward.transforms.occupants import Event, Kind, arrange
 
@@ -30,7 +31,7 @@ def decided(events: DataFrame, reading: Reading | None) -> DataFrame:
     def decide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _decide(batches, width, reading)
 
-    found = events.toDF(*own).mapInArrow(decide, T.StructType([*plain, *DECIDED]))
+    found = events.toDF(*own).mapInArrow(in_task(decide), T.StructType([*plain, *DECIDED]))
     return found.toDF(*(field.name for field in (*fields, *DECIDED)))
 
 

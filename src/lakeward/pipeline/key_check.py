@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakeward import schemas as S
 from lakeward.sources.base import FileSummary
 from lakeward.sources.dms.reader import read_file
+from lakeward.spark.marks import in_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +97,7 @@ def check_keys_with_spark(
     times = f"{S.PREFIX}times"
     numbers = table_session(spark).range(0, len(files), 1, len(files))
     with Workspace() as workspace:
-        records = workspace.keep(numbers.mapInArrow(read, struct))
+        records = workspace.keep(numbers.mapInArrow(in_task(read), struct))
         report = KeyReport()
         for row in records.filter(column(S.KIND) == S.KIND_FILE).select(S.DETAIL).collect():
             _note(report, FileSummary.from_json(row[0]))

@@ -27,6 +27,7 @@ from lakeward.pipeline.schema import describe_changes, known_columns, require_na
 from lakeward.pipeline.workspace import Workspace
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.raw import parse_raw
+from lakeward.spark.marks import in_task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -213,7 +214,7 @@ def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) ->
     """Make an Arrow table a frame, the way that Spark 3.5 can too."""
     batches = table.to_batches()
     numbers = context.spark.range(0, 1, 1, 1)
-    return numbers.mapInArrow(lambda _: iter(batches), S.record_struct(columns))
+    return numbers.mapInArrow(in_task(lambda _: batches), S.record_struct(columns))
 
 
 def describe(row: BadRow) -> dict[str, object]:

@@ -20,6 +20,7 @@ from lakeward.sources.base import FileSummary
 from lakeward.sources.dms import transactions as T
 from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.reader import read_file
+from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class TransactionShelf:
         def read_own(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return T.read_sorted(batches, by_path, spec)
 
-        return rows.mapInArrow(read_own, S.record_struct(spec.columns))
+        return rows.mapInArrow(in_task(read_own), S.record_struct(spec.columns))
 
     def close(self) -> None:
         """Let the kept rows go."""
@@ -133,7 +134,7 @@ def _read_bins(
                 for file in bins[number]:
                     yield from read(file)
 
-    return spark.range(0, len(bins), 1, len(bins)).mapInArrow(read_bins, struct)
+    return spark.range(0, len(bins), 1, len(bins)).mapInArrow(in_task(read_bins), struct)
 
 
 def _nothing_sorted(spark: SparkSession) -> DataFrame:

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
-from pyspark.errors import PySparkException
 
 from lakeward.cassandra.exports import groups
-from lakeward.cassandra.exports.faults import TaskError, raised_by_tasks, readable_in_driver, told_by_spark
 from lakeward.cassandra.exports.groups import Group
 from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
 from lakeward.cassandra.exports.owners import Ownership
 from lakeward.cassandra.exports.places import ArrowPlace, LocalPlace, place_of
 from lakeward.cassandra.exports.publishing import require_free_minute, snapshot_folder
 from lakeward.cassandra.ranges import TokenRange
-from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError, RetriableError
+from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.lake.stores import LocalStore
+from lakeward.spark.marks import TaskError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,20 +184,6 @@ class _NoStore:
     """A file system that only Spark knows."""
 
 
-def test_an_error_of_a_task_keeps_its_words_on_the_way() -> None:
-    error = RetriableError("no node answers: é\n'\"", hint="wait")
-    with pytest.raises(TaskError) as raised, readable_in_driver():
-        raise error
-
-    shown = PySparkException(f"Job aborted\nTraceback\n{raised.value}\n\tat org.apache.spark")
-    with pytest.raises(RetriableError) as found, raised_by_tasks():
-        raise shown
-    assert (found.value.message, found.value.hint) == (error.message, "wait")
-    other = PySparkException("something else")
-    with pytest.raises(PySparkException, match="something else"), raised_by_tasks():
-        raise other
-
-
 def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -206,19 +191,6 @@ def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.Monk
     monkeypatch.setattr(groups, "read_group", full)
     with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: the disk is full"):
         groups._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "told"),
-    [
-        ("Job aborted\njava.io.IOException: No space left on device", RetriableError, "out: a disk is full"),
-        ("org.apache.hadoop.fs.s3a.UnknownStoreException: x", ConfigurationError, "out: there is no such bucket"),
-        ("something else", PySparkException, "something else"),
-    ],
-)
-def test_what_keeps_spark_from_writing_is_told(text: str, kind: type[Exception], told: str) -> None:
-    with pytest.raises(kind, match=told), told_by_spark("out"):
-        raise PySparkException(text)
 
 
 def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:

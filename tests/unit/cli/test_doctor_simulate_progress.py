@@ -6,7 +6,6 @@ import pytest
 
 from lakeward.cli import simulate
 from lakeward.cli.output import age, count, size
-from lakeward.cli.sql_errors import short_message
 from lakeward.lake.iceberg import java
 from lakeward.testing.simulator import SimulatorOptions
 
@@ -71,10 +70,3 @@ def test_numbers_for_eyes():
     assert [size(number) for number in (0, 1023, 1024, 5 << 30)] == ["0 B", "1023 B", "1.0 KiB", "5.0 GiB"]
     assert [age(seconds) for seconds in (0.25, 59, 60, 7200, 200_000)] == ["0.2 s", "59.0 s", "1 min", "2 h", "2 d"]
     assert [count(1, "row"), count(2000, "row")] == ["1 row", "2,000 rows"]
-
-
-def test_errors_of_a_query_are_one_line():
-    text = "An error occurred while calling o1.\norg.apache.spark.SparkException: [DIVIDE_BY_ZERO] Division.\n at x"
-    assert short_message(text) == "the query failed: [DIVIDE_BY_ZERO] Division."
-    assert short_message("calling\njava.lang.OddException: odd") == "the query failed: java.lang.OddException: odd"
-    assert short_message("") == "the query failed: no reason was given"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lakeward.diffing.inputs.faults import refusal
 from lakeward.diffing.inputs.files import format_of_name, plain_files
 from lakeward.diffing.inputs.folders import Listing, choose, require_one, require_outside
 from lakeward.errors import RefusedInputError
@@ -113,20 +112,6 @@ def test_files_that_spark_would_pass_over_are_refused():
     with pytest.raises(RefusedInputError, match="files in the folder dept=1/sub,"):
         plain_files(LocalStore(), "/data/x", {"dept=1/sub/b.parquet": 1}, None)
     assert plain_files(LocalStore(), "/data/x", {"dept=1/b.parquet": 1}, None).format == "parquet"
-
-
-def test_what_spark_says_of_a_file_is_whole_and_to_the_point():
-    nanos = (
-        "Job aborted [CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/x/a.parquet.\n"
-        "Caused by: [PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846"
-    )
-    found = refusal(RuntimeError(nanos), "/x")
-    assert found is not None
-    told = "([PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846)"
-    assert found.message == f"file:/x/a.parquet has a column of a type that Spark does not read {told}"
-    assert "microseconds" in str(found.hint)
-    long = refusal(RuntimeError("FAILED_READ_FILE " + "x" * 500), "/x")
-    assert long is not None and long.message.endswith("x…)")
 
 
 @pytest.mark.parametrize("location", ["/data/incremental", "/data"])

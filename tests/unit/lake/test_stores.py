@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.lake.store_errors import store_errors
 from lakeward.lake.stores import LocalStore, open_store
+from lakeward.spark.errors import store_errors
 
 
 def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):

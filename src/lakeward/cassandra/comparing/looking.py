@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from lakeward.cassandra.comparing.digests import RangeDigest
 from lakeward.cassandra.comparing.widths import fitted_batch
 from lakeward.cassandra.connecting import task_session
-from lakeward.cassandra.exports.faults import raised_by_tasks, readable_in_driver
 from lakeward.cassandra.ranges import grouped
 from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema
+from lakeward.spark.errors import task_error, translated
+from lakeward.spark.marks import marked_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ def look(
     work = [(at, group) for group in groups for at in range(len(plans))]
     found: list[dict[TokenRange, Looked]] = [{} for _ in plans]
     if work:
-        with raised_by_tasks():
+        with translated(task_error()):
             looks = spark.sparkContext.parallelize(work, len(work)).flatMap(partial(_in_task, plans, shown)).collect()
         for at, one, looked in looks:
             found[at][one] = looked
@@ -71,7 +72,7 @@ def _in_task(
     at, ranges = work
     plan, schema = plans[at], snapshot_arrow_schema(shown[at])
     digests = {one: digest_for(plan, plans[0]) for one in ranges}
-    with readable_in_driver():
+    with marked_errors():
         for one, batch in read_ranges(task_session(plan.address), plan, ranges):
             digests[one].add(fitted_batch(batch, schema))
     return [(at, one, Looked(digest.rows, digest.text())) for one, digest in digests.items()]

@@ -35,7 +35,7 @@ class Suspects:
         """Compare two sides and keep the keys that differ; None where there are none."""
         names = sides[0].primary_key
         path = stage.store.for_spark(f"{stage.folder}/look-{look}/keys")
-        with Comparison(sides[0], sides[1], names, options) as comparison, comparison.told():
+        with Comparison(sides[0], sides[1], names, options) as comparison, comparison.translated_errors():
             keys = comparison.frame.select(*columns(names)).toDF(*_renamed(names))
             keys.write.options(**stage.store.options).parquet(path)
             differs = not comparison.summary().is_same

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.cassandra.connecting import task_session
-from lakeward.cassandra.exports.faults import raised_by_tasks, readable_in_driver
 from lakeward.cassandra.reading.ranges import read_ranges
-from lakeward.lake.store_errors import store_errors
+from lakeward.spark.errors import store_errors, task_error, translated
+from lakeward.spark.marks import marked_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,12 +89,12 @@ def read_groups(
     if not groups:
         return []
     slices = min(tasks or len(groups), len(groups))
-    with raised_by_tasks():
+    with translated(task_error()):
         return spark.sparkContext.parallelize(groups, slices).map(partial(_in_task, plan, place)).collect()
 
 
 def _in_task(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
-    with readable_in_driver(), store_errors(place.folder):
+    with marked_errors(), store_errors(place.folder):
         return read_group(plan, place, group)
 
 

@@ -24,9 +24,9 @@ from lakeward.cassandra.writing.frames import Parts, split_key, spread
 from lakeward.cassandra.writing.plan import WritePlan
 from lakeward.cassandra.writing.results import WriteReport, WriteStatus
 from lakeward.cassandra.writing.task import RESULT, writing_task
-from lakeward.diffing.inputs.faults import input_errors
-from lakeward.diffing.refusals import refusals
+from lakeward.diffing.refusals import input_errors, refusals
 from lakeward.errors import DataError, RetriableError
+from lakeward.spark.marks import in_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,7 +224,7 @@ class WriteJob:
             tasks=self._tasks,
             chunk=max(plan.limits.batch_rows, 1),
         )
-        results = rows.mapInArrow(writing_task(plan), RESULT)
+        results = rows.mapInArrow(in_task(writing_task(plan)), RESULT)
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _SUMS]
         failures = [F.max(name).alias(name) for name in ("failure", "is_retriable")]
         with refusals(hint="make the change set again"), input_errors(self.rows.label):

@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 
 from lakeward.cassandra.types import spark_type
 from lakeward.datatypes import quote_name
-from lakeward.diffing.inputs.faults import unfit_value
 from lakeward.diffing.inputs.files import format_of_name
+from lakeward.diffing.refusals import unfit_value
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
 

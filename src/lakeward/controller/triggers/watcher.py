@@ -6,7 +6,6 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.controller.failures import STOPS_A_TABLE
 from lakeward.controller.triggers.affected import Lookup
 from lakeward.controller.triggers.asks import Ask
 from lakeward.controller.triggers.desk import Desk
@@ -145,7 +144,7 @@ class Watcher:
         asks = self._inbox.take(patience)
         try:
             self._take_in(asks)
-        except STOPS_A_TABLE as error:
+        except Exception as error:
             self._require_spark()
             delay = self._say_outage(error)
             for ask in asks:
@@ -177,7 +176,7 @@ class Watcher:
             self._tell(news.report)
             if news.report.failed:
                 self._require_spark()
-        elif isinstance(news.error, STOPS_A_TABLE):
+        elif isinstance(news.error, Exception):
             self._require_spark()
             self._desk.put_back(news.left)
             delay, key = self._say_outage(news.error), frozenset(news.left)
@@ -195,7 +194,7 @@ class Watcher:
                 self._desk.finish(news.table, news.outcome)
             elif news.report is not None:
                 self._tell(news.report)
-            elif news.error is not None and not isinstance(news.error, (KeyboardInterrupt, *STOPS_A_TABLE)):
+            elif news.error is not None and not isinstance(news.error, (KeyboardInterrupt, Exception)):
                 raise news.error
 
     def _run_again(self, report: TableReport) -> None:

@@ -14,12 +14,11 @@ from pyspark.sql.types import AtomicType
 from lakeward import schemas as S
 from lakeward.diffing.changesets.order import require_order
 from lakeward.diffing.composing import composed, have_common_ends, is_exact, why_not_composable
-from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
-from lakeward.diffing.refusals import refusals
+from lakeward.diffing.refusals import input_errors, refusals
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import appear, own_version, require_absent
 from lakeward.lake.sets.layout import bucket_count

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lakeward.diffing.changesets.files import read_rows
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.changesets.recipe import read_recipe
-from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.inputs.folders import Listing, require_one
 from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.reading_diffs import read_diff
+from lakeward.diffing.refusals import input_errors
 from lakeward.errors import RefusedInputError
 from lakeward.lake.folders import MANIFEST, not_as_written
 from lakeward.lake.stores import open_store

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward.datatypes import quote_name
-from lakeward.diffing.inputs.faults import unfit_value
+from lakeward.diffing.refusals import unfit_value
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.snapshots.versions.layouts import EMPTY_TEXT
 from lakeward.transforms.columns import column

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.inputs.csv_files import OPTIONS as CSV_OPTIONS
 from lakeward.diffing.inputs.csv_files import read_csv
-from lakeward.diffing.inputs.faults import input_errors
+from lakeward.diffing.refusals import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import for_reading

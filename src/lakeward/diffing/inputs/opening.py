@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.diffing.inputs.addresses import AddressKind, parse_address
-from lakeward.diffing.inputs.faults import input_errors
 from lakeward.diffing.inputs.files import SELF_DESCRIBING, plain_files
 from lakeward.diffing.inputs.folders import Listing, choose, require_one
 from lakeward.diffing.inputs.manifests import manifest_side
 from lakeward.diffing.inputs.sides import Side
+from lakeward.diffing.refusals import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.stores import LocalStore, local_path, open_store
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS

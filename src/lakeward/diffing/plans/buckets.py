@@ -17,6 +17,7 @@ from lakeward.diffing.plans.planned import BUCKETS, Planned
 from lakeward.diffing.plans.sent_files import MOST_BYTES, compare_sent, sent_files
 from lakeward.diffing.plans.set_files import files_of
 from lakeward.diffing.widening import is_same
+from lakeward.spark.marks import in_task
 from lakeward.storage.checksum import total
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ def _compared(
         groups = [Group(*(tuple(one.path for one in side) for side in pair)) for pair in chosen.values()]
         tasks = _shared_out(groups, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(compare_in_tasks(pairs.kernel, tasks, left, right), pairs.struct)
+        return numbers.mapInArrow(in_task(compare_in_tasks(pairs.kernel, tasks, left, right)), pairs.struct)
     largest = max(sum(one.size for side in pair for one in side) for pair in chosen.values())
     if largest > MOST_BYTES:
         return f"the files of a bucket have {largest:,} bytes, too many to be sent to a task whole"
-    return sent_files(spark, past, current, chosen, count).mapInArrow(compare_sent(pairs.kernel), pairs.struct)
+    return sent_files(spark, past, current, chosen, count).mapInArrow(in_task(compare_sent(pairs.kernel)), pairs.struct)
 
 
 def _no_pairs(spark: SparkSession, struct: T.StructType) -> DataFrame:

@@ -25,6 +25,7 @@ from lakeward.diffing.plans.planned import ICEBERG, Planned
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY
 from lakeward.lake.iceberg.file_changes import file_changes, live_files
 from lakeward.lake.iceberg.file_choice import metadata_frame
+from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _small_batch(scene: _Scene, alignment: Alignment, options: DiffOptions) -> P
     keys = {at: one.name for at, one in enumerate(alignment.columns) if one.is_key}
     batch = NativeBatch(sides[0], sides[1], native_kernel(alignment, to_arrow_schema(struct)), keys)
     one_row = scene.halves[0].state.table.spark.range(0, 1, 1, 1)
-    return Pairs(one_row.mapInArrow(batch, struct), alignment, is_whole=False)
+    return Pairs(one_row.mapInArrow(in_task(batch), struct), alignment, is_whole=False)
 
 
 def _is_small(scene: _Scene) -> bool:

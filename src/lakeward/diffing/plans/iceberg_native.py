@@ -5,7 +5,6 @@ Planning and shuffling a join in Spark costs more than such a batch is worth.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_type
 
-from lakeward.diffing.duplicates import DUPLICATE_KEY_MARK
 from lakeward.diffing.plans.iceberg_positions import FILE, POSITION, PositionRead
 from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn
 from lakeward.diffing.plans.set_files import LocalFiles
+from lakeward.diffing.refusals import duplicate_error
 from lakeward.lake.iceberg.vectors import vector_positions
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class NativeBatch:
         counted = rows.group_by(names).aggregate([([], "count_all")])
         for row in counted.filter(pc.greater(counted.column("count_all"), 1)).slice(0, 1).to_pylist():
             key = {name: row[pair_name(at)] for at, name in self.keys.items()}
-            raise ValueError(DUPLICATE_KEY_MARK + json.dumps({"side": side, "key": key}, default=str))
+            raise duplicate_error(side, key)
 
 
 def pair_name(position: int) -> str:

@@ -19,6 +19,7 @@ from lakeward.diffing.plans.native_types import is_native
 from lakeward.diffing.plans.set_files import LocalFiles, S3Files, files_of
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.s3 import S3Location, is_s3
+from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -109,10 +110,10 @@ def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str
 def rows_at(positions: DataFrame, read: PositionRead, struct: T.StructType, tasks: int) -> DataFrame:
     """Read the rows at positions (``file_path``, ``pos``); a file's positions come together in one task."""
     spread = positions.select(FILE, POSITION).repartition(tasks, column(FILE))
-    return spread.mapInArrow(_in_task(read), struct)
+    return spread.mapInArrow(in_task(_task(read)), struct)
 
 
-def _in_task(read: PositionRead) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(read: PositionRead) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted: dict[str, list[pa.Array]] = {}
         for batch in batches:

@@ -12,9 +12,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
-from lakeward.diffing.duplicates import duplicate_failure
 from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DuplicateKeys
+from lakeward.diffing.refusals import duplicate_failure
 from lakeward.diffing.widening import as_type
 from lakeward.lake.sets.writing import OBSERVED
 from lakeward.lake.settings import session_settings

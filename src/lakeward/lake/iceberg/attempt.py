@@ -16,7 +16,7 @@ from lakeward.datatypes import quote_name
 from lakeward.errors import ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.spark_versions import STAMPS_STATEMENTS
-from lakeward.lake.iceberg.table import translated
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -71,7 +71,7 @@ class Attempt:
             DataError: another number of rows than ``expected`` was written: a frame that Spark had to compute again,
                 after losing what it kept, came out differently because its input changed.
         """
-        with translated(self.table.identifier):
+        with commit_errors(self.table.identifier):
             self._stamped_writer(rows, {**stamps, ROWS_STAMP: str(self._rows + expected)}).append()
         self._require_written(expected)
 
@@ -81,7 +81,7 @@ class Attempt:
         Raises:
             DataError: another number of rows than ``expected`` was written.
         """
-        with translated(self.table.identifier):
+        with commit_errors(self.table.identifier):
             self._stamped_writer(rows, {**stamps, ROWS_STAMP: str(expected)}).overwrite(F.lit(True))
         self._require_written(expected)
 
@@ -112,7 +112,7 @@ class Attempt:
         same = " AND ".join(f"t.{quote_name(key)} {sign} s.{quote_name(key)}" for key, sign in equals.items())
         target = self.table.branch_identifier(self.branch)
         try:
-            with translated(self.table.identifier):
+            with commit_errors(self.table.identifier):
                 self._spark.sql(f"DELETE FROM {target} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})")
         finally:
             self._spark.catalog.dropTempView(view)
@@ -132,7 +132,7 @@ class Attempt:
         """Commit one of Iceberg's own updates of the table to the branch."""
         for name, value in self._stamps({}).items():
             update.set(name, value)
-        with translated(self.table.identifier):
+        with commit_errors(self.table.identifier):
             update.toBranch(self.branch).commit()
         self._advanced()
 

@@ -10,8 +10,9 @@ from lakeward.errors import ConfigurationError, ConflictError
 from lakeward.lake.iceberg.catalog import CATALOG_KEY, CUT_OFF_SIGNS, S3_FILE_IO
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.partitions import partition_sql
-from lakeward.lake.iceberg.table import CATALOG, IcebergTable, translated
+from lakeward.lake.iceberg.table import CATALOG, IcebergTable
 from lakeward.model import CHANGELOG_SUFFIX, HISTORY_SUFFIX
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +131,7 @@ def evolve(table: IcebergTable, wanted: Sequence[Column], *, renames: Mapping[st
             statements.append(("ADD", column.name, column.lake_type))
         elif present[column.name].type != column.lake_type:
             statements.append(("ALTER", column.name, column.lake_type))
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         for verb, name, argument in statements:
             table.spark.sql(_evolution_sql(table, verb, name, argument))
 
@@ -159,7 +160,7 @@ def _create(table: IcebergTable, columns: str, partitions: Sequence[str], proper
     partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
     created = f"CREATE TABLE IF NOT EXISTS {table.identifier} ({columns}) USING iceberg{partitioned}"
     _create_namespace(table)
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         table.spark.sql(f"{created} TBLPROPERTIES ({options})")
 
 
@@ -181,11 +182,11 @@ def _create_namespace(table: IcebergTable) -> None:
     """Create the namespace unless it is there; tables of one schema that are new in one run all want to."""
     create = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}"
     try:
-        with translated(table.identifier):
+        with commit_errors(table.identifier):
             table.spark.sql(create)
     except ConflictError:
         # Another made it between Spark's look and its creation: the second look finds it.
-        with translated(table.identifier):
+        with commit_errors(table.identifier):
             table.spark.sql(create)
 
 

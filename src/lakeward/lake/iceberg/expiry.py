@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.table import translated
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def _lineage(snapshots: Mapping[int, Snapshot], head: int) -> Iterator[Snapshot]
 
 def expire(table: IcebergTable, snapshot_ids: Sequence[int]) -> None:
     """Remove snapshots that no branch or tag stands at, and the files that no other snapshot needs."""
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         # Age decides nothing here: what is named goes, and nothing else does.
         expiry = table.load().expireSnapshots().expireOlderThan(0)
         for snapshot_id in snapshot_ids:

@@ -18,11 +18,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg import ivy
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3, publishes_to_s3
+from lakeward.spark.jvm import has_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,13 +124,10 @@ def read_pins(package: str, name: str) -> tuple[Jar, ...]:
 
 def require_s3_classes(spark: SparkSession) -> None:
     """Refuse a running application that was started without the jars for S3: they cannot be added any more."""
-    try:
-        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-        loader.loadClass(S3_CLIENT_CLASS)
-    except Py4JJavaError as error:
+    if not has_class(spark, S3_CLIENT_CLASS):
         msg = "the running Spark application was started without the jars for S3"
         hint = "let Lakeward start Spark with the lake or a publish: to: on S3, or start it with hadoop-aws and awssdk"
-        raise ConfigurationError(msg, hint=hint) from error
+        raise ConfigurationError(msg, hint=hint)
 
 
 def resolve_jars(config: Config) -> list[Path]:

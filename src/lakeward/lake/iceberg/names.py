@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.column_names import UNREADABLE_NAMES
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.table import translated
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,7 +36,7 @@ def rename_everywhere(table: IcebergTable, renames: Mapping[str, str], drops: Co
         java, renames = table.load(), {}
     elif UNREADABLE_NAMES & renames.keys():
         raise _unreadable_past(table)
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         update = java.updateSchema()
         for old, new in renames.items():
             update.renameColumn(old, new)
@@ -62,7 +62,7 @@ def _rename_in_metadata(table: IcebergTable, java: Any, renames: Mapping[str, st
             field["name"] = by_id.get(field["id"], field["name"])
     log = {"timestamp-ms": base.lastUpdatedMillis(), "metadata-file": base.metadataFileLocation()}
     document["metadata-log"] = [*document.get("metadata-log", ()), log]
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         operations.commit(base, parser.fromJson(json.dumps(document)))
 
 

@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 
-from lakeward.lake.iceberg.table import CATALOG, translated
+from lakeward.lake.iceberg.table import CATALOG
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +69,7 @@ def remove_orphans(
         f"CALL {CATALOG}.system.remove_orphan_files(table => '{_text(table.identifier)}', prefix_listing => true, "
         f"older_than => TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z', dry_run => true)"
     )
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         # Only listed by Iceberg, which would remove whatever is there.
         found = table.spark.sql(call)
         if other := _other_table(table, java, (row[0] for row in found.toLocalIterator())):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.table import translated
+from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Ma
     """
     if not tags and not branches:
         return
-    with translated(table.identifier):
+    with commit_errors(table.identifier):
         loaded = table.load()
         present = loaded.refs()
         update = loaded.manageSnapshots()

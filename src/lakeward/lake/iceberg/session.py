@@ -29,9 +29,9 @@ from lakeward.lake.iceberg.application import (
 from lakeward.lake.iceberg.catalog import CATALOG_KEY, CATALOG_NAME, catalog_conf, is_on_s3
 from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.iceberg.java import require_java
-from lakeward.lake.iceberg.jvm import quiet_accumulators, starting_jvm
 from lakeward.lake.iceberg.launching import start_jvm
 from lakeward.lake.iceberg.spark_versions import all_settings, quiet_query_errors
+from lakeward.spark.jvm import has_class, quiet_accumulators, starting_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -184,13 +184,10 @@ def _require_extensions(session: SparkSession) -> None:
 
 def _require_iceberg(session: SparkSession) -> None:
     """Refuse a submitted application without Iceberg now: Spark itself would only warn, and fail oddly later."""
-    java: Any = session._jvm
-    try:
-        java.java.lang.Thread.currentThread().getContextClassLoader().loadClass(ICEBERG_EXTENSIONS)
-    except Py4JError as error:
+    if not has_class(session, ICEBERG_EXTENSIONS):
         msg = "spark-submit was given no Iceberg: its class IcebergSparkSessionExtensions is not on the class path"
         hint = "spark-submit --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 … (docs/deploy.md)"
-        raise ConfigurationError(msg, hint=hint) from error
+        raise ConfigurationError(msg, hint=hint)
 
 
 def _require_same_lake(active: SparkSession, config: Config) -> None:

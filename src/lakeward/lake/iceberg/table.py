@@ -6,18 +6,15 @@ A handle holds no state between calls; what an op must not see change, it pins b
 
 from __future__ import annotations
 
-import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from lakeward.datatypes import Column, quote_name
 from lakeward.errors import BugError, ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN, Snapshot, TableMetadata
 from lakeward.schemas import PREFIX, spark_type
+from lakeward.spark.errors import commit_errors, is_missing_table
 from lakeward.transforms.columns import with_renamed_unchanged
 
 if TYPE_CHECKING:
@@ -27,27 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CATALOG = "lake"
-_NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "TABLE_OR_VIEW_NOT_FOUND")
-_CONFLICTS = (
-    "CommitFailedException",
-    "Cannot fast-forward",
-    "is not an ancestor",
-    "Cannot commit",
-    # Said by some REST catalogs, as a bad request, when two writers commit to branches of one table at one moment.
-    r"[Cc]an(?:not|'t) add snapshot with sequence number",
-    # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one first, or
-    # the same namespace, table or column.
-    r"Cannot use branch \(does not exist\)",
-    "Branch does not exist",
-    r"Ref \S+ already exists",
-    r"exceptions\.AlreadyExistsException: (?!File)",
-    r"analysis\.(?:Table|Namespace)AlreadyExistsException",
-    r"\[(?:TABLE_OR_VIEW|TABLE|SCHEMA|FIELDS?)_ALREADY_EXISTS\]",
-    "Cannot add column, name already exists",
-    # The SQLite catalog has no word of its own for a namespace that another writer made first.
-    r"UncheckedSQLException(?s:.*)UNIQUE constraint failed: iceberg_namespace_properties",
-)
-_CONFLICT = re.compile("|".join(_CONFLICTS))
 
 
 class IcebergTable:
@@ -84,8 +60,8 @@ class IcebergTable:
         """Load the table's metadata; None when the catalog does not have it."""
         try:
             return self.metadata()
-        except (Py4JJavaError, PySparkException) as error:
-            if any(sign in str(error) for sign in _NOT_THERE):
+        except Exception as error:
+            if is_missing_table(error):
                 return None
             raise
 
@@ -95,7 +71,7 @@ class IcebergTable:
 
     def load(self) -> Any:
         """Load the table's newest metadata as Iceberg's Java object."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             jvm = _jvm(self.spark)
             # Spark makes a session's catalog at its first use, from the settings of the thread's active session.
             jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
@@ -112,7 +88,7 @@ class IcebergTable:
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
         """Set properties in one commit; None removes one."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             update = self.load().updateProperties()
             for name, value in properties.items():
                 update.remove(name) if value is None else update.set(name, value)
@@ -186,7 +162,7 @@ class IcebergTable:
 
     def commit_empty(self, branch: str, stamps: Mapping[str, str]) -> None:
         """Add a snapshot without rows that carries stamps."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             append = self.load().newAppend()
             for name, value in stamps.items():
                 append.set(name, value)
@@ -194,36 +170,36 @@ class IcebergTable:
 
     def create_branch(self, branch: str, snapshot_id: int) -> None:
         """Create a branch at a snapshot."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             self.load().manageSnapshots().createBranch(branch, snapshot_id).commit()
 
     def drop_branch(self, branch: str) -> None:
         """Remove a branch; its files are removed by maintenance."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             table = self.load()
             if table.refs().containsKey(branch):
                 table.manageSnapshots().removeBranch(branch).commit()
 
     def reset_branch(self, branch: str, snapshot_id: int) -> None:
         """Set a branch back to one of its ancestors."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
 
     def create_tag(self, tag: str, snapshot_id: int) -> None:
         """Give a snapshot a name that keeps it."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             self.load().manageSnapshots().createTag(tag, snapshot_id).commit()
 
     def drop_tag(self, tag: str) -> None:
         """Remove a tag; nothing happens where there is none."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             table = self.load()
             if table.refs().containsKey(tag):
                 table.manageSnapshots().removeTag(tag).commit()
 
     def replace_tag(self, tag: str, snapshot_id: int) -> None:
         """Let a tag name another snapshot."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             self.load().manageSnapshots().replaceTag(tag, snapshot_id).commit()
 
     def branches(self) -> list[str]:
@@ -245,7 +221,7 @@ class IcebergTable:
                 msg = f"{self.identifier}: {target} moved under this writer: expected snapshot {expected}"
                 raise ConflictError(msg)
             try:
-                with translated(self.identifier):
+                with commit_errors(self.identifier):
                     update = table.manageSnapshots().fastForwardBranch(target, source)
                     (update.removeBranch(source) if drop_source else update).commit()
             except ConflictError:
@@ -257,7 +233,7 @@ class IcebergTable:
 
     def delete_all(self, branch: str, stamps: Mapping[str, str]) -> None:
         """Remove every row on a branch by metadata alone."""
-        with translated(self.identifier):
+        with commit_errors(self.identifier):
             expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
             delete = self.load().newDelete().deleteFromRowFilter(expressions.alwaysTrue())
             for name, value in stamps.items():
@@ -282,25 +258,3 @@ def _jvm(spark: SparkSession) -> Any:
         msg = "this Spark session has no JVM (Spark Connect); Lakeward needs a classic session"
         raise BugError(msg)
     return spark._jvm
-
-
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn Iceberg's commit failures into ConflictError and keep everything else as it is."""
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        text = str(error)
-        if _CONFLICT.search(text):
-            msg = f"{what}: another writer committed first: {first_line(text)}"
-            raise ConflictError(msg) from error
-        if "NotFoundException" in text or "FileNotFoundException" in text:
-            msg = f"{what}: files of the lake are missing: {first_line(text)}"
-            raise DataError(msg, hint="restore the lake's files from a backup; nothing was written") from error
-        raise
-
-
-def first_line(text: str) -> str:
-    """Give the line of a JVM error that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else text)[:500]

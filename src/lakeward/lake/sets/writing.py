@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
@@ -18,6 +16,8 @@ from lakeward.lake.ownership import written_files
 from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
 from lakeward.lake.settings import session_settings
 from lakeward.lake.stores import read_parquet
+from lakeward.spark.errors import Failure, translated
+from lakeward.spark.marks import Mark
 from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.transforms.columns import column, columns
 
@@ -51,8 +51,7 @@ _PLACE, _FILE, _NTH = f"{S.PREFIX}bucket", f"{S.PREFIX}file", f"{S.PREFIX}nth"
 # Spark names a file by the partition that wrote it, which is the bucket; before it comes the id of the writer.
 PART_PATTERN = r"(?:^|/)part-(?:w[0-9a-f]{12}-)?(\d+)-[^/]*\.parquet$"
 _PART = re.compile(PART_PATTERN)
-_DUPLICATE = "LAKEWARD_DUPLICATE_KEY"
-_SHOWN_KEY = re.compile(rf"{_DUPLICATE} (\{{.*?\}}) {_DUPLICATE}", re.DOTALL)
+_DUPLICATE = Mark("duplicate key of a set")
 
 
 @dataclass(frozen=True)
@@ -126,20 +125,21 @@ def _write(rows: DataFrame, wanted: _Wanted) -> None:
     # The window takes rows as they were placed and sorted: it costs no exchange and no sort of its own.
     placed = rows.repartition(wanted.count, *keys).sortWithinPartitions(*[one.asc_nulls_first() for one in keys])
     nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[one.asc_nulls_first() for one in keys]))
-    shown = F.concat(F.lit(f"{_DUPLICATE} "), F.to_json(F.struct(*keys)), F.lit(f" {_DUPLICATE}"))
-    is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(F.raise_error(shown).cast("boolean"))
+    is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(_DUPLICATE.failing(F.to_json(F.struct(*keys))))
     unique = placed.withColumn(_NTH, nth).filter(is_first).drop(_NTH)
     writer = unique.write.mode("append")
     for name, value in {**wanted.store.options, **WRITER_OPTIONS}.items():
         writer = writer.option(name, value)
-    try:
-        writer.parquet(wanted.store.for_spark(wanted.folder))
-    except (PySparkException, Py4JJavaError) as error:
-        found = _SHOWN_KEY.search(str(error))
+
+    def duplicate_key(failure: Failure) -> RefusedInputError | None:
+        found = failure.marked(_DUPLICATE)
         if found is None:
-            raise
-        msg = f"key {found.group(1)} comes more than once: a snapshot set has each key of {', '.join(wanted.keys)} once"
-        raise RefusedInputError(msg, hint="name all columns of the key, or remove the surplus rows") from error
+            return None
+        msg = f"key {found} comes more than once: a snapshot set has each key of {', '.join(wanted.keys)} once"
+        return RefusedInputError(msg, hint="name all columns of the key, or remove the surplus rows")
+
+    with translated(duplicate_key):
+        writer.parquet(wanted.store.for_spark(wanted.folder))
 
 
 def _described(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> SetLayout:

@@ -13,6 +13,7 @@ from lakeward.model import Operation
 from lakeward.pipeline.erase.erased import is_erased, is_erased_key
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.raw import TOLD, keys_of_raw
+from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (keys_of_raw(batch, spec) for batch in batches)
 
-    return bad.select(*_RAW_FIELDS).mapInArrow(read, T.StructType(fields))
+    return bad.select(*_RAW_FIELDS).mapInArrow(in_task(read), T.StructType(fields))
 
 
 def _counted(workspace: Workspace, records: DataFrame, forbidden: Column) -> dict[str, dict[str, int]]:

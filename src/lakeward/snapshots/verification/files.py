@@ -22,6 +22,7 @@ from lakeward.sources.dms import transactions as T
 from lakeward.sources.dms.limits import Limits
 from lakeward.sources.dms.reader import read_file
 from lakeward.sources.dms.records import build_batch, record_schema
+from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
@@ -105,7 +106,7 @@ def _read(files: DataFrame, reading: _Reading) -> DataFrame:
             for op, detail in zip(*(one.to_pylist() for one in batch.columns), strict=True):
                 yield from _read_one(op, FileRecord.from_json(detail).summary, reading)
 
-    return files.mapInArrow(read, struct)
+    return files.mapInArrow(in_task(read), struct)
 
 
 def _problem(records: DataFrame, count: int) -> str | None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.lake.iceberg.table import first_line
 from lakeward.lake.stores import for_reading, open_store
 from lakeward.snapshots.verification.report import PASSWORD_VARIABLE, USER_VARIABLE
 from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.manifest import MANIFEST
 from lakeward.snapshots.versions.reading import find_version
+from lakeward.spark.errors import any_failure, translated
+from lakeward.spark.jvm import has_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,11 +60,10 @@ def open_other(context: TableContext, against: Against) -> OtherSide:
     Raises:
         ConfigurationError: it cannot be reached or is nothing that can be compared with.
     """
-    try:
+    msg = f"{context.table}: {shown_location(against)} cannot be read"
+    hint = "check the address, the table's name and the user's rights"
+    with translated(any_failure(DataError, msg, hint=hint)):
         return _database(context, against) if against.is_jdbc else _folder(context, against)
-    except (PySparkException, Py4JJavaError) as error:
-        msg = f"{context.table}: {shown_location(against)} cannot be read: {first_line(str(error))}"
-        raise DataError(msg, hint="check the address, the table's name and the user's rights") from error
 
 
 def shown_location(against: Against) -> str:
@@ -105,13 +102,10 @@ def _credentials(context: TableContext) -> dict[str, str]:
 
 
 def _require_driver(context: TableContext, kind: str, driver: str) -> None:
-    jvm: Any = context.spark._jvm
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(driver)
-    except Py4JJavaError as error:
+    if not has_class(context.spark, driver):
         msg = f"the JDBC driver {driver} of {kind!r} is not on Spark's class path"
         hint = "spark: {conf: {spark.jars.packages: GROUP:ARTIFACT:VERSION}}, or spark.driver.extraClassPath: FILE"
-        raise ConfigurationError(msg, hint=hint) from error
+        raise ConfigurationError(msg, hint=hint)
 
 
 def _folder(context: TableContext, against: Against) -> OtherSide:

@@ -12,9 +12,9 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext, java_gateway
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from lakeward.controller.failures import as_lakeward_error
 from lakeward.errors import ConfigurationError, DataError, RetriableError, SparkDiedError
-from lakeward.lake.iceberg.jvm import starting_jvm
+from lakeward.spark.errors import as_lakeward_error
+from lakeward.spark.jvm import starting_jvm
 
 EXITED, OTHER = PySparkRuntimeError("[JAVA_GATEWAY_EXITED]"), PySparkException("no such class")
 

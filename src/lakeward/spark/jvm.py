@@ -22,6 +22,8 @@ from lakeward.errors import SparkDiedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
 # Spark asks for a module that Java calls by this name, at every start; nobody can do anything about it.
 _NOISE = b"WARNING: Using incubator modules: "
 _STDERR = 2
@@ -108,6 +110,16 @@ class _Started:
         self._reader.join(timeout=1)
         lines = [line.decode("utf-8", "replace").strip() for line in self._lines]
         return next((line for line in reversed(lines) if line), "")
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the JVM of a session finds a Java class."""
+    java: Any = spark._jvm
+    try:
+        java.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def spark_died(error: BaseException, what: str) -> SparkDiedError | None:

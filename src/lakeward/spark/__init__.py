@@ -1,0 +1,1 @@
+"""The lowest layer that knows Spark: its process, and what its errors mean."""

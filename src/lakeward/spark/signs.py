@@ -1,0 +1,263 @@
+"""Signs in the texts of Spark, Iceberg, Hadoop and the AWS SDK for Java, with what each means and what helps.
+
+In every table, what comes first decides. Signs are regular expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakeward.errors import (
+    ConfigurationError,
+    ConflictError,
+    DataError,
+    LakewardError,
+    RefusedInputError,
+    RetriableError,
+    SparkDiedError,
+)
+from lakeward.system_errors import FULL_HINT
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What any of these signs in an error's text means; ``{what}`` in a hint stands for what the work was for."""
+
+    kind: type[LakewardError]
+    signs: tuple[str, ...]
+    meaning: str
+    hint: str | None = None
+
+    def find(self, text: str) -> int | None:
+        """Return the position of the first sign in a text, None where there is none."""
+        found = re.search("|".join(self.signs), text)
+        return found.start() if found else None
+
+
+MISSING_TABLE = re.compile("NoSuchTableException|NoSuchNamespaceException|TABLE_OR_VIEW_NOT_FOUND")
+MISSING_FILE = re.compile(r"java\.io\.FileNotFoundException")
+# The name of a file in a message.
+FILE = re.compile(r"((?:file:|[a-z][a-z0-9+.-]*://)[^\s\"']+?\.[A-Za-z0-9.]+?)(?=[\s\"',;:.]*(?:\s|$))")
+# Spark's condition, such as [DIVIDE_BY_ZERO], stands before the sentence that matters.
+CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*")
+
+_SETTINGS = "check s3: and lake.properties in lakeward.yaml and the AWS_* variables, then: lakeward doctor"
+
+# The storage below the lake, its catalog, and the machine.
+STORAGE = (
+    # It may have been done, with only the answer lost: the next attempt looks at the table and knows.
+    Meaning(
+        RetriableError, ("CommitStateUnknownException",), "it is not known whether the commit was done", "run again"
+    ),
+    Meaning(
+        ConfigurationError,
+        ("NoSuchBucketException", "UnknownStoreException"),
+        "there is no such bucket",
+        "correct lake.warehouse in lakeward.yaml, or create the bucket",
+    ),
+    Meaning(
+        ConfigurationError,
+        (
+            r"Status Code: 40[13]\b",
+            "NotAuthorizedException",
+            r"exceptions\.ForbiddenException",
+            # Glue says these with status 400.
+            "AccessDeniedException",
+            "ExpiredTokenException",
+            "UnrecognizedClientException",
+            "Unable to load credentials",
+            "NoAwsCredentialsException",
+            "CredentialInitializationException",
+        ),
+        "the storage or the catalog refuses the keys, or there are none",
+        _SETTINGS,
+    ),
+    Meaning(RetriableError, ("No space left on device", "Disk quota exceeded"), "a disk is full", FULL_HINT),
+    Meaning(
+        DataError,
+        # Hadoop does not say why it makes no folder; 255 bytes are what file systems take for one name.
+        ("File name too long", r"Mkdirs failed to create [^\n]*?/[^/\n]{256,}"),
+        "a file or folder would have a longer name than the file system takes, most often for the value of a partition",
+        "partition by something shorter: truncate(32, column), bucket(16, column) or a date",
+    ),
+    Meaning(
+        ConfigurationError,
+        ("Mkdirs failed to create",),
+        "a folder of the lake cannot be made",
+        "check lake.warehouse in lakeward.yaml and the permissions of its folder",
+    ),
+    Meaning(
+        SparkDiedError,
+        (r"java\.lang\.OutOfMemoryError", "GC overhead limit exceeded"),
+        "Spark has no memory left",
+        "give it more (spark: conf: spark.driver.memory), or take less at one time: max_files, max_bytes, parallel",
+    ),
+    Meaning(ConfigurationError, ("Unable to load region",), "the region is not known", _SETTINGS),
+    Meaning(
+        RetriableError,
+        (
+            "Unable to execute HTTP request",
+            r"Status Code: (?:429|5\d\d)\b",
+            "AWSServiceThrottledException",
+            "ThrottlingException",
+            r"glue\.model\.(?:InternalService|OperationTimeout)Exception",
+            r"AWSStatus5\d\d",
+            "AWSClientIOException",
+            "ApiCall(?:Attempt)?TimeoutException",
+            "RESTException: Error occurred while processing",
+            r"exceptions\.Service(?:Unavailable|Failure)Exception",
+            "HttpHostConnectException",
+            "NoHttpResponseException",
+            r"java\.net\.(?:Connect|SocketTimeout|UnknownHost)Exception",
+            "Connection reset",
+            "SQLITE_BUSY",
+        ),
+        "the storage or the catalog does not answer as it should",
+        "run again; if it stays so: lakeward doctor",
+    ),
+)
+
+# A commit to a table, or a look at its metadata.
+COMMIT = (
+    Meaning(
+        ConflictError,
+        (
+            "CommitFailedException",
+            "Cannot fast-forward",
+            "is not an ancestor",
+            "Cannot commit",
+            # Some REST catalogs call it a bad request when two writers commit to branches of a table at one moment.
+            r"[Cc]an(?:not|'t) add snapshot with sequence number",
+            # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one
+            # first, or the same namespace, table or column.
+            r"Cannot use branch \(does not exist\)",
+            "Branch does not exist",
+            r"Ref \S+ already exists",
+            r"exceptions\.AlreadyExistsException: (?!File)",
+            r"analysis\.(?:Table|Namespace)AlreadyExistsException",
+            r"\[(?:TABLE_OR_VIEW|TABLE|SCHEMA|FIELDS?)_ALREADY_EXISTS\]",
+            "Cannot add column, name already exists",
+            # The SQLite catalog has no error of its own for a namespace that another writer made first.
+            r"UncheckedSQLException(?s:.*)UNIQUE constraint failed: iceberg_namespace_properties",
+        ),
+        "another writer committed first",
+    ),
+    Meaning(
+        DataError,
+        ("NotFoundException",),
+        "files of the lake are missing",
+        "restore the lake's files from a backup; nothing was written",
+    ),
+)
+
+# Any other work of Spark for a table.
+WORK = (
+    Meaning(
+        DataError,
+        (r"iceberg\.exceptions\.NotFoundException", r"java\.io\.FileNotFoundException"),
+        "files of the lake are missing",
+        "restore the missing files from a backup; nothing was written",
+    ),
+    # Two processes that make the tables of a new catalog at one time.
+    Meaning(
+        RetriableError,
+        ("Cannot check and eventually update SQL schema",),
+        "the lake's catalog is busy",
+        "lakeward run {what}",
+    ),
+    # Workers that die, are taken away or cannot be reached; Spark has tried again itself before it reports that.
+    Meaning(
+        RetriableError,
+        ("ExecutorLostFailure", "FetchFailed", "SparkContext was shut down", "No route to host"),
+        "Spark lost workers",
+        "lakeward run {what}",
+    ),
+)
+
+
+def _refused(*signs: str, meaning: str, hint: str | None = None) -> Meaning:
+    return Meaning(RefusedInputError, signs, meaning, hint)
+
+
+_AGAIN = "write the snapshot again"
+_SAME_HEADER = "write all files with the same first line"
+
+# Files of others that are read as input. Each meaning follows the name of the file.
+INPUT = (
+    # Before those that only say that the file, or its footer, was not read: these say why.
+    _refused(
+        "PARQUET_TYPE_",
+        "Illegal Parquet type",
+        meaning="has a column of a type that Spark does not read",
+        hint="write the column in another type; times in microseconds (pyarrow and pandas: coerce_timestamps='us')",
+    ),
+    _refused(
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST",
+        meaning="is gone since it was listed",
+        hint="run again once nobody writes there",
+    ),
+    _refused(
+        r"FAILED_READ_FILE\.PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+        meaning="has a column of another type than the other files",
+    ),
+    _refused("is not a Parquet file", meaning="is no Parquet file, or was cut off", hint=_AGAIN),
+    _refused("Malformed ORC file", meaning="is no ORC file, or was cut off", hint=_AGAIN),
+    _refused("CANNOT_READ_FILE_FOOTER", meaning="cannot be read: its footer is damaged", hint=_AGAIN),
+    _refused(
+        "Unescaped quote character",
+        meaning="has a quote inside a quoted value that is not doubled",
+        hint="write quotes inside values doubled: in Spark by .option('escape', '\"')",
+    ),
+    _refused(
+        "MALFORMED_RECORD_IN_PARSING",
+        meaning="has a row that does not fit the schema",
+        hint="check --schema against the file; JSON has one object a line, CSV as many fields as names in its first "
+        "line",
+    ),
+    _refused(
+        "CSV header does not conform to the schema",
+        meaning="has other columns than the files before it",
+        hint=_SAME_HEADER,
+    ),
+    _refused(
+        "Number of column in CSV header is not equal",
+        meaning="has more or fewer columns than the files before it",
+        hint=_SAME_HEADER,
+    ),
+    _refused(
+        "CANNOT_MERGE_SCHEMAS", meaning="has files with columns of different types", hint=f"{_AGAIN} with one schema"
+    ),
+    _refused(
+        "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE",
+        "Failed merging schema",
+        meaning="has files with columns of different types",
+        hint="write it with one schema",
+    ),
+    _refused("UNABLE_TO_INFER_SCHEMA", meaning="holds no file that tells its columns", hint=_AGAIN),
+    _refused(
+        "CONFLICTING_DIRECTORY_STRUCTURES",
+        "Conflicting directory structures",
+        meaning="has folders that are no partitions of one table",
+    ),
+    _refused(
+        "for partition column",
+        "CAST_INVALID_INPUT",
+        meaning="has a folder whose value does not fit its column",
+        hint="check --schema against the folders",
+    ),
+    _refused("PATH_NOT_FOUND", meaning="does not exist"),
+    _refused(
+        "AccessControlException",
+        "AccessDenied",
+        "Permission denied",
+        meaning="may not be read",
+        hint="check the permissions",
+    ),
+    Meaning(
+        ConfigurationError,
+        ("No FileSystem for scheme", "UnsupportedFileSystemException"),
+        "is on a file system that this Spark has no jar for",
+    ),
+    _refused("FAILED_READ_FILE", meaning="cannot be read", hint=_AGAIN),
+)
