@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward.aws_errors import answer_in, is_without_answer
 from lakeward.errors import ConfigurationError, RetriableError
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ DEFAULT_REGION = "us-east-1"
 _REMEDY = "check s3: in lakeward.yaml and the AWS_* variables, then: lakeward doctor --no-spark"
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 10, 60, 5
 
-# Codes and statuses by which S3 says that asking again may help; every 5xx does too.
-_PASSING = {
-    "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestTimeout", "RequestTimeoutException",
-    "ServiceUnavailable", "SlowDown", "ThrottledException", "Throttling", "ThrottlingException", "TooManyRequests",
-}  # fmt: skip
-_TOO_MANY_REQUESTS, _SERVER_FAULTS = 429, 500
 # An https:// endpoint that speaks http, or whose certificate is not trusted, does not get better by waiting.
 _BAD_TLS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 _NO_BUCKET = "NoSuchBucket"
@@ -115,29 +110,27 @@ def s3_errors(where: str) -> Iterator[None]:
         raise _passing(where, str(error)) from error
 
 
-def _of_answer(error: Any, where: str) -> Exception:
-    code = str(error.response.get("Error", {}).get("Code", ""))
-    told = str(error.response.get("Error", {}).get("Message", ""))
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    if code in _PASSING or status >= _SERVER_FAULTS or status == _TOO_MANY_REQUESTS:
-        return _passing(where, f"{code} {told}".strip())
-    if code in _NO_KEY:
+def _of_answer(error: Exception, where: str) -> Exception:
+    answer = answer_in(error)
+    if answer.is_passing:
+        return _passing(where, str(answer))
+    if answer.code in _NO_KEY:
         return FileNotFoundError(f"{where} does not exist")
-    if code == _NO_BUCKET:
+    if answer.code == _NO_BUCKET:
         msg = f"{where}: there is no bucket {where.partition('://')[2].partition('/')[0]!r}"
         return ConfigurationError(msg, hint="correct the bucket's name in lakeward.yaml, or create it")
-    reason = "the keys are refused" if code in _BAD_KEYS else "S3 refuses it"
-    return ConfigurationError(f"{where}: {reason}: {code} {told}".rstrip(), hint=_REMEDY)
+    reason = "the keys are refused" if answer.code in _BAD_KEYS else "S3 refuses it"
+    return ConfigurationError(f"{where}: {reason}: {answer}".rstrip(), hint=_REMEDY)
 
 
 def _of_client(error: Any, where: str) -> Exception:
     from botocore import exceptions as found
 
-    no_answer = (found.HTTPClientError, found.ConnectionError, found.IncompleteReadError, found.FlexibleChecksumError)
-    if isinstance(error, no_answer) and not any(sign in str(error) for sign in _BAD_TLS):
+    cut_off = isinstance(error, found.IncompleteReadError | found.FlexibleChecksumError)
+    if (cut_off or is_without_answer(error)) and not any(sign in str(error) for sign in _BAD_TLS):
         return _passing(where, str(error))
     return ConfigurationError(f"{where}: {error}", hint=_REMEDY)
 
 
-def _passing(where: str, told: str) -> RetriableError:
-    return RetriableError(f"{where}: S3 does not answer as it should: {told}", hint="run again")
+def _passing(where: str, reason: str) -> RetriableError:
+    return RetriableError(f"{where}: S3 does not answer as it should: {reason}", hint="run again")

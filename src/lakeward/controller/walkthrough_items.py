@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakeward.aws_errors import answer_in, is_without_answer
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeward.controller.walkthrough import Item
-
-_PASSING = frozenset(
-    {"InternalServerError", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"}
-)
 
 
 def scan_items(table: str, *, region: str | None = None, endpoint: str | None = None) -> Iterator[Item]:
@@ -41,16 +38,13 @@ def scan_items(table: str, *, region: str | None = None, endpoint: str | None = 
 
 
 def _translated(error: Exception, table: str) -> LakewardError:
-    """Tell faults that pass from those that someone must mend."""
-    from botocore.exceptions import ConnectionError as UnreachableError
-    from botocore.exceptions import HTTPClientError
-
-    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
-    if code == "ResourceNotFoundException":
+    """Return the error for a table that cannot be read: one that passes, or one that someone must mend."""
+    answer = answer_in(error)
+    if answer.code == "ResourceNotFoundException":
         msg = f"there is no DynamoDB table {table!r} in this region and account"
         return ConfigurationError(msg, hint="check the table's name and --region")
     msg = f"the DynamoDB table {table!r} cannot be read: {error}"
-    if code in _PASSING or isinstance(error, UnreachableError | HTTPClientError):
+    if answer.is_passing or is_without_answer(error):
         return RetriableError(msg, hint="try again")
     hint = "set AWS_REGION (or --region) and credentials that may dynamodb:Scan the table"
     return ConfigurationError(msg, hint=hint)

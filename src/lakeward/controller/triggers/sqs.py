@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from lakeward.aws_errors import answer_in
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
 if TYPE_CHECKING:
@@ -130,23 +131,14 @@ def _client(url: str, wait_seconds: int) -> Any:
 
 
 def _explained(url: str, error: Exception) -> LakewardError:
-    """Tell what a person must change from what passes by itself."""
-    from botocore.exceptions import (
-        ClientError,
-        NoCredentialsError,
-        NoRegionError,
-        PartialCredentialsError,
-        ProfileNotFound,
-    )
+    """Return the error for a failed call: one that a person must mend, or one that passes by itself."""
+    from botocore.exceptions import NoCredentialsError, NoRegionError, PartialCredentialsError, ProfileNotFound
 
     msg = f"queue {url}: {error}"
-    if isinstance(error, ClientError):
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        if any(one in code for one in _REFUSALS):
-            hint = (
-                "check the URL, the credentials and the rights (sqs:ReceiveMessage, DeleteMessage, …) in docs/deploy.md"
-            )
-            return ConfigurationError(msg, hint=hint)
+    code = answer_in(error).code
+    if any(refusal in code for refusal in _REFUSALS):
+        hint = "check the URL, the credentials and the rights (sqs:ReceiveMessage, DeleteMessage, …) in docs/deploy.md"
+        return ConfigurationError(msg, hint=hint)
     if isinstance(error, NoCredentialsError | NoRegionError | PartialCredentialsError | ProfileNotFound | ValueError):
         return ConfigurationError(msg, hint="set AWS_PROFILE or the keys and AWS_DEFAULT_REGION in the environment")
     return RetriableError(msg, hint="try again when the service answers")

@@ -9,9 +9,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from lakeward.aws_errors import answer_in
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.state.dynamodb.clock import ServerClock
-from lakeward.state.dynamodb.faults import ConditionFailedError, MissingTableError, code_of, explain, is_conflict
+from lakeward.state.dynamodb.faults import ConditionFailedError, MissingTableError, explain, is_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,11 +150,11 @@ class DynamoConnection:
             self._client.create_table(**parameters)
             logger.info("created the table of the state store %s", self.address)
         except Exception as error:
-            if code_of(error) == "AccessDeniedException":
+            if answer_in(error).code == "AccessDeniedException":
                 msg = f"{self.address}: there is no such table, and it may not be created: {error}"
                 raise ConfigurationError(msg, hint=_creation(self.address)) from error
             # Another process creates it at the same moment.
-            if code_of(error) != "ResourceInUseException":
+            if answer_in(error).code != "ResourceInUseException":
                 raise (explain(error, self.address) or error) from error
         self._wait_until_active()
 

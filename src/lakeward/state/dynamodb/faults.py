@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakeward.aws_errors import answer_in, is_without_answer
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
 if TYPE_CHECKING:
+    from lakeward.aws_errors import Answer
     from lakeward.state.dynamodb.address import DynamoAddress
 
 _MISSING_TABLE = "ResourceNotFoundException"
@@ -22,17 +24,6 @@ _REFUSED = {
     "OptInRequired",
     "UnrecognizedClientException",
 }
-_PASSING = {
-    "InternalServerError",
-    "LimitExceededException",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "ServiceUnavailable",
-    "ThrottlingException",
-    "TransactionCanceledException",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-}
 
 
 class ConditionFailedError(Exception):
@@ -43,15 +34,9 @@ class MissingTableError(Exception):
     """The table is gone."""
 
 
-def code_of(error: BaseException | None) -> str:
-    """The name that DynamoDB gives the fault, empty when it never got there."""
-    response: dict[str, Any] = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
-
-
 def is_conflict(error: BaseException | None) -> bool:
     """Whether two transactions met on an item, so that the same call may pass a moment later."""
-    code = code_of(error)
+    code = answer_in(error).code
     if code == "TransactionCanceledException":
         return _FAILED_CONDITION not in _reasons(error) and "TransactionConflict" in _reasons(error)
     return code in ("TransactionConflictException", "TransactionInProgressException")
@@ -59,13 +44,14 @@ def is_conflict(error: BaseException | None) -> bool:
 
 def explain(error: BaseException, address: DynamoAddress) -> Exception | None:
     """The error to raise instead; None for what only a bug can cause."""
-    code = code_of(error)
+    answer = answer_in(error)
+    code = answer.code
     if code == f"{_FAILED_CONDITION}Exception" or _FAILED_CONDITION in _reasons(error):
         return ConditionFailedError()
     if code == _MISSING_TABLE:
         return MissingTableError()
     if code:
-        return _explain_answer(error, code, address)
+        return _explain_answer(error, answer, address)
     return _explain_silence(error, address)
 
 
@@ -75,12 +61,11 @@ def _reasons(error: BaseException | None) -> list[str]:
     return [str(reason.get("Code")) for reason in response.get("CancellationReasons", [])]
 
 
-def _explain_answer(error: BaseException, code: str, address: DynamoAddress) -> LakewardError | None:
-    status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _REFUSED:
+def _explain_answer(error: BaseException, answer: Answer, address: DynamoAddress) -> LakewardError | None:
+    if answer.code in _REFUSED:
         msg = f"the state store {address} refuses: {error}"
         return ConfigurationError(msg, hint="check the AWS credentials and the allowed actions (docs/state.md)")
-    if code in _PASSING or status >= 500:
+    if answer.is_passing:
         msg = f"the state store {address} cannot serve the call at the moment: {error}"
         return RetriableError(msg, hint="try again; if it is throttled often, raise the limits of the table")
     return None
@@ -89,7 +74,7 @@ def _explain_answer(error: BaseException, code: str, address: DynamoAddress) -> 
 def _explain_silence(error: BaseException, address: DynamoAddress) -> LakewardError | None:
     from botocore import exceptions
 
-    if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
+    if is_without_answer(error):
         msg = f"the state store {address} does not answer: {error}"
         return RetriableError(msg, hint="check network, region and endpoint, then try again")
     if isinstance(error, exceptions.NoRegionError):
