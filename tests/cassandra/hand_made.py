@@ -11,7 +11,7 @@ from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.snapshot_columns import snapshot_struct
 from lakeward.cassandra.types import parse_cql_type
-from lakeward.lake.folders import appear
+from lakeward.lake.publish import publish_folder
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore
 
@@ -79,7 +79,6 @@ def export(
                 **block,
             },
         }
-        return json.dumps(document)
+        return folder, json.dumps(document)
 
-    appear(store, folder, write)
-    return folder
+    return publish_folder(store, folder, write)

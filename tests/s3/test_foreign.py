@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.folders import appear
 from lakeward.lake.ownership import Claim, listed_files, remove_listed
+from lakeward.lake.publish import publish_folder
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import open_store
 from lakeward.lake.writers import Writer
@@ -47,19 +47,19 @@ def test_a_folder_in_s3_that_holds_objects_of_others_is_refused_and_they_stay(s3
     for number, name in enumerate((*FOREIGN, "_manifest.json", "_SUCCESS")):
         theirs = put_foreign(bucket, f"taken/{number}", name)
         with pytest.raises(RefusedInputError, match=r"nothing shows that Lakeward wrote|exists already"):
-            appear(store, f"s3://{bucket.name}/taken/{number}", lambda claim: "{}")
+            publish_folder(store, f"s3://{bucket.name}/taken/{number}", lambda claim: (None, "{}"))
         assert (read(bucket, theirs), bucket.keys(f"taken/{number}/")) == (theirs, list(theirs))
     bucket.put("taken/object", b"theirs")
     with pytest.raises((RefusedInputError, ConfigurationError)):
-        appear(store, f"s3://{bucket.name}/taken/object", lambda claim: "{}")
+        publish_folder(store, f"s3://{bucket.name}/taken/object", lambda claim: (None, "{}"))
     assert bucket.get("taken/object") == b"theirs"
 
 
-def _filled(rows: DataFrame) -> Callable[[Claim], str]:
-    def write(claim: Claim) -> str:
+def _filled(rows: DataFrame) -> Callable[[Claim], tuple[None, str]]:
+    def write(claim: Claim) -> tuple[None, str]:
         layout = write_set(rows, claim.store, claim.folder, ["id"], count=2)
         files = [{"path": one.path, "size": one.size} for one in layout.buckets]
-        return json.dumps({"id": claim.id, "lakeward": "0", "files": files})
+        return None, json.dumps({"id": claim.id, "lakeward": "0", "files": files})
 
     return write
 
@@ -80,7 +80,7 @@ def test_what_a_dead_writer_left_in_s3_is_removed_and_nothing_else(
     bucket.put(f"out/set é/_temporary/0/attempt/part-w{claim.id}-00001-x.parquet")
     claim.release()
 
-    appear(store, folder, _filled(rows))
+    publish_folder(store, folder, _filled(rows))
     manifest = store.read_text(f"{folder}/_manifest.json")
     own = listed_files(manifest) or {}
     assert set(bucket.keys("out/set é/")) == {f"out/set é/{one}" for one in (*own, "_SUCCESS", "_manifest.json")}

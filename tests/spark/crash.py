@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakeward.lake.iceberg.attempt import Attempt
+from lakeward.lake.publish import _Work
 from lakeward.pipeline.steps import Step
 from tests.spark.scene import TABLE
 
@@ -36,14 +38,20 @@ class Crash(BaseException):
 
 
 def leave_branches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a crash leave its branch in the lake, as a killed process does."""
-    tidy_up = Attempt.__exit__
+    """Let a crash leave its branch in the lake and its unfinished folder on disk, as a killed process does."""
+    tidy_up, take_back = Attempt.__exit__, _Work.take_back
 
     def leave(attempt: Attempt, error_type: Any, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, Crash) or error.tidy:
             tidy_up(attempt, error_type, error, trace)
 
+    def leave_folder(work: _Work[Any], *args: Any) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, Crash) or error.tidy:
+            take_back(work, *args)
+
     monkeypatch.setattr(Attempt, "__exit__", leave)
+    monkeypatch.setattr(_Work, "take_back", leave_folder)
 
 
 def crash_at(scene: Scene, step: str, act: Callable[[], object] | None = None) -> None:

@@ -27,7 +27,7 @@ from lakeward.cassandra.writing.text_values import require_told_bytes, text_stru
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST
+from lakeward.lake.ownership import MANIFEST
 from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.folders import INCREMENTAL, Listing
 from lakeward.diffing.inputs.texts import TEXT_FORMATS
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS, not_as_written
-from lakeward.lake.ownership import listed_files, remove_files, remove_listed
+from lakeward.lake.ownership import MANIFEST, SUCCESS, listed_files, remove_files, remove_listed
+from lakeward.lake.publish import not_as_written
 from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:

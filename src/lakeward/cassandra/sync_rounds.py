@@ -22,7 +22,7 @@ from lakeward.cassandra.export_folders import (
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
-from lakeward.lake.folders import SUCCESS
+from lakeward.lake.ownership import SUCCESS
 from lakeward.lake.stores import LocalStore, local_path
 
 if TYPE_CHECKING:

@@ -71,6 +71,10 @@ class Claim:
             return True
         return self.writer.is_alive(_OTHERS_LIMIT) and not _is_this_process(self.writer)
 
+    def is_dead(self, lease: str = "") -> bool:
+        """Whether the writer is gone for sure; ``lease`` names what the caller holds a lease of, if anything."""
+        return not self.is_alive or (lease != "" and self.lease == lease)
+
     @classmethod
     def begin(
         cls, store: Store, folder: str, *, name: str | None = None, files: Iterable[str] = (), lease: str = ""
@@ -284,7 +288,7 @@ def dead_claims(store: Store, folder: str, present: Iterable[str], *, lease: str
     """
     found = claims(store, folder, present)
     for claim in found:
-        if claim.is_alive and not (lease and claim.lease == lease):
+        if not claim.is_dead(lease):
             who = f"process {claim.writer.pid} on {claim.writer.host}"
             msg = f"{folder} is being written by {who}, since {claim.writer.heard:%Y-%m-%d %H:%M} UTC"
             raise ConflictError(msg, hint="wait for it; if that process is gone, name another folder")

@@ -15,8 +15,8 @@ import pytest
 
 from lakeward.errors import ConflictError, RefusedInputError
 from lakeward.lake import ownership
-from lakeward.lake.folders import appear
 from lakeward.lake.ownership import Claim
+from lakeward.lake.publish import publish_folder
 from lakeward.lake.stores import LocalStore
 from lakeward.lake.writers import Writer
 
@@ -35,10 +35,10 @@ OLD = datetime.now(UTC) - timedelta(days=2)
 STORES = pytest.mark.parametrize("store", [LocalStore(), ObjectStore()], ids=["disk", "objects"])
 
 
-def fill(text: str) -> Callable[[Claim], str]:
-    def write(claim: Claim) -> str:
+def fill(text: str) -> Callable[[Claim], tuple[str, str]]:
+    def write(claim: Claim) -> tuple[str, str]:
         (Path(claim.folder) / f"{claim.store.signature}-0").write_text(text)
-        return f'{{"text": "{text}"}}'
+        return text, f'{{"text": "{text}"}}'
 
     return write
 
@@ -57,7 +57,7 @@ def visible(root: Path) -> list[str]:
 
 @STORES
 def test_a_folder_appears_with_manifest_and_mark(store, tmp_path):
-    appear(store, f"{tmp_path}/a/b/set", fill("x"))
+    publish_folder(store, f"{tmp_path}/a/b/set", fill("x"))
     assert visible(tmp_path) == ["a/b/set/_SUCCESS", "a/b/set/_manifest.json", "a/b/set/part-0"]
     assert (tmp_path / "a/b/set/_manifest.json").read_text() == '{"text": "x"}'
     assert [one.name for one in (tmp_path / "a/b").iterdir()] == ["set"]
@@ -65,9 +65,9 @@ def test_a_folder_appears_with_manifest_and_mark(store, tmp_path):
 
 @STORES
 def test_a_folder_that_is_there_is_refused_and_stays(store, tmp_path):
-    appear(store, f"{tmp_path}/set", fill("x"))
+    publish_folder(store, f"{tmp_path}/set", fill("x"))
     with pytest.raises(RefusedInputError, match="exists already"):
-        appear(store, f"{tmp_path}/set", fill("y"))
+        publish_folder(store, f"{tmp_path}/set", fill("y"))
     assert content_of(tmp_path / "set") == "x"
 
 
@@ -75,13 +75,13 @@ def test_a_folder_that_is_there_is_refused_and_stays(store, tmp_path):
 def test_what_fails_leaves_nothing(store, tmp_path):
     (tmp_path / "kept").mkdir()
 
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[str, str]:
         fill("x")(claim)
         msg = "the disk is full"
         raise OSError(msg)
 
     with pytest.raises(OSError, match="the disk is full"):
-        appear(store, f"{tmp_path}/kept/a/b/set", write)
+        publish_folder(store, f"{tmp_path}/kept/a/b/set", write)
     assert visible(tmp_path) == []
     assert (tmp_path / "kept").is_dir()
     if store.can_rename:
@@ -107,12 +107,12 @@ def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_clears_
     monkeypatch.setattr(Writer, "here", classmethod(lambda cls: cls(socket.gethostname(), 2**22 + 1, 1.0, OLD)))
     if store.can_rename or step != "move":
         with pytest.raises(DeadError):
-            appear(store, f"{tmp_path}/set", fill("x"))
+            publish_folder(store, f"{tmp_path}/set", fill("x"))
         assert "set/_SUCCESS" not in visible(tmp_path)
     monkeypatch.undo()
     if not store.can_rename and step == "move":
         return
-    appear(store, f"{tmp_path}/set", fill("y"))
+    publish_folder(store, f"{tmp_path}/set", fill("y"))
     assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
     assert content_of(tmp_path / "set") == "y"
     assert [one.name for one in tmp_path.iterdir()] == ["set"]
@@ -147,7 +147,7 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
     theirs = dead / "deep/notes.txt"
     theirs.parent.mkdir()
     theirs.write_text("theirs")
-    appear(LocalStore(), f"{tmp_path}/set", fill("x"))
+    publish_folder(LocalStore(), f"{tmp_path}/set", fill("x"))
     assert {path: path.read_bytes() for path in before} == before
     assert not reused.exists() and not long_gone.exists()
     assert [one for one in dead.rglob("*") if one.is_file()] == [theirs]
@@ -155,13 +155,13 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
 
 
 def test_a_folder_that_comes_up_meanwhile_is_not_replaced(tmp_path):
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[str, str]:
         fill("mine")(claim)
-        appear(LocalStore(), f"{tmp_path}/set", fill("theirs"))
-        return "{}"
+        publish_folder(LocalStore(), f"{tmp_path}/set", fill("theirs"))
+        return "mine", "{}"
 
     with pytest.raises(RefusedInputError, match="exists already"):
-        appear(LocalStore(), f"{tmp_path}/set", write)
+        publish_folder(LocalStore(), f"{tmp_path}/set", write)
     assert content_of(tmp_path / "set") == "theirs"
 
 
@@ -186,7 +186,7 @@ def test_files_of_others_are_refused_and_stay(store, tmp_path, name):
     theirs.parent.mkdir(parents=True)
     theirs.write_text('{"not": "ours"}')
     with pytest.raises(RefusedInputError, match=r"not empty, and nothing shows|exists already") as refused:
-        appear(store, f"{tmp_path}/set", fill("x"))
+        publish_folder(store, f"{tmp_path}/set", fill("x"))
     assert refused.value.exit_code == 2
     assert theirs.read_text() == '{"not": "ours"}'
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == [theirs]
@@ -196,7 +196,7 @@ def test_files_of_others_are_refused_and_stay(store, tmp_path, name):
 def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tmp_path):
     theirs = "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet"
 
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[str, str]:
         fill("x")(claim)
         (Path(claim.folder) / theirs).write_text("theirs")
         found = ownership.written_files(claim.store, claim.folder)
@@ -205,7 +205,7 @@ def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tm
         raise OSError(msg)
 
     with pytest.raises(OSError, match="the disk is full"):
-        appear(store, f"{tmp_path}/set", write)
+        publish_folder(store, f"{tmp_path}/set", write)
     files = [one for one in tmp_path.rglob("*") if one.is_file()]
     assert [one.name for one in files] == [theirs]
     assert files[0].read_text() == "theirs"
@@ -224,7 +224,7 @@ def left_by_a_dead_writer(folder: Path, *, host: str, heard: datetime) -> list[P
 
 def test_an_interrupted_write_in_place_is_cleared_away_by_the_next_one(tmp_path):
     left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
-    appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+    publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
     assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
 
 
@@ -233,14 +233,14 @@ def test_an_interrupted_write_in_place_with_files_of_others_is_refused_and_they_
     theirs = tmp_path / "set" / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet"
     theirs.write_text("theirs")
     with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote what is there: part-00000-0c2"):
-        appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+        publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
     assert theirs.read_text() == "theirs"
 
 
 def test_a_writer_elsewhere_that_may_be_alive_is_not_disturbed(tmp_path):
     files = left_by_a_dead_writer(tmp_path / "set", host="another-machine", heard=datetime.now(UTC))
     with pytest.raises(ConflictError, match="is being written by process"):
-        appear(ObjectStore(), f"{tmp_path}/set", fill("y"))
+        publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
     assert all(one.exists() for one in files)
 
 
@@ -249,7 +249,7 @@ def test_a_claim_that_was_copied_or_damaged_proves_nothing(tmp_path):
     (tmp_path / "set").rename(tmp_path / "copy")
     before = {one: one.read_bytes() for one in (tmp_path / "copy").rglob("*") if one.is_file()}
     with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote"):
-        appear(ObjectStore(), f"{tmp_path}/copy", fill("y"))
+        publish_folder(ObjectStore(), f"{tmp_path}/copy", fill("y"))
     assert {one: one.read_bytes() for one in before} == before
 
 

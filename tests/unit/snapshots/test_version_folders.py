@@ -13,6 +13,7 @@ import pytest
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
 from lakeward.lake.ownership import Claim, written_files
+from lakeward.lake.publish import _Work
 from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.snapshots.versions import files
@@ -70,8 +71,8 @@ def manifest_of(content: str, files: dict[str, int], version: str = "v1") -> Man
     )
 
 
-def publish(place: Place, content: str, crash_at: str | None = None) -> list[str]:
-    """Publish a version of one file; give the ids that were recorded."""
+def publish(place: Place, content: str, crash_at: str | None = None, *, killed: bool = True) -> list[str]:
+    """Publish a version of one file and return the ids that were recorded; nothing runs after it is killed."""
     recorded: list[str] = []
 
     def reached(step: str) -> None:
@@ -84,7 +85,9 @@ def publish(place: Place, content: str, crash_at: str | None = None) -> list[str
         return manifest_of(content, written_files(claim.store, claim.folder, before), place.version)
 
     context: Any = SimpleNamespace(reached=reached)
-    with contextlib.suppress(Crash):
+    with contextlib.suppress(Crash), pytest.MonkeyPatch.context() as patched:
+        if crash_at is not None and killed:
+            patched.setattr(_Work, "take_back", lambda *_: None)
         put_in_place(context, place, "uuid", write, lambda made: recorded.append(made.id))
     return recorded
 
@@ -136,6 +139,21 @@ def test_a_crash_leaves_the_former_version_or_the_new_one(place, step):
     assert not [path for path in place.store.files(place.root) if "writing" in path]
     publish(place, "third")
     assert content_of(place) == "third"
+
+
+@pytest.mark.parametrize("step", STEPS[:-1])
+def test_a_version_that_fails_is_taken_back_at_once(place, step):
+    publish(place, "first")
+    before = place.store.files(place.root)
+    publish(place, "second", crash_at=step, killed=False)
+    if place.store.can_rename or step in ("publish.written", "publish.recorded"):
+        assert place.store.files(place.root) == before
+        assert [name for name in place.store.folders(place.root) if name.startswith(".")] == []
+    else:
+        assert content_of(place) == "second", "objects are neither staged nor set aside"
+    publish(place, "third", crash_at="publish.written", killed=False)
+    publish(place, "fourth")
+    assert content_of(place) == "fourth"
 
 
 @pytest.mark.parametrize("step", ["publish.written", "publish.recorded"])

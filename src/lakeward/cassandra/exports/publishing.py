@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import AtomicType
 
+from lakeward import __version__
 from lakeward.cassandra.origins import BLOCK, EXPORT
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_schema, write_text
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS, appear, own_version, require_absent
-from lakeward.lake.ownership import written_files
+from lakeward.lake.ownership import MANIFEST, SUCCESS, written_files
+from lakeward.lake.publish import publish_folder, require_absent
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import read_parquet
 from lakeward.reading_back import json_object, refusing_damage
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from lakeward.lake.stores import Store
 
 SNAPSHOTS = "snapshot"
-SET, PLAIN = "set", "plain"
+SET = "set"
+PLAIN = "plain"
 # Beside files of text, for readers that know the columns' types only from it; the manifest does not list it.
 SIDECAR = "_schema.json"
 
@@ -142,20 +144,18 @@ def publish(
         RefusedInputError: the folder is taken.
         DataError: the files do not hold what was read.
     """
-    written: list[Published] = []
 
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[Published, str]:
         if format in TEXT_FORMATS:
-            written.append(_as_text(spark, staged, claim, format))
+            written = _as_text(spark, staged, claim, format)
         elif layout == SET:
-            written.append(_as_set(spark, staged, claim))
+            written = _as_set(spark, staged, claim)
         else:
-            written.append(_as_it_is(staged, claim))
-        return _manifest(staged, written[0], format, layout, about)
+            written = _as_it_is(staged, claim)
+        return written, _manifest(staged, written, format, layout, about)
 
     # Who works on an export with this number holds it alone.
-    appear(staged.store, folder, write, lease=str(about["id"]))
-    return written[0]
+    return publish_folder(staged.store, folder, write, lease=str(about["id"]))
 
 
 def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Published:
@@ -191,7 +191,7 @@ def _manifest(staged: Staged, written: Published, format_: str, layout: str, abo
         "kind": EXPORT,
         "id": about["id"],
         "created": about[BLOCK]["ended"],
-        "lakeward": own_version(),
+        "lakeward": __version__,
         "table": about["table"],
         "rows": staged.rows,
         "checksum": written.checksum,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import AtomicType
 
+from lakeward import __version__
 from lakeward import schemas as S
 from lakeward.diffing.changesets.order import require_order
 from lakeward.diffing.composing import composed, have_common_ends, is_exact, why_not_composable
@@ -20,7 +21,7 @@ from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import input_errors, refusals
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import appear, own_version, require_absent
+from lakeward.lake.publish import publish_folder, require_absent
 from lakeward.lake.sets.layout import bucket_count
 from lakeward.lake.sets.plain import write_plain
 from lakeward.lake.sets.writing import why_no_set, write_set
@@ -165,17 +166,14 @@ def _write(
     known = [str(past.identity["location"])] if "location" in past.identity else []
     require_outside(to, [*known, *(one.location for one in sets)])
     require_absent(store, to)
-    written: list[Checksum] = []
 
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[Checksum, str]:
         content, described = _filled(rows, past, sets, claim, keys)
         _require_checksum(content.text, expected, sets)
-        written.append(content)
         manifest = {**_manifest(content, rows.schema, keys, past, sets), **described}
-        return json.dumps(manifest, ensure_ascii=False, indent=2, default=str) + "\n"
+        return content, json.dumps(manifest, ensure_ascii=False, indent=2, default=str) + "\n"
 
-    appear(store, to, write)
-    return written[0]
+    return publish_folder(store, to, write)
 
 
 def _filled(
@@ -207,7 +205,7 @@ def _manifest(
         "kind": "set",
         "id": uuid.uuid4().hex,
         "created": datetime.now(UTC).isoformat(),
-        "lakeward": own_version(),
+        "lakeward": __version__,
         "rows": content.rows,
         "checksum": content.text,
         "primary_key": list(keys),

@@ -13,7 +13,8 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import input_errors
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, not_as_written
+from lakeward.lake.ownership import MANIFEST
+from lakeward.lake.publish import not_as_written
 from lakeward.lake.stores import open_store
 
 if TYPE_CHECKING:

@@ -35,11 +35,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
+from lakeward import __version__
 from lakeward.diffing.comparator_texts import parse_comparator
 from lakeward.diffing.composing import is_exact
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, own_version
+from lakeward.lake.ownership import MANIFEST
 from lakeward.reading_back import json_object, refusing_damage
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def describe(
         exact=is_exact(options),
         counts=counts,
         format=format,
-        lakeward=own_version(),
+        lakeward=__version__,
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.inputs.files import PlainFiles, format_of_name
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST
+from lakeward.lake.ownership import MANIFEST
 from lakeward.lake.stores import for_reading, read_parquet
 
 if TYPE_CHECKING:

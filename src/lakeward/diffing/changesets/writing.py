@@ -10,7 +10,8 @@ from lakeward.diffing.changesets.files import FORMATS, require_writable, write_r
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import RefusedInputError
-from lakeward.lake.folders import MANIFEST, SUCCESS, appear, require_absent
+from lakeward.lake.ownership import MANIFEST, SUCCESS
+from lakeward.lake.publish import publish_folder, require_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,10 +70,9 @@ def write_change_set(
     require_free_minute(store, to, moment)
     folder = change_set_folder(to, moment)
 
-    def write(claim: Claim) -> str:
+    def write(claim: Claim) -> tuple[str, str]:
         files = write_rows(frame, claim.store, claim.folder, manifest.format, manifest.keys, manifest.options)
         final = check() if check is not None else manifest
-        return replace(final, schema=frame.schema, files=files).to_json()
+        return folder, replace(final, schema=frame.schema, files=files).to_json()
 
-    appear(store, folder, write)
-    return folder
+    return publish_folder(store, folder, write)

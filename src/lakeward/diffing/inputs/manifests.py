@@ -12,7 +12,7 @@ from lakeward.diffing.inputs.folders import or_as_it_is
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.folders import not_as_written
+from lakeward.lake.publish import not_as_written
 from lakeward.lake.sets.layout import SetLayout
 from lakeward.lake.stores import read_parquet
 from lakeward.reading_back import json_object, refusing_damage

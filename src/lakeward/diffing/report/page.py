@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward import __version__
 from lakeward.diffing.report.markup import Html, element, joined
 from lakeward.diffing.report.style import STYLE
 from lakeward.errors import ConfigurationError
-from lakeward.lake.folders import own_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -259,5 +259,5 @@ def _footer(alignment: Alignment, plan: str, reason: str, options: DiffOptions) 
         "footer",
         element("p", "Rows are told apart by ", element("code", keys), f".{ignored}"),
         element("p", f"Compared by the plan “{plan}”: {reason}"),
-        element("p", f"Lakeward {own_version()}"),
+        element("p", f"Lakeward {__version__}"),
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakeward import __version__
 from lakeward import schemas as S
 from lakeward.errors import ConflictError
-from lakeward.lake.folders import own_version
 from lakeward.lake.ownership import written_files
 from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
@@ -170,7 +170,7 @@ def describe(context: TableContext, found: AsOf, version: str, shape: Shape, fol
         timezone=shape.timezone,
         lineage=lineage,
         created=datetime.now(UTC).isoformat(timespec="microseconds"),
-        lakeward=own_version(),
+        lakeward=__version__,
         checksum_version=CHECKSUM_VERSION,
     )
 

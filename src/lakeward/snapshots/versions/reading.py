@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
-from lakeward.lake.folders import not_as_written
 from lakeward.lake.ownership import SET_ASIDE
+from lakeward.lake.publish import not_as_written
 from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.layouts import read_files
