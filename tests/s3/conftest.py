@@ -13,12 +13,14 @@ from lakeward.config.s3 import S3Settings
 from tests.s3.bucket import Bucket
 from tests.s3.scene import S3Scene, rest_lake
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, TABLE_BUCKETS, S3Server
+from tests.servers.shared import worker_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Tables of two tests shall not meet in one catalog.
-_TABLE_BUCKETS = iter(TABLE_BUCKETS)
+# Tables of two tests shall not meet in one catalog, nor those of two processes.
+_PROCESSES = 4
+_TABLE_BUCKETS = iter(TABLE_BUCKETS[worker_number() % _PROCESSES :: _PROCESSES])
 KEYS = {"access_key": "env:TEST_S3_KEY", "secret_key": "env:TEST_S3_SECRET"}
 
 

@@ -15,6 +15,7 @@ from lakeward.config.clusters import ClusterSettings
 from lakeward.demo.cassandra.node_files import ServerOptions
 from lakeward.demo.cassandra.server import LocalCassandra
 from lakeward.errors import ConfigurationError, LakewardError
+from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,20 +80,21 @@ def cassandra_at(folder: Path, **options: Any) -> Iterator[LocalCassandra]:
         server.stop()
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the server that all processes of the tests share."""
+    with cassandra_at(folder, heap="512m") as local:
+        yield {"host": local.hosts[0], "port": local.port}
+
+
 @pytest.fixture(scope="session")
 def cassandra_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
     """The server that all tests share: make keyspaces of your own in it with ``keyspace()``."""
-    if running := os.environ.get(RUNNING):
-        host, _, port = running.rpartition(":")
-        with _served(ClusterAddress("local", ClusterSettings(hosts=(host,), port=int(port)))) as server:
-            yield server
-        return
-    with cassandra_at(tmp_path_factory.mktemp("cassandra")) as local, _served(local.address) as server:
-        yield server
-
-
-@contextmanager
-def _served(address: ClusterAddress) -> Iterator[CassandraServer]:
+    host, _, port = os.environ.get(RUNNING, "").rpartition(":")
+    if not port:
+        found = shared_server(__name__, tmp_path_factory)
+        host, port = found["host"], found["port"]
+    address = ClusterAddress("local", ClusterSettings(hosts=(host,), port=int(port)))
     patient = replace(address, settings=address.settings.model_copy(update={"timeout": _PATIENCE_SECONDS}))
     with connected(patient) as session:
         server = CassandraServer(address, session)

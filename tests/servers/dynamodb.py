@@ -17,6 +17,7 @@ from lakeward.lake.iceberg import ivy
 from lakeward.lake.iceberg.jars import cache_folder
 from lakeward.lake.iceberg.java import require_java
 from tests.servers.process import free_ports, running
+from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,11 +64,18 @@ def dynamodb_client(endpoint: str) -> Any:
     return boto3.client("dynamodb", endpoint_url=endpoint, region_name=REGION, config=quick, **keys)
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the server that all processes of the tests share."""
+    with dynamodb_at(folder) as endpoint:
+        yield {"endpoint": endpoint}
+
+
 @pytest.fixture(scope="session")
-def dynamodb_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def dynamodb_endpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of a server that all tests share: use names of your own in it."""
-    with dynamodb_at(tmp_path_factory.mktemp("dynamodb")) as endpoint:
-        yield endpoint
+    endpoint: str = shared_server(__name__, tmp_path_factory)["endpoint"]
+    return endpoint
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.servers.process import free_ports, running, stop
+from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ class PostgresServer:
         command = [
             str(_programs(self.folder) / "postgres"),
             "-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", "", "-c", "fsync=off",
-            "-c", "max_connections=60", "-c", "shared_buffers=16MB", "-c", "wal_level=logical",
+            "-c", "max_connections=120", "-c", "shared_buffers=16MB", "-c", "wal_level=logical",
         ]  # fmt: skip
         log = self.folder / "postgres.log"
         self._process = self._life.enter_context(running(command, log, works=lambda: self.run("SELECT 1"), **_as()))
@@ -137,11 +138,18 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A server that all tests share; one that stops it takes a server of its own."""
+@contextmanager
+def served(_folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the server that all processes of the tests share."""
     with postgres_server() as server:
-        yield server
+        yield {"folder": str(server.folder), "port": server.port}
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
+    """A server that all tests share; one that stops it takes a server of its own."""
+    found = shared_server(__name__, tmp_path_factory)
+    return PostgresServer(Path(found["folder"]), found["port"])
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sysconfig
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +16,7 @@ import pytest
 from botocore.config import Config
 
 from tests.servers.process import free_ports, running, stop
+from tests.servers.shared import shared_server
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,7 +31,7 @@ REGION = "eu-west-1"
 # for a bucket per test on a small disk, and the test that comes last then fails.
 _VOLUMES = 10_000
 # Each is a lake of its own to the Iceberg REST catalog.
-TABLE_BUCKETS = tuple(f"tables-{number}" for number in range(8))
+TABLE_BUCKETS = tuple(f"tables-{number}" for number in range(32))
 
 
 def _user(name: str, access: str, secret: str, *actions: str) -> dict[str, Any]:
@@ -129,8 +130,15 @@ class S3Server:
         self._stack.close()
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run the server that all processes of the tests share."""
+    with S3Server(folder) as server:
+        yield {"folder": str(folder), "ports": server.ports}
+
+
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> S3Server:
     """A server that all tests share: use buckets of your own in it, and do not stop it."""
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
+    found = shared_server(__name__, tmp_path_factory)
+    return S3Server(Path(found["folder"]), found["ports"])
