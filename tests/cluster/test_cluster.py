@@ -90,12 +90,13 @@ class Source:
 LOSSES = ((False, "choose.files", 0.3), (False, "check.read", 0.0), (True, "apply.delete", 0.0))
 
 
+@pytest.mark.parametrize("losses", [LOSSES[1:], pytest.param(LOSSES, marks=pytest.mark.soak)], ids=["two", "all"])
 def test_run_on_a_cluster_is_exact_whichever_worker_is_lost(
-    tmp_path: Path, cluster: Cluster, spark: SparkSession
+    tmp_path: Path, cluster: Cluster, spark: SparkSession, losses: tuple[tuple[bool, str, float], ...]
 ) -> None:
     source, workers = Source(tmp_path, cluster, spark), [cluster.start_worker(), cluster.start_worker()]
     with source.application() as application:
-        for stage, (keyed, step, seconds) in enumerate(LOSSES):
+        for stage, (keyed, step, seconds) in enumerate(losses):
             source.land(stage)
             source.run(application, source.table(keyed=keyed), step, workers.pop(0), seconds)
             source.compare(stage)

@@ -51,9 +51,10 @@ def moment_of(commit: datetime) -> Moment:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("asked_at_last", [2, pytest.param(12, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("options", CASES, ids=lambda options: f"seed{options.seed}")
 def test_as_of_any_commit_equals_the_oracle_whatever_arrived_late(
-    tmp_path: Path, spark: SparkSession, options: SimulatorOptions
+    tmp_path: Path, spark: SparkSession, options: SimulatorOptions, asked_at_last: int
 ) -> None:
     simulation, random = Simulation(options), Random(options.seed)
     config = parse_config({**simulation.configuration(), "state": "sqlite:///state.db"}, base=tmp_path)
@@ -68,7 +69,7 @@ def test_as_of_any_commit_equals_the_oracle_whatever_arrived_late(
                 after_op[report.ops[-1].op] = simulation.truth_after(stage)[table.id]
             commits = simulation.commits(stage)
             is_last = stage is stages[-1]
-            chosen = random.sample(commits, min(7 if is_last else 1, len(commits)))
+            chosen = random.sample(commits, min(asked_at_last if is_last else 1, len(commits)))
             for commit in chosen:
                 found = asked(lakeward, str(table.id), moment_of(commit))
                 expected = simulation.truth_as_of(stage, commit)[table.id]

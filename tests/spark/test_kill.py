@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakeward.testing.simulator import TableSpec
 
-# Two kills of the same load, then one in each stage of changes: at steps that leave something behind, another one for
+# Kills of the same load, then one in each stage of changes: at steps that leave something behind, another one for
 # each table. The others are crashed at in test_crashes.
 LOAD_KILLS = ({"keyless": "load.append", "keyed": "load.publish"}, {"keyless": "load.publish"})
 CHANGE_KILLS = (
@@ -36,6 +36,9 @@ CHANGE_KILLS = (
     {"keyed": "apply.delete", "keyless": "apply.append"},
     {"keyed": "apply.publish", "keyless": "log.append"},
 )
+
+
+Kills = tuple[dict[str, str], ...]
 
 
 class Killing:
@@ -89,13 +92,20 @@ class Killing:
 
 
 @pytest.mark.slow
-def test_killed_process_is_recovered_from_at_every_main_step(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("load_kills", "change_kills"),
+    [(LOAD_KILLS[:1], CHANGE_KILLS[:2]), pytest.param(LOAD_KILLS, CHANGE_KILLS, marks=pytest.mark.soak)],
+    ids=["once", "twice"],
+)
+def test_killed_process_is_recovered_from_at_every_main_step(
+    tmp_path: Path, spark: SparkSession, load_kills: Kills, change_kills: Kills
+) -> None:
     killing = Killing(tmp_path, spark)
     killing.land(0)
-    for steps in LOAD_KILLS:
+    for steps in load_kills:
         killing.kill_at(steps)
     killing.recover(0)
-    for stage, steps in enumerate(CHANGE_KILLS, 1):
+    for stage, steps in enumerate(change_kills, 1):
         killing.land(stage)
         killing.kill_at(steps)
         killing.recover(stage)

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-EXAMPLES = 12
+# Shrinking would run Spark for an hour; the options in the message repeat the example.
+_FOR_SPARK = settings(
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_every: int = 1) -> None:
@@ -47,19 +53,21 @@ def follow(folder: Path, spark: SparkSession, options: SimulatorOptions, *, run_
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    # Shrinking would run Spark for an hour; the options in the message repeat the example.
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(_FOR_SPARK, max_examples=6)
 @given(options=small_options(tables=1, stages=2), run_every=st.integers(1, 2))
 def test_any_files_in_any_arrival_give_the_oracles_rows(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions, run_every: int
 ) -> None:
     # A reload that nobody looked at before leaves no trace to tell it by: the user must say so (--cut).
+    follow(tmp_path_factory.mktemp("oracle"), spark, options, run_every=1 if options.reloads else run_every)
+
+
+@pytest.mark.soak
+@settings(_FOR_SPARK, max_examples=40)
+@given(options=small_options(tables=1, stages=2), run_every=st.integers(1, 2))
+def test_soak_any_files_in_any_arrival(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, options: SimulatorOptions, run_every: int
+) -> None:
     follow(tmp_path_factory.mktemp("oracle"), spark, options, run_every=1 if options.reloads else run_every)
 
 
