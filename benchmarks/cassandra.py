@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 from cassandra.query import BatchStatement, BatchType
 
 from benchmarks.cpu import cost
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
-from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.diffs import diff_exports
-from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.apply import ApplyRequest, apply_change_set
+from lakeward.cassandra.connection import connected
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.diff import diff_exports
+from lakeward.cassandra.export import ExportRequest, export_table
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.config import parse_config
 from lakeward.demo.cassandra.server import LocalCassandra
 from lakeward.lake.iceberg.session import open_session, table_session
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.connecting import ClusterAddress
+    from lakeward.cassandra.connection import ClusterAddress
     from lakeward.config import Config
 
 KEYSPACE = "bench"

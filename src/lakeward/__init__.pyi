@@ -4,10 +4,10 @@ from lakeward.api import Lakeward as Lakeward
 from lakeward.api.history import History as History
 from lakeward.api.snapshots import SnapshotReport as SnapshotReport, Snapshots as Snapshots
 from lakeward.cassandra.budget import RateLimits as RateLimits
-from lakeward.cassandra.comparing.tables import ComparisonReport as ComparisonReport
-from lakeward.cassandra.exporting import ExportReport as ExportReport
+from lakeward.cassandra.compare import ComparisonReport as ComparisonReport
+from lakeward.cassandra.export import ExportReport as ExportReport
 from lakeward.cassandra.sync_rounds import SyncReport as SyncReport, SyncStep as SyncStep
-from lakeward.cassandra.writing.results import WriteReport as WriteReport, WriteStatus as WriteStatus
+from lakeward.cassandra.write_plan import WriteReport as WriteReport, WriteStatus as WriteStatus
 from lakeward.cassandra_client import CassandraClient as CassandraClient, SyncSettings as SyncSettings
 from lakeward.config import (
     Config as Config,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 from lakeward.api.sides import SideDesk
 from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import LiveTable, find_cluster
-from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.names import TableAddress
-from lakeward.cassandra.preflight import check_cluster, require_table
+from lakeward.cassandra.connection import connected
+from lakeward.cassandra.cql import TableAddress
+from lakeward.cassandra.tables import check_cluster, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.comparing.tables import ComparisonReport
-    from lakeward.cassandra.exporting import ExportReport
+    from lakeward.cassandra.compare import ComparisonReport
+    from lakeward.cassandra.export import ExportReport
     from lakeward.cassandra.sync import SyncRequest
     from lakeward.cassandra.sync_rounds import SyncReport
-    from lakeward.cassandra.writing.results import WriteReport
+    from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
     from lakeward.diffing.running import DiffResult
     from lakeward.errors import LakewardError
@@ -186,7 +186,7 @@ class CassandraClient:
             ConflictError: another one is under way.
             RetriableError: the cluster did not answer; the same call resumes the export.
         """
-        from lakeward.cassandra.exporting import ExportRequest, export_table
+        from lakeward.cassandra.export import ExportRequest, export_table
 
         found = self.table(table, must_exist=True)
         request = ExportRequest(
@@ -245,7 +245,7 @@ class CassandraClient:
             DataError: too many rows are rejected.
             RetriableError: the cluster does not answer; the same call resumes the import.
         """
-        from lakeward.cassandra.importing import CREATE_TABLE, ImportRequest, import_snapshot
+        from lakeward.cassandra.imports import CREATE_TABLE, ImportRequest, import_snapshot
 
         found = self.table(into, must_exist=not create_table, remedy=CREATE_TABLE)
         request = ImportRequest(
@@ -300,7 +300,7 @@ class CassandraClient:
             DataError: too many rows are rejected.
             RetriableError: the cluster does not answer; the same call resumes it.
         """
-        from lakeward.cassandra.applying import FILL, ApplyRequest, apply_change_set
+        from lakeward.cassandra.apply import FILL, ApplyRequest, apply_change_set
 
         found = self.table(into, must_exist=True, remedy=FILL)
         request = ApplyRequest(
@@ -344,7 +344,7 @@ class CassandraClient:
             RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much
                 would be deleted, or the minute has a change set already.
         """
-        from lakeward.cassandra.diffs import diff_exports
+        from lakeward.cassandra.diff import diff_exports
 
         return diff_exports(
             self.spark,
@@ -394,8 +394,7 @@ class CassandraClient:
             RefusedInputError: the change set would delete too much, or the minute has one already.
             RetriableError: a cluster did not answer.
         """
-        from lakeward.cassandra.comparing.staging import open_stage
-        from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
+        from lakeward.cassandra.compare import CompareRequest, compare_tables, open_stage
 
         first, second = (self.table(address, must_exist=True) for address in (table, copy))
         request = CompareRequest(

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
 
 _USERS = (
     "cassandra.sync_rounds",
-    "cassandra.exports.journal",
-    "cassandra.comparing.staging",
-    "cassandra.comparing.tables",
+    "cassandra.export_journal",
+    "cassandra.compare",
     "cassandra.ledger",
     "diffing.running",
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.exporting import ExportReport, ExportRequest, export_table
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.export import ExportReport, ExportRequest, export_table
 from lakeward.config import Config
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.lake.iceberg.session import table_session

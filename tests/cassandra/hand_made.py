@@ -7,10 +7,9 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.snapshot_columns import snapshot_struct
-from lakeward.cassandra.types import parse_cql_type
+from lakeward.cassandra.snapshots import snapshot_struct
 from lakeward.lake.publish import publish_folder
 from lakeward.lake.sets.writing import write_set
 from lakeward.lake.stores import LocalStore

@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema, read_table_schema
-from lakeward.cassandra.writing.job import WriteJob
+from lakeward.cassandra.write_job import WriteJob
 from tests.cassandra.strategies import canonical
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
     from cassandra.cluster import Session
 
-    from lakeward.cassandra.writing.results import WriteReport
+    from lakeward.cassandra.write_plan import WriteReport
     from tests.cassandra.strategies import Filling, Row, Step
 
 # Cells by what they belong to: ("row", whole key) or ("static", partition key). A row of nothing but a key has none.

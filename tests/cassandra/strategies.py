@@ -18,11 +18,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisDeprecationWarning
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.conversion import Pairs
+from lakeward.cassandra.cql import NATIVE, CqlType, TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.types import CqlType, parse_cql_type
-from lakeward.cassandra.types.binding import Pairs
-from lakeward.cassandra.types.cql import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

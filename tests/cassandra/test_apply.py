@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
-from lakeward.cassandra.diffs import diff_exports
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.apply import ApplyRequest, apply_change_set
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.diff import diff_exports
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.writing.results import WriteStatus
+from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.options import DiffOptions
@@ -30,7 +30,7 @@ from tests.cassandra.scene import nodes_that_tasks_know, read_cells
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.writing.results import WriteReport
+    from lakeward.cassandra.write_plan import WriteReport
     from tests.cassandra.scene import Cells
     from tests.servers.cassandra import CassandraServer
 

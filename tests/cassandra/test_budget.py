@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from lakeward.cassandra.budget import BudgetServer, RateLimits, budget_client
+from lakeward.cassandra.budget import RateLimits
+from lakeward.cassandra.budget_server import BudgetServer, budget_client
 
 RATE = 2000
 WINDOW_SECONDS = 10.0

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from cassandra.concurrent import execute_concurrent_with_args
 
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+from lakeward.cassandra.apply import ApplyRequest, apply_change_set
 from lakeward.cassandra.clusters import LiveTable
-from lakeward.cassandra.comparing.staging import Stage
-from lakeward.cassandra.comparing.tables import CompareRequest, ComparisonReport, compare_tables
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.origins import origin_of
+from lakeward.cassandra.compare import CompareRequest, ComparisonReport, Stage, compare_tables
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.snapshots import origin_of
 from lakeward.config import Config
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.changesets.writing import change_set_folder
@@ -123,7 +122,7 @@ def test_what_differs_is_found_shown_and_written_as_a_change_set(compare, tables
 
 def test_clusters_with_other_partitioners_are_compared_row_by_row(compare, tables, cassandra_server, monkeypatch):
     """Ranges of one mean nothing to the other."""
-    monkeypatch.setattr("lakeward.cassandra.comparing.tables.partitioner_of", lambda _: object())
+    monkeypatch.setattr("lakeward.cassandra.compare.partitioner_of", lambda _: object())
     copy = tables[1]
     cassandra_server.session().execute(f"UPDATE {copy.name.cql} SET tier = 'iron' WHERE customer = 4")
     found = compare()
@@ -173,7 +172,7 @@ def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
     for one in minutes:
         one.mkdir(parents=True)
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [one.rmdir() for one in minutes])
-    monkeypatch.setattr("lakeward.cassandra.comparing.tables.time", clock)
+    monkeypatch.setattr("lakeward.cassandra.compare.time", clock)
     found = compare(table=table, copy=copy, to=str(tmp_path / "out"), rechecks=0)
     assert found.counts == {"missing": 0, "different": 1, "surplus": 0}
     assert found.result is not None and found.result.change_set is not None

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lakeward.cassandra.comparing.tables import ComparisonReport
-from lakeward.cassandra.exporting import ExportReport
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.compare import ComparisonReport
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.export import ExportReport
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.sync_rounds import SyncReport
-from lakeward.cassandra.writing.results import WriteReport
+from lakeward.cassandra.write_plan import WriteReport
 from lakeward.cli.main import cli
 from tests.cassandra.clock import set_back
 from tests.cassandra.scene import read_cells

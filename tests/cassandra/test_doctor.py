@@ -54,7 +54,7 @@ def test_a_cluster_that_does_not_answer_what_is_asked_is_a_problem_like_any_othe
         msg = "no SELECT permission on system.local"
         raise Unauthorized(msg)
 
-    monkeypatch.setattr("lakeward.cassandra.preflight.examine_cluster", refused)
+    monkeypatch.setattr("lakeward.cassandra.tables.examine_cluster", refused)
     settings = cassandra_server.address.settings
     outcome, checks = examined(tmp_path, {"good": {"hosts": settings.hosts[0], "port": settings.port}})
     assert outcome.exit_code == 2

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra import exporting
-from lakeward.cassandra.exporting import ExportReport
-from lakeward.cassandra.exports import journal
-from lakeward.cassandra.origins import origin_of
-from lakeward.cassandra.ranges import MURMUR3
+from lakeward.cassandra import export, export_journal
+from lakeward.cassandra.export import ExportReport
+from lakeward.cassandra.read_plan import MURMUR3
+from lakeward.cassandra.snapshots import origin_of
 from lakeward.errors import ConfigurationError, RefusedInputError
 from tests.cassandra.export_scene import Exports
 
@@ -37,7 +36,7 @@ def exports(spark: SparkSession, cassandra_server: CassandraServer, keyspace: st
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """The time at which exports begin; the last one counts."""
     times = [_MINUTE]
-    monkeypatch.setattr(journal, "now", lambda: times[-1])
+    monkeypatch.setattr(export_journal, "now", lambda: times[-1])
     return times
 
 
@@ -203,13 +202,13 @@ def test_an_export_whose_reading_fails_leaves_nothing_to_be_seen(
     exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exports.run("CREATE TABLE t (p int PRIMARY KEY, v int)", "INSERT INTO t (p, v) VALUES (1, 2)")
-    read = exporting.read_groups
+    read = export.read_groups
 
     def without_the_column(*arguments: Any, **choices: Any) -> Any:
         exports.run("ALTER TABLE t DROP v")
         return read(*arguments, **choices)
 
-    monkeypatch.setattr(exporting, "read_groups", without_the_column)
+    monkeypatch.setattr(export, "read_groups", without_the_column)
     with pytest.raises(ConfigurationError, match="the server does not take the query"):
         exports.export("t")
 
@@ -227,16 +226,16 @@ def test_an_export_that_was_seen_before_its_process_ended_is_not_gone_on_with(
     exports: Exports, clock: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exports.run("CREATE TABLE t (p int PRIMARY KEY)", "INSERT INTO t (p) VALUES (1)")
-    tidy, calls = journal.Journal.remove, []
+    tidy, calls = export_journal.Journal.remove, []
 
-    def interrupted(self: journal.Journal) -> None:
+    def interrupted(self: export_journal.Journal) -> None:
         calls.append(self)
         # The first one is at the beginning.
         if len(calls) == 2:
             raise KeyboardInterrupt
         tidy(self)
 
-    monkeypatch.setattr(journal.Journal, "remove", interrupted)
+    monkeypatch.setattr(export_journal.Journal, "remove", interrupted)
     with pytest.raises(KeyboardInterrupt):
         exports.export("t", layout="plain")
     exports.run("INSERT INTO t (p) VALUES (2)")
@@ -246,4 +245,4 @@ def test_an_export_that_was_seen_before_its_process_ended_is_not_gone_on_with(
 
     assert (second.resumed, second.rows) == (False, 2)
     assert exports.side(f"{exports.folder}/out/{exports.keyspace}/t/previous").rows == 1
-    assert not (exports.folder / "out" / exports.keyspace / "t" / journal.FOLDER).exists()
+    assert not (exports.folder / "out" / exports.keyspace / "t" / export_journal.FOLDER).exists()

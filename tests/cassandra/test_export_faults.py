@@ -9,12 +9,12 @@ import pytest
 from cassandra import OperationTimedOut
 from cassandra.protocol import ProtocolHandler
 
-from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.exports.groups import Group, read_group
-from lakeward.cassandra.exports.places import LocalPlace
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.ranges import MURMUR3, RANDOM, estimated_size, partitioner_of, ring_ranges
-from lakeward.cassandra.reading import ReadPlan, pages, read_range, read_ranges
+from lakeward.cassandra import reading
+from lakeward.cassandra.connection import connected
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.range_files import Group, LocalPlace, read_group
+from lakeward.cassandra.read_plan import MURMUR3, RANDOM, ReadPlan, estimated_size, partitioner_of, ring_ranges
+from lakeward.cassandra.reading import read_range, read_ranges
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings
@@ -69,13 +69,13 @@ def test_pages_that_fail_are_asked_for_again_and_no_row_comes_twice(
     session = cassandra_server.session()
     schema = read_table_schema(session, _filled(session, keyspace))
     plan = ReadPlan(cassandra_server.address, schema)
-    ask, asked = pages.Query.ask, []
+    ask, asked = reading.Query.ask, []
 
-    def failing(self: pages.Query, *arguments: Any) -> Any:
+    def failing(self: reading.Query, *arguments: Any) -> Any:
         asked.append(arguments)
         return _Failed() if len(asked) % 3 == 0 else ask(self, *arguments)
 
-    monkeypatch.setattr(pages.Query, "ask", failing)
+    monkeypatch.setattr(reading.Query, "ask", failing)
     monkeypatch.setattr(session, "default_fetch_size", 70)
     ranges = ring_ranges(session, schema.name, splits=5)
     found = [batch for _, batch in read_ranges(session, plan, ranges)]
@@ -92,22 +92,22 @@ def test_a_range_that_keeps_failing_ends_the_reading_and_leaves_no_file(
 ) -> None:
     session = cassandra_server.session()
     schema = read_table_schema(session, _filled(session, keyspace))
-    ask, asked = pages.Query.ask, []
+    ask, asked = reading.Query.ask, []
 
-    def failing(self: pages.Query, *arguments: Any) -> Any:
+    def failing(self: reading.Query, *arguments: Any) -> Any:
         asked.append(arguments)
         return _Failed() if len(asked) > 6 else ask(self, *arguments)
 
-    monkeypatch.setattr(pages.Query, "ask", failing)
-    monkeypatch.setattr("lakeward.cassandra.retrying.FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr("lakeward.cassandra.exports.groups.task_session", lambda _: session)
+    monkeypatch.setattr(reading.Query, "ask", failing)
+    monkeypatch.setattr("lakeward.cassandra.retry.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("lakeward.cassandra.range_files.task_session", lambda _: session)
     monkeypatch.setattr(session, "default_fetch_size", 70)
     group = Group(0, tuple(ring_ranges(session, schema.name, splits=4)))
 
     with pytest.raises(RetriableError, match="OperationTimedOut"):
         read_group(ReadPlan(cassandra_server.address, schema), LocalPlace(str(tmp_path)), group)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(pages.Query, "ask", ask)
+    monkeypatch.setattr(reading.Query, "ask", ask)
     done = read_group(ReadPlan(cassandra_server.address, schema), LocalPlace(str(tmp_path)), group)
     assert sum(done.rows) == len(_ALL)
     assert {one.name for one in tmp_path.iterdir()} == {done.file, "group-00000.json"}
@@ -120,7 +120,7 @@ def test_a_reader_that_loses_rows_in_silence_is_told(
     session = cassandra_server.session()
     schema = read_table_schema(session, _filled(session, keyspace))
     losing = type("Losing", (ProtocolHandler,), {"decode_message": classmethod(_without_rows)})
-    monkeypatch.setattr("lakeward.cassandra.reading.pages.exact_handler", lambda **_: losing)
+    monkeypatch.setattr("lakeward.cassandra.reading.exact_handler", lambda **_: losing)
 
     with pytest.raises(BugError, match="the driver gave no rows for the columns p, c, s, v"):
         list(read_range(session, ReadPlan(cassandra_server.address, schema), MURMUR3.ring))

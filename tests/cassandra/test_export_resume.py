@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from lakeward.cassandra import exporting
+from lakeward.cassandra import export
 from lakeward.cli.main import cli
 from tests.cassandra.export_scene import Exports
 
@@ -130,13 +130,13 @@ def _wait_for(condition: Any, process: subprocess.Popen[bytes]) -> None:
 
 def _noting_what_is_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
-    read = exporting.read_groups
+    read = export.read_groups
 
     def noting(spark: Any, plan: Any, place: Any, groups: Any, **choices: Any) -> Any:
         asked.extend(one.number for one in groups)
         return read(spark, plan, place, groups, **choices)
 
-    monkeypatch.setattr(exporting, "read_groups", noting)
+    monkeypatch.setattr(export, "read_groups", noting)
     return asked
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.writing.results import WriteStatus
+from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, DataError, RefusedInputError
 from lakeward.lake.iceberg.session import table_session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.writing.results import WriteReport
+    from lakeward.cassandra.write_plan import WriteReport
     from tests.servers.cassandra import CassandraServer
 
 STARTED = "2026-11-15T10:30"

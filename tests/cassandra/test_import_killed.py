@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.cassandra.budget import RateLimits
-from lakeward.cassandra.connecting import ClusterAddress
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.connection import ClusterAddress
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.writing.results import WriteStatus
+from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config, parse_config
 from lakeward.config.clusters import ClusterSettings
 from lakeward.lake.iceberg.session import table_session

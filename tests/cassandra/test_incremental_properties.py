@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
-from lakeward.cassandra.diffs import diff_exports
-from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.apply import ApplyRequest, apply_change_set
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.diff import diff_exports
+from lakeward.cassandra.export import ExportRequest, export_table
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.schema import TableSchema, read_table_schema
-from lakeward.cassandra.writing.results import WriteStatus
+from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import RefusedInputError
 from lakeward.lake.iceberg.session import table_session
@@ -32,7 +32,7 @@ from tests.cassandra.strategies import (
 )
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.writing.results import WriteReport
+    from lakeward.cassandra.write_plan import WriteReport
     from tests.servers.cassandra import CassandraServer
 
 COLLECTIONS = (

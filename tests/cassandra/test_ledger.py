@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:

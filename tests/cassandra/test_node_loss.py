@@ -12,12 +12,12 @@ from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.query import BatchStatement, BatchType
 
 from lakeward.cassandra.budget import RateLimits
-from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.presence import make_table
-from lakeward.cassandra.retrying import is_passing
+from lakeward.cassandra.connection import connected
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.export import ExportRequest, export_table
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
+from lakeward.cassandra.retry import is_passing
+from lakeward.cassandra.tables import make_table
 from lakeward.config import Config
 from lakeward.lake.iceberg.session import table_session
 from tests.servers.cassandra import cassandra_at

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.export import ExportRequest, export_table
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.schema import TableSchema, read_table_schema
-from lakeward.cassandra.writing.results import WriteStatus
+from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.lake.iceberg.session import table_session
 from tests.cassandra.scene import create_table, fill, insert, read_cells, renamed, set_apart, update

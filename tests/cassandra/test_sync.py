@@ -9,10 +9,9 @@ import pytest
 
 from lakeward.cassandra import sync
 from lakeward.cassandra.clusters import LiveTable
-from lakeward.cassandra.comparing.staging import Stage
-from lakeward.cassandra.comparing.tables import CompareRequest, compare_tables
-from lakeward.cassandra.connecting import ClusterAddress
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.compare import CompareRequest, Stage, compare_tables
+from lakeward.cassandra.connection import ClusterAddress
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.sync import SyncRequest, sync_once
 from lakeward.cassandra.sync_rounds import SyncReport
@@ -108,7 +107,7 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
 
     # Killed while it exports: what was read then is dropped where something else is asked for now.
     with monkeypatch.context() as broken:
-        broken.setattr("lakeward.cassandra.exporting.publish", _dies)
+        broken.setattr("lakeward.cassandra.export.publish", _dies)
         with pytest.raises(RetriableError):
             pair.sync()
     pair.told.clear()
@@ -190,7 +189,7 @@ def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pa
 
 
 def _export(pair: Pair, **asked: Any) -> None:
-    from lakeward.cassandra.exporting import ExportRequest, export_table
+    from lakeward.cassandra.export import ExportRequest, export_table
 
     pair.clock.next_minute()
     request = ExportRequest(pair.table, str(pair.folder / "exports"), **asked)
@@ -209,6 +208,6 @@ def _repair(pair: Pair, folder: str, missing: int | None = None) -> str:
 
 
 def _apply(pair: Pair, change_set: str) -> None:
-    from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+    from lakeward.cassandra.apply import ApplyRequest, apply_change_set
 
     apply_change_set(pair.spark, Config(base=pair.folder), pair.address, ApplyRequest(change_set, pair.copy))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.sync import SyncRequest, export_folder, sync_once
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings

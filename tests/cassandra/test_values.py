@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from cassandra.util import Date, Duration
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.conversion import cql_literal, to_arrow, to_cql
+from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema, differences
-from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema
-from lakeward.cassandra.types import cql_literal, parse_cql_type, to_arrow, to_cql
+from lakeward.cassandra.snapshots import snapshot_arrow_schema
 from tests.cassandra.scene import create_table, fill, insert, read_cells, renamed, set_apart
 from tests.cassandra.strategies import PLAIN, canonical, drawn, filled_tables
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.cassandra.budget import BudgetServer, RateLimits
+from lakeward.cassandra.budget import RateLimits
+from lakeward.cassandra.budget_server import BudgetServer
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import read_table_schema
-from lakeward.cassandra.writing.dead_letters import DeadLetterPlace
-from lakeward.cassandra.writing.plan import ACTION, CHANGES, UNIT, WriteColumn, WritePlan
-from lakeward.cassandra.writing.task import writing_task
+from lakeward.cassandra.write_plan import ACTION, CHANGES, UNIT, DeadLetterPlace, WriteColumn, WritePlan
+from lakeward.cassandra.write_task import writing_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.cassandra.connecting import ClusterAddress, connected
+from lakeward.cassandra.connection import ClusterAddress, connected
 from lakeward.config.clusters import ClusterSettings
 from lakeward.demo.cassandra.node_files import ServerOptions
 from lakeward.demo.cassandra.server import LocalCassandra

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakeward.cassandra.exports.journal import ExportPlan, Journal
-from lakeward.cassandra.exports.owners import Ownership
-from lakeward.cassandra.exports.publishing import _complete
+from lakeward.cassandra.export_folder import _complete
+from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.inputs.lake import primary_key
 from lakeward.diffing.inputs.manifests import _read

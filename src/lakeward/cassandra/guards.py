@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
-from lakeward.cassandra.comparing.staging import LIVE
-from lakeward.cassandra.effects import compared_since, is_outdated
+from lakeward.cassandra.jobs import compared_since, is_outdated
+from lakeward.cassandra.snapshots import LIVE
 from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.pipeline.delete_guard import Removal, change_set_refusal
@@ -18,10 +18,10 @@ from lakeward.pipeline.delete_guard import Removal, change_set_refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakeward.cassandra.cql import TableName
     from lakeward.cassandra.jobs import AppliedState, Job
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.names import TableName
-    from lakeward.cassandra.origins import Origin
+    from lakeward.cassandra.snapshots import Origin
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
 

@@ -1,13 +1,27 @@
-"""What is recorded of a table that is written to: jobs, and the state that the last of them led to."""
+"""What is recorded of a table that is written to, and what a job makes of it.
+
+A table of Cassandra keeps, of each cell, what was written at the latest time. A job therefore leads to the state that
+it was made for only where it begins with the right one and no cell that is there is later. Otherwise the target holds
+parts of two states, which the record must say: a change set that is then applied as if one of them were there would
+leave rows that no later one puts right.
+
+The exception is a job that is written again. Its cells are in the target already, at the same time or below later ones,
+and so nothing changes as long as the marks of later deletes are kept (``gc_grace_seconds``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
+from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from lakeward.diffing.changesets.manifest import ChangeSetManifest
 
 IMPORT, APPLY = "import", "apply"
 # Fields of a state that the first version did not have.
@@ -127,3 +141,264 @@ class Begun:
             return False
         is_late = self.job.timestamp > last.timestamp and not self.job.is_repair
         return last.change_set == self.job.change_set and not is_late
+
+
+# Clocks differ, and a mark that is about to be removed helps nobody.
+_CLOCKS = timedelta(hours=1)
+# By how much later than its job a list may be written, each time that the job is begun.
+_LIST_STEP = 1_000
+
+
+class Effect(StrEnum):
+    """What a target holds after a job."""
+
+    LEADS = "leads"
+    KEEPS = "keeps"
+    MIXES = "mixes"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The effect of a job. ``why`` is the reason of one that mixes, and of one that leads what may be there besides.
+
+    ``seen`` is, of a repair, since when it does not know what was written.
+    """
+
+    effect: Effect = Effect.LEADS
+    why: str | None = None
+    seen: datetime | None = None
+
+    def warnings(self, target: str) -> list[str]:
+        """Say what a person should know of the target afterwards."""
+        if self.effect is Effect.MIXES:
+            msg = f"what {target} holds afterwards is not known: {self.why}"
+            return [f"{msg}; lakeward cassandra compare tells, and what it writes with --to makes it right"]
+        if self.effect is Effect.KEEPS and self.seen is None:
+            return [f"it is older than what {target} holds and was written before: what is recorded stays"]
+        return []
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A job that may be written, what it makes of its target, and what a person should know."""
+
+    job: Job
+    outcome: Outcome
+    warnings: tuple[str, ...]
+
+
+LEADS, KEEPS = Outcome(), Outcome(Effect.KEEPS)
+
+
+@dataclass(frozen=True)
+class History:
+    """The jobs that were written to a target completely, and how long it keeps the marks of deletes."""
+
+    jobs: Sequence[Begun]
+    marks_kept: timedelta
+    now: datetime
+
+    def has_written(self, job: Job) -> bool:
+        """Whether all cells of a job are in the target, or hidden there by later ones."""
+        return any(self._is_of(one, job) and one.job.id == job.id for one in self.jobs)
+
+    def has_led_to(self, job: Job) -> bool:
+        """Whether the target once held the state of a job, as of the job's time."""
+        same = (one for one in self.jobs if self._is_of(one, job) and one.finished is not None and one.finished.led)
+        return any(is_surely_same(one.job.identity, job.identity) for one in same)
+
+    def _is_of(self, one: Begun, job: Job) -> bool:
+        if one.finished is None or one.finished.timestamp != job.timestamp:
+            return False
+        is_marked = self.now - datetime.fromisoformat(one.finished.at) < self.marks_kept - _CLOCKS
+        return is_marked and not self._reaches_later(job)
+
+    def _reaches_later(self, job: Job) -> bool:
+        """Whether lists of the job, which are written a little later each time, could win over those of a later job."""
+        attempts = max((one.attempt for one in self.jobs if one.job.timestamp == job.timestamp), default=0)
+        end = job.timestamp + (attempts + 2) * _LIST_STEP
+        return any(job.timestamp < one.job.timestamp <= end for one in self.jobs)
+
+
+def import_outcome(
+    last: AppliedState | None, job: Job, history: History, *, has_recorded_times: bool, has_rows: bool
+) -> Outcome:
+    """Return what an import makes of its target.
+
+    Args:
+        last: what is recorded of the target.
+        job: the import.
+        history: what was written to the target before.
+        has_recorded_times: whether cells are written at times of their own, any of which may be an early one.
+        has_rows: whether the target has rows, where nothing is recorded of it.
+    """
+    if last is None:
+        return Outcome(why=f"rows that were there before {_shown(job)} was imported") if has_rows else LEADS
+    if history.has_written(job):
+        return KEEPS
+    is_later = last.timestamp is None or job.timestamp > last.timestamp
+    if last.unknown is None:
+        if is_surely_same(last.identity, job.identity):
+            return Outcome(why=last.doubt) if is_later else KEEPS
+        if history.has_led_to(job):
+            return KEEPS
+    if is_later and not has_recorded_times:
+        return Outcome(why=f"rows of {shown_state(last.identity)}, over which {_shown(job)} was imported")
+    return Outcome(
+        Effect.MIXES, f"{_shown(job)} was imported over {shown_state(last.identity)}, parts of which are later"
+    )
+
+
+def apply_outcome(
+    last: AppliedState | None, job: Job, manifest: ChangeSetManifest | None, history: History, *, lost: str | None
+) -> Outcome:
+    """Return what applying a change set makes of its target; ``lost`` says why what was recorded is not there."""
+    what = f"the change set {job.change_set or job.identity.get('location')}"
+    if lost is not None:
+        return Outcome(Effect.MIXES, f"{what} was applied although {lost}")
+    if manifest is None:
+        return Outcome(Effect.MIXES, f"{what} was applied, which does not say what it leads to")
+    if job.is_repair:
+        return _repair_outcome(last, job, manifest)
+    if last is None or _leads(last, job, manifest, history):
+        return Outcome(why=last.doubt if last is not None else None)
+    if history.has_written(job) or (last.unknown is None and history.has_led_to(job)):
+        return KEEPS
+    return Outcome(Effect.MIXES, f"{what} was applied to {shown_state(last.identity)}, which it was not made for")
+
+
+def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: History) -> bool:
+    """Whether a target has the state of a change set after it: it has that already, or the one that is its past."""
+    if last.unknown is not None:
+        return False
+    if last.change_set == job.change_set or is_surely_same(last.identity, job.identity):
+        return True
+    is_later = last.timestamp is None or job.timestamp > last.timestamp
+    return is_same_state(last.identity, manifest.past) and (is_later or is_replay(last, job, history))
+
+
+def is_replay(last: AppliedState, job: Job, history: History) -> bool:
+    """Whether a job was begun before at the time of the latest cells: it then competes with its own cells alone."""
+    return job.timestamp == last.timestamp and any(
+        one.job.id == job.id and one.job.timestamp == job.timestamp for one in history.jobs
+    )
+
+
+def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetManifest) -> Outcome:
+    """A repair makes the target right if the comparison saw all that was written, and nothing is later."""
+    seen = compared_since(manifest)
+    if last is None:
+        return Outcome(seen=seen)
+    if is_outdated(last, seen):
+        return Outcome(Effect.MIXES, f"the repair {job.change_set} was applied, which is older", seen)
+    is_later = last.timestamp is None or job.timestamp > last.timestamp
+    return Outcome(Effect.LEADS if is_later else Effect.KEEPS, seen=seen)
+
+
+def is_outdated(last: AppliedState, seen: datetime) -> bool:
+    """Whether a repair whose comparison began then cannot know what the target holds.
+
+    What was applied in order since does not matter: it leads to where the repair leads, or to what comes before.
+    """
+    return seen <= last.at and (last.unknown is not None or last.doubt is not None)
+
+
+def compared_since(manifest: ChangeSetManifest) -> datetime:
+    """Return when the comparison began that a repair was made by: what was written later it does not know."""
+    began = manifest.past.get("since") or manifest.past.get("created")
+    return datetime.fromisoformat(str(began)) if began else datetime.min.replace(tzinfo=UTC)
+
+
+def state_after(
+    last: AppliedState | None,
+    job: Job,
+    outcome: Outcome,
+    others: Sequence[Begun],
+    *,
+    at: datetime,
+    rejected: int = 0,
+    dead_letters: str | None = None,
+    table_id: str | None = None,
+) -> AppliedState | None:
+    """Return what is recorded after a job; None where the record stays as it is.
+
+    Args:
+        last: what is recorded before.
+        job: what was written.
+        outcome: its effect on a target to which nothing else was written.
+        others: jobs that were begun, have written rows, and are left as they are.
+        at: the time of now.
+        rejected: how many rows of the job were rejected.
+        dead_letters: where these are.
+        table_id: the table that the rows went to.
+    """
+    outcome = _beside(outcome, job, others)
+    if outcome.effect is Effect.KEEPS and last is not None:
+        return None
+    is_mixed = outcome.effect is Effect.MIXES
+    adds = last is not None and (is_mixed or not _is_whole(job, last))
+    if last is not None and adds:
+        rejected, dead_letters = rejected + last.rejected, dead_letters or last.dead_letters
+    known = last if is_mixed and last is not None else None
+    return AppliedState(
+        undefined(known.identity if known is not None else job.identity),
+        None if is_mixed else job.change_set,
+        at,
+        rejected,
+        dead_letters,
+        _latest(last, job, others, is_mixed=is_mixed),
+        table_id,
+        unknown=outcome.why if is_mixed else None,
+        doubt=None if is_mixed else outcome.why,
+        repaired=_repaired(last, job),
+    )
+
+
+def undefined(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an identity without the definition of its table, which the record need not hold."""
+    return {name: value for name, value in identity.items() if name != "cassandra"}
+
+
+def _beside(outcome: Outcome, job: Job, others: Sequence[Begun]) -> Outcome:
+    """Return the outcome of a job that leaves halves of others in the target."""
+    if outcome.seen is not None:
+        # What the comparison saw is made right, where it does not win.
+        others = [
+            one
+            for one in others
+            if datetime.fromisoformat(one.at) >= outcome.seen or one.job.timestamp >= job.timestamp
+        ]
+    if not others:
+        return outcome
+    halves = ", ".join(_shown(one.job) for one in others)
+    is_later = all(job.timestamp > one.job.timestamp for one in others)
+    if job.kind == IMPORT and outcome.effect is Effect.LEADS and is_later:
+        why = f"rows of {halves}, which was not finished"
+        return replace(outcome, why=f"{outcome.why}; {why}" if outcome.why else why)
+    return Outcome(Effect.MIXES, outcome.why or f"{halves} was written in part before {_shown(job)}")
+
+
+def _is_whole(job: Job, last: AppliedState) -> bool:
+    """Whether a job writes again what was rejected before."""
+    return job.kind == IMPORT or job.is_repair or job.change_set == last.change_set
+
+
+def _latest(last: AppliedState | None, job: Job, others: Sequence[Begun], *, is_mixed: bool) -> int:
+    """Return the time that later jobs have to be after: no cell of the target is of a later one."""
+    known = [last.timestamp] if last is not None and last.timestamp is not None else []
+    if job.is_repair and known and not is_mixed:
+        # What follows the state that a repair leaves as it is may be of an export that began before the repair.
+        return known[0]
+    return max([*known, job.timestamp, *(one.job.timestamp for one in others)])
+
+
+def _repaired(last: AppliedState | None, job: Job) -> int | None:
+    """Return the time of the cells of repairs, where nothing later was written over them."""
+    times = [job.timestamp] if job.is_repair else []
+    if last is not None and last.repaired is not None and (job.is_repair or job.timestamp <= last.repaired):
+        times.append(last.repaired)
+    return max(times, default=None)
+
+
+def _shown(job: Job) -> str:
+    return f"the change set {job.change_set}" if job.change_set else shown_state(job.identity)

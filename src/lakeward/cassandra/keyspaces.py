@@ -1,10 +1,12 @@
-"""All that only Amazon Keyspaces does, and what Cassandra does in its place.
+"""What only Amazon Keyspaces does, what Cassandra does in its place, and what reads and writes cost in its units.
 
-Written from the service's documentation and tested without it: nothing here was run against Keyspaces itself.
+Written from the service's documentation and tested without it: nothing here was run against Keyspaces itself. Its units
+are a good measure of work for any cluster.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.connecting import ClusterAddress
+    import numpy
+
     from lakeward.config.clusters import ClusterSettings
 
 PORT = 9142
@@ -61,14 +64,14 @@ _KEYSPACES = WriteLimits(
 )
 
 
-def is_keyspaces(address: ClusterAddress) -> bool:
+def is_keyspaces(settings: ClusterSettings) -> bool:
     """Tell Amazon Keyspaces from Cassandra."""
-    return address.settings.keyspaces is not None
+    return settings.keyspaces is not None
 
 
-def limits_of(address: ClusterAddress) -> WriteLimits:
+def limits_of(settings: ClusterSettings) -> WriteLimits:
     """Give what the cluster takes at once."""
-    return _KEYSPACES if is_keyspaces(address) else _CASSANDRA
+    return _KEYSPACES if is_keyspaces(settings) else _CASSANDRA
 
 
 def endpoint(region: str) -> str:
@@ -141,3 +144,28 @@ def _is_enabled(session: Any, keyspace: str, table: str, name: str) -> bool:
 def enabling_statement(table_cql: str, name: str) -> str:
     """Give the statement that turns a property of a table on; Keyspaces does not let one turn it off again."""
     return f"ALTER TABLE {table_cql} WITH CUSTOM_PROPERTIES = {{'{name}': {{'status': 'enabled'}}}}"
+
+
+WRITE_UNIT_BYTES = 1024
+READ_UNIT_BYTES = 4096
+# What Keyspaces counts beside the data: for each row, and at most for each of its columns.
+ROW_BYTES, COLUMN_BYTES = 100, 4
+
+
+def write_units(size: float) -> float:
+    """Give the units (WCU) of writing or deleting a row of so many bytes: one for each started KB."""
+    return float(max(math.ceil(size / WRITE_UNIT_BYTES), 1))
+
+
+def write_units_of(sizes: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Give the units of writing rows of so many bytes each, as `write_units` does for one."""
+    import numpy
+
+    units: numpy.ndarray[Any, Any] = numpy.maximum(numpy.ceil(sizes / WRITE_UNIT_BYTES), 1.0)
+    return units
+
+
+def read_units(size: float, *, consistency: str = "LOCAL_QUORUM") -> float:
+    """Give the units (RCU) of reading so many bytes: one for each started 4 KB, half of that for one replica alone."""
+    whole = float(max(math.ceil(size / READ_UNIT_BYTES), 1))
+    return whole / 2 if consistency in {"ONE", "LOCAL_ONE"} else whole

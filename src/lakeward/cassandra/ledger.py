@@ -13,11 +13,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.effects import LEADS, Effect, History, Outcome, state_after, undefined
-from lakeward.cassandra.jobs import IMPORT, AppliedState, Begun, Finished
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.presence import deletes_kept, has_rows, is_there, make_table, table_id
-from lakeward.cassandra.retrying import call_again, told
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.jobs import (
+    IMPORT,
+    LEADS,
+    AppliedState,
+    Begun,
+    Effect,
+    Finished,
+    History,
+    Outcome,
+    state_after,
+    undefined,
+)
+from lakeward.cassandra.retry import call_again, told
+from lakeward.cassandra.tables import deletes_kept, has_rows, is_there, make_table, table_id
 from lakeward.errors import ConfigurationError, ConflictError
 from lakeward.reading_back import json_object, refusing_damage
 

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.cassandra.names import TableName, quoted
-from lakeward.cassandra.retrying import call_again
-from lakeward.cassandra.types import CqlType, parse_cql_type, widens
+from lakeward.cassandra.cql import CqlType, TableName, parse_cql_type, quoted
+from lakeward.cassandra.retry import call_again
+from lakeward.cassandra.values import widens
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,23 +7,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import guards
-from lakeward.cassandra.applying import ApplyRequest, apply_change_set
+from lakeward.cassandra.apply import ApplyRequest, apply_change_set
 from lakeward.cassandra.budget import RateLimits
-from lakeward.cassandra.comparing.staging import LIVE
-from lakeward.cassandra.connecting import connected
-from lakeward.cassandra.diffs import diff_exports
-from lakeward.cassandra.export_folders import ExportFolder, table_folder
-from lakeward.cassandra.exporting import ExportRequest, export_table
-from lakeward.cassandra.importing import ImportRequest, import_snapshot
+from lakeward.cassandra.connection import connected
+from lakeward.cassandra.cql import TableAddress, quoted
+from lakeward.cassandra.diff import diff_exports
+from lakeward.cassandra.export import ExportRequest, export_table
+from lakeward.cassandra.export_folder import ExportFolder, table_folder
+from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.jobs import IMPORT
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableAddress, quoted
-from lakeward.cassandra.preflight import require_writable
-from lakeward.cassandra.presence import has_keyspace, has_rows, is_there
 from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.snapshots import LIVE
 from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncLoop, SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, Rules
+from lakeward.cassandra.tables import has_keyspace, has_rows, is_there, require_writable
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.stores import open_store
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.names import TableName
-    from lakeward.cassandra.progress import Tell
+    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.connection import ClusterAddress
+    from lakeward.cassandra.cql import TableName
     from lakeward.cassandra.sync_steps import First, Step
     from lakeward.config import Config
     from lakeward.errors import LakewardError
@@ -168,7 +167,7 @@ def _require_target(session: Any, request: SyncRequest) -> None:
     """
     guards.chosen_timestamp(request.timestamp, None, str(request.into))
     _require_another_table(request)
-    limits, is_recorded = limits_of(request.target), request.timestamp == guards.SNAPSHOT_TIME
+    limits, is_recorded = limits_of(request.target.settings), request.timestamp == guards.SNAPSHOT_TIME
     if is_recorded and limits.oldest_timestamp is not None and (request.writetime or request.ttl):
         msg = f"{request.into} does not take the times at which cells were written"
         raise RefusedInputError(msg, hint="without --with-writetime and --with-ttl, or with --timestamp now")

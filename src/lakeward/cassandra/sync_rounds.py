@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import watchfiles
 
-from lakeward.cassandra.export_folders import (
-    CLOCKS_DIFFER,
-    MINUTE_NAME,
-    SNAPSHOTS,
-    name_in,
-    seconds_to_next_minute,
-)
+from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHOTS, name_in, seconds_to_next_minute
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from lakeward.cassandra.export_folders import ExportFolder, KnownExport
+    from lakeward.cassandra.export_folder import ExportFolder, KnownExport
     from lakeward.cassandra.sync_steps import Target
     from lakeward.errors import LakewardError
 

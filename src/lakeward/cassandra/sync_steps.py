@@ -16,8 +16,7 @@ from lakeward.errors import RefusedInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.cassandra.export_folders import ExportFolder, KnownChangeSet, KnownExport
-
+    from lakeward.cassandra.export_folder import ExportFolder, KnownChangeSet, KnownExport
 
 _CHOICE = "--first import writes the newest export over it, --first assume takes it for what that holds"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.showing import shown_like_cql
+from lakeward.cassandra.snapshots import shown_like_cql
 from lakeward.cli.diff_options import ALL_COLUMNS
 from lakeward.diffing.comparison import keys_of
 from lakeward.diffing.free_names import with_free_names

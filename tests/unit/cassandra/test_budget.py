@@ -9,9 +9,17 @@ import time
 
 import pytest
 
-from lakeward.cassandra.budget import BudgetAddress, BudgetClient, BudgetServer, RateLimits, budget_client
-from lakeward.cassandra.budget.amounts import NOTHING, Amounts
-from lakeward.cassandra.budget.ledger import RECOVERY_SECONDS, SAVED_SECONDS, TURN_SECONDS, BudgetLedger
+from lakeward.cassandra.budget import (
+    NOTHING,
+    RECOVERY_SECONDS,
+    SAVED_SECONDS,
+    TURN_SECONDS,
+    Amounts,
+    BudgetAddress,
+    BudgetLedger,
+    RateLimits,
+)
+from lakeward.cassandra.budget_server import BudgetClient, BudgetServer, budget_client
 from lakeward.errors import RetriableError
 
 
@@ -259,7 +267,7 @@ def test_strangers_are_refused_and_a_lost_driver_is_told():
 
 
 def test_people_hear_of_progress_and_of_overload(monkeypatch):
-    monkeypatch.setattr("lakeward.cassandra.budget.server.TELL_SECONDS", 0.3)
+    monkeypatch.setattr("lakeward.cassandra.budget_server.TELL_SECONDS", 0.3)
     told = []
     with BudgetServer(RateLimits(), host="127.0.0.1", tell=told.append, expected_rows=10_000) as server:
         client = BudgetClient(server.address)

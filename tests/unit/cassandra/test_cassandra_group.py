@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from lakeward import CassandraClient
 from lakeward.cassandra.budget import RateLimits
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.sync_steps import First
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.cassandra_options import (

@@ -10,10 +10,9 @@ from hypothesis import given
 from pyspark.sql.pandas.types import from_arrow_schema
 from tests.cassandra.strategies import tables
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema, differences, read_table_schema
-from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema, snapshot_struct
-from lakeward.cassandra.types import parse_cql_type
+from lakeward.cassandra.snapshots import snapshot_arrow_schema, snapshot_struct
 from lakeward.errors import ConfigurationError
 
 SOURCE = TableName("shop", "orders")

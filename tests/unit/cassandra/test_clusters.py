@@ -9,9 +9,9 @@ import pytest
 
 from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import find_cluster, limits_for, parse_cluster
-from lakeward.cassandra.connecting import open_session
+from lakeward.cassandra.connection import open_session
+from lakeward.cassandra.cql import TableAddress
 from lakeward.cassandra.keyspaces import signing_provider
-from lakeward.cassandra.names import TableAddress
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.cassandra.comparing.digests import RangeDigest
-from lakeward.cassandra.comparing.widths import fitted_batch, widened
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName, parse_cql_type
+from lakeward.cassandra.digests import RangeDigest, fitted_batch, widened
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.snapshot_columns import snapshot_arrow_schema
-from lakeward.cassandra.types import parse_cql_type
+from lakeward.cassandra.snapshots import snapshot_arrow_schema
 
 SCHEMA = pa.schema(
     {

@@ -17,12 +17,10 @@ from tests.unit.cassandra.test_writing_rows import plan_of
 from tests.unit.cassandra.test_writing_sending import Budget, Future, Statement
 
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.types.encoded_batches import taking_encoded
-from lakeward.cassandra.writing.encoded_rows import EncodedRequest, EncodedRows
-from lakeward.cassandra.writing.requests import bound_requests
-from lakeward.cassandra.writing.rows import Operation, Row, packed_time
-from lakeward.cassandra.writing.sending import Sender
-from lakeward.cassandra.writing.statements import Shape, Verb
+from lakeward.cassandra.wire import taking_encoded
+from lakeward.cassandra.write_batches import EncodedRequest, EncodedRows
+from lakeward.cassandra.write_requests import Sender, bound_requests
+from lakeward.cassandra.write_rows import Operation, Row, Shape, Verb, packed_time
 
 STAMP = packed_time(1_700_000_000_000_000)
 SHAPE = Shape(Verb.INSERT, ("p", "q", "c"), ("a", "b"))

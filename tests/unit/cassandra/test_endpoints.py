@@ -11,8 +11,8 @@ import pytest
 from cassandra.connection import DefaultEndPoint
 from cassandra.policies import IdentityTranslator
 
-from lakeward.cassandra import connecting
-from lakeward.cassandra.connecting import ClusterAddress, task_session, with_nodes
+from lakeward.cassandra import connection
+from lakeward.cassandra.connection import ClusterAddress, task_session, with_nodes
 from lakeward.cassandra.endpoints import NamedEndPoints, names_of
 from lakeward.config.clusters import ClusterSettings, TlsSettings
 from lakeward.errors import RetriableError
@@ -32,7 +32,7 @@ def _known_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _ways_in(nodes: tuple[tuple[str, int], ...] = (), **settings: Any) -> dict[str, Any]:
-    return connecting._ways_in(ClusterSettings(**settings), nodes)
+    return connection._ways_in(ClusterSettings(**settings), nodes)
 
 
 def test_a_node_must_show_the_name_that_it_is_configured_by_and_others_their_address() -> None:
@@ -105,20 +105,20 @@ def _silent(times: int, asked: list[Any]) -> Any:
 def test_where_the_configured_nodes_are_silent_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     address = ClusterAddress("one", ClusterSettings(hosts=("n1.example",)))
     asked: list[Any] = []
-    monkeypatch.setattr(connecting, "_opened", _silent(1, asked))
-    assert connecting.open_session(replace(address, nodes=_NODES)) == "a session"
+    monkeypatch.setattr(connection, "_opened", _silent(1, asked))
+    assert connection.open_session(replace(address, nodes=_NODES)) == "a session"
     assert asked == [(), _NODES]
     asked.clear()
     with pytest.raises(RetriableError):
-        connecting.open_session(address)
+        connection.open_session(address)
     assert asked == [()]
 
 
 def test_a_task_goes_on_trying_to_connect_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     clock = SimpleNamespace(sleep=pauses.append, monotonic=lambda: sum(pauses))
-    monkeypatch.setattr(connecting, "time", clock)
-    monkeypatch.setattr(connecting, "atexit", SimpleNamespace(register=lambda _: None))
+    monkeypatch.setattr(connection, "time", clock)
+    monkeypatch.setattr(connection, "atexit", SimpleNamespace(register=lambda _: None))
     session = SimpleNamespace(cluster=SimpleNamespace(shutdown=None))
     answers: list[Any] = [RetriableError("no"), RetriableError("no"), session]
 
@@ -128,7 +128,7 @@ def test_a_task_goes_on_trying_to_connect_for_a_while(monkeypatch: pytest.Monkey
             raise found
         return found
 
-    monkeypatch.setattr(connecting, "open_session", opened)
+    monkeypatch.setattr(connection, "open_session", opened)
     assert task_session(ClusterAddress("patient", ClusterSettings(hosts=("a",)))) is session
     assert len(pauses) == 2
     answers[:] = [RetriableError(f"try {number}") for number in range(100)]

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 import psutil
 import pytest
 
-from lakeward.cassandra.exports import groups
-from lakeward.cassandra.exports.groups import Group
-from lakeward.cassandra.exports.journal import ExportPlan, Journal, is_too_old, require_same
-from lakeward.cassandra.exports.owners import Ownership
-from lakeward.cassandra.exports.places import ArrowPlace, LocalPlace, place_of
-from lakeward.cassandra.exports.publishing import require_free_minute, snapshot_folder
-from lakeward.cassandra.ranges import TokenRange
+from lakeward.cassandra import range_files
+from lakeward.cassandra.export_folder import require_free_minute, snapshot_folder
+from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is_too_old, require_same
+from lakeward.cassandra.range_files import ArrowPlace, Group, LocalPlace, place_of
+from lakeward.cassandra.read_plan import TokenRange
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.lake.stores import LocalStore
 from lakeward.spark.marks import TaskError
@@ -188,9 +186,9 @@ def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.Monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(groups, "read_group", full)
+    monkeypatch.setattr(range_files, "read_group", full)
     with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: the disk is full"):
-        groups._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
+        range_files._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
 
 
 def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:

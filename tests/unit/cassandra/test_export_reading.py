@@ -8,12 +8,11 @@ from typing import Any, cast
 import pytest
 from cassandra import OperationTimedOut
 
-from lakeward.cassandra.exports import asking
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.reading.batches import BatchMaker
-from lakeward.cassandra.reading.plan import ReadPlan, require_condition
+from lakeward.cassandra import export
+from lakeward.cassandra.cql import TableName, parse_cql_type
+from lakeward.cassandra.read_plan import ReadPlan, require_condition
+from lakeward.cassandra.reading import BatchMaker
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.types import parse_cql_type
 from lakeward.errors import ConfigurationError, DataError, RetriableError
 
 _UDTS = {"place": (("street", "text"), ("number", "int"))}
@@ -181,8 +180,8 @@ def test_where_the_server_does_not_tell_the_times_of_frozen_collections_they_are
     ],
 )
 def test_which_servers_tell_the_times_of_collections(server: str, element: bool, frozen: bool) -> None:
-    version = asking._version(server)
-    assert (version >= asking._ELEMENT_TIMES_SINCE, asking._tells_frozen_times(version)) == (element, frozen)
+    version = export._version(server)
+    assert (version >= export._ELEMENT_TIMES_SINCE, export._tells_frozen_times(version)) == (element, frozen)
 
 
 def test_columns_that_are_named_like_those_of_times_are_refused() -> None:
@@ -192,9 +191,9 @@ def test_columns_that_are_named_like_those_of_times_are_refused() -> None:
         _lw_writetime_v=("bigint", ColumnKind.REGULAR),
     )
     with pytest.raises(ConfigurationError, match="_lw_writetime_v") as refused:
-        asking._require_names(_plan(schema))
+        export._require_names(_plan(schema))
     assert "--columns" in str(refused.value.hint)
-    asking._require_names(_plan(schema, columns=("v",)))
+    export._require_names(_plan(schema, columns=("v",)))
 
 
 class _Preparing:
@@ -211,7 +210,7 @@ class _Preparing:
 
 
 def test_a_query_is_prepared_again_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeward.cassandra.retrying.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("lakeward.cassandra.retry.FIRST_PAUSE_SECONDS", 0.0)
     assert len(_plan(_STATIC_TABLE).prepare(cast("Any", _Preparing(2, silent=3))).column_metadata) == 2
     with pytest.raises(RetriableError, match="preparing the query failed 12 times"):
         _plan(_STATIC_TABLE).prepare(cast("Any", _Preparing(2, silent=99)))

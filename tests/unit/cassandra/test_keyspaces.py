@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from lakeward.cassandra import keyspaces
-from lakeward.cassandra.connecting import ClusterAddress, _cluster
+from lakeward.cassandra.connection import ClusterAddress, _cluster
 from lakeward.config.clusters import ClusterSettings
 from lakeward.errors import ConfigurationError
 
@@ -84,11 +84,11 @@ def test_a_login_without_credentials_is_refused_before_anything_is_tried(monkeyp
 
 
 def test_limits_are_those_of_the_kind_of_cluster():
-    limits = keyspaces.limits_of(KEYSPACES)
+    limits = keyspaces.limits_of(KEYSPACES.settings)
     assert (limits.batch_rows, limits.columns, limits.columns_with_ttl) == (30, 225, 166)
     assert (limits.partition_write_units, limits.oldest_timestamp) == (1000, timedelta(days=2))
     assert (limits.newest_timestamp, limits.is_keyspaces) == (timedelta(minutes=5), True)
-    usual = keyspaces.limits_of(CASSANDRA)
+    usual = keyspaces.limits_of(CASSANDRA.settings)
     assert usual.partition_write_units is usual.oldest_timestamp is usual.columns is None
     assert not usual.is_keyspaces
 

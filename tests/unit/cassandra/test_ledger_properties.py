@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 from tests.cassandra.ledger_server import Server
 
-from lakeward.cassandra import applying, importing
-from lakeward.cassandra.applying import ApplyRequest
-from lakeward.cassandra.effects import Effect
-from lakeward.cassandra.importing import ImportRequest
+from lakeward.cassandra import apply, imports
+from lakeward.cassandra.apply import ApplyRequest
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.imports import ImportRequest
+from lakeward.cassandra.jobs import Effect
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.origins import Origin
 from lakeward.cassandra.schema import TableSchema
+from lakeward.cassandra.snapshots import Origin
 from lakeward.diffing.changesets.finding import ChangeSet
 from lakeward.diffing.changesets.manifest import ChangeSetManifest
 from lakeward.diffing.inputs.sides import Side
@@ -109,8 +109,8 @@ class World:
     def import_(self, number: int, *, kill: int | None = None, **choices: Any) -> Effect | None:
         side = Side(f"/{number}", _NO_FRAME, rows=len(SOURCE[number]), identity=identity(number))
         request = ImportRequest(side.label, INTO, **choices)
-        importing._forget_lost(self.ledger)
-        found = importing.decide(request, side, origin(number), self.ledger, has_recorded_times=False)
+        imports._forget_lost(self.ledger)
+        found = imports.decide(request, side, origin(number), self.ledger, has_recorded_times=False)
         if found is None:
             return None
         writes = [("I", key, values) for key, values in SOURCE[number].items()]
@@ -127,7 +127,7 @@ class World:
         request = ApplyRequest("/changes", INTO, max_delete_share=1.0, **choices)
         started = changes.manifest.current["started"]
         parents: dict[str, Origin | None] = {"past": origin(started), "current": origin(started)}
-        found = applying.decide(request, changes, parents, self.ledger)
+        found = apply.decide(request, changes, parents, self.ledger)
         if found is None:
             return None
         self.write(found, differences(past, current), kill, anew=request.force)
@@ -390,7 +390,7 @@ def test_an_export_over_another_says_what_may_be_left_until_somebody_looks() -> 
     world.import_(1)
     assert world.import_(3, force=True) is Effect.LEADS
     assert (world.held == SOURCE[3], set(SOURCE[3]) <= set(world.held)) == (False, True)
-    found = applying.decide(
+    found = apply.decide(
         ApplyRequest("/changes", INTO), change_set(3, 4), {"past": None, "current": origin(4)}, world.ledger
     )
     assert found is not None
@@ -413,7 +413,7 @@ def test_a_change_set_without_a_manifest_leaves_nobody_knowing() -> None:
     recipe = ChangeSet("/recipe", _NO_FRAME, None, ("k",), DiffOptions())
     for minute in (8, 9):
         request = ApplyRequest("/recipe", INTO, timestamp=at(minute))
-        found = applying.decide(request, recipe, {"past": None, "current": None}, world.ledger)
+        found = apply.decide(request, recipe, {"past": None, "current": None}, world.ledger)
         assert found is not None, "the next one of its kind is taken"
         world.write(found, differences(SOURCE[1], SOURCE[2]), None, anew=False)
     assert "does not say what it leads to" in str(world.ledger.last().unknown)  # type: ignore[union-attr]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.cassandra.ledger_server import Server
 
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.ledger import Ledger
-from lakeward.cassandra.names import TableName
 from lakeward.errors import ConflictError
 
 ONE = {"location": "/1", "checksum": "c1", "rows": 10}

@@ -9,14 +9,11 @@ import pytest
 from cassandra import InvalidRequest, OperationTimedOut, ReadTimeout, Unauthorized, Unavailable
 
 from lakeward.cassandra.budget import RateLimits
-from lakeward.cassandra.connecting import ClusterAddress
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.ranges import TokenRange
-from lakeward.cassandra.reading.pages import Page, Query, RangePages
-from lakeward.cassandra.reading.plan import ReadPlan, page_rows
-from lakeward.cassandra.reading.ranges import read_ranges
+from lakeward.cassandra.connection import ClusterAddress
+from lakeward.cassandra.cql import TableName, parse_cql_type
+from lakeward.cassandra.read_plan import ReadPlan, TokenRange, page_rows
+from lakeward.cassandra.reading import Page, Query, RangePages, read_ranges
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.types import parse_cql_type
 from lakeward.config.clusters import ClusterSettings
 from lakeward.errors import ConfigurationError, RetriableError
 
@@ -112,7 +109,7 @@ def test_a_page_is_paid_for_before_it_is_asked_for_and_what_it_lacks_is_given_ba
 
 @pytest.fixture
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeward.cassandra.retrying.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("lakeward.cassandra.retry.FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("_no_pauses")

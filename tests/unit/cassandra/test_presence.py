@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cassandra import DriverException
 
-from lakeward.cassandra import presence
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra import tables
+from lakeward.cassandra.cql import TableName
 from lakeward.errors import RetriableError
 
 TABLE = TableName("ks", "t")
@@ -40,17 +40,17 @@ class SlowCluster:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(tables, "_PAUSE_SECONDS", 0.01)
 
 
 def test_a_new_table_is_used_when_all_nodes_know_of_it():
     session = SlowCluster(looks_until_agreed=3)
-    presence.make_table(session, TABLE, ["CREATE TABLE ks.t (k int PRIMARY KEY)"], what="t")
+    tables.make_table(session, TABLE, ["CREATE TABLE ks.t (k int PRIMARY KEY)"], what="t")
     assert session.done == ["CREATE", "look", "look", "look", "SELECT"]
 
 
 def test_nodes_that_never_agree_are_told_of(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(presence, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.05)
     with pytest.raises(RetriableError, match="not all nodes know of it") as caught:
-        presence.make_table(SlowCluster(looks_until_agreed=10_000), TABLE, ["CREATE TABLE …"], what="t")
+        tables.make_table(SlowCluster(looks_until_agreed=10_000), TABLE, ["CREATE TABLE …"], what="t")
     assert "nodetool describecluster" in str(caught.value)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.ranges import (
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.read_plan import (
     MURMUR3,
     RANDOM,
     Partitioner,

@@ -18,15 +18,7 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionShutdown
 from cassandra.protocol import OverloadedErrorMessage, ServerError, SyntaxException
 
-from lakeward.cassandra.retrying import (
-    call_again,
-    is_overload,
-    is_passing,
-    is_refusal,
-    is_rejection,
-    pause_before,
-    told,
-)
+from lakeward.cassandra.retry import call_again, is_overload, is_passing, is_refusal, is_rejection, pause_before, told
 from lakeward.errors import RetriableError
 
 OVERLOADED = OverloadedErrorMessage(0x1001, "too much", None)

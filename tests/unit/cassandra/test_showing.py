@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.showing import shown_like_cql, shown_value
-from lakeward.cassandra.types import parse_cql_type
+from lakeward.cassandra.snapshots import shown_like_cql, shown_value
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.report.examples import Example
 

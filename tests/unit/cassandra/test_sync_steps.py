@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lakeward.cassandra.export_folders import ExportFolder, table_folder
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
+from lakeward.cassandra.export_folder import ExportFolder, table_folder
 from lakeward.cassandra.sync_rounds import SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, First, Rules, Step
 from lakeward.errors import RefusedInputError, RetriableError
@@ -298,7 +298,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
     # A process that dies while it removes leaves the rest to the next one.
     world.source[1] = "4"
     with monkeypatch.context() as broken:
-        broken.setattr("lakeward.cassandra.export_folders.remove_files", lambda *_: (_ for _ in ()).throw(CrashError))
+        broken.setattr("lakeward.cassandra.export_folder.remove_files", lambda *_: (_ for _ in ()).throw(CrashError))
         with pytest.raises(CrashError):
             world.sync(keep=2)
     assert world.folder.names()[0].split("/")[3] == "hour=13"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.cassandra.export_folders import ExportFolder
+from lakeward.cassandra.export_folder import ExportFolder
 from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncReport
 from lakeward.lake.stores import LocalStore
 

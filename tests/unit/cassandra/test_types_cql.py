@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from tests.cassandra.strategies import tables, types
 
-from lakeward.cassandra.types import CqlType, parse_cql_type, widens
+from lakeward.cassandra.cql import CqlType, parse_cql_type
+from lakeward.cassandra.values import widens
 from lakeward.errors import ConfigurationError
 
 UDTS = {

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cassandra.strategies import canonical, types, user_types, values
 
-from lakeward.cassandra.types import CqlType, arrow_type, cql_literal, parse_cql_type, spark_type, to_arrow, to_cql
-from lakeward.cassandra.types.binding import Pairs
-from lakeward.cassandra.types.keytext import is_key_text
-from lakeward.cassandra.types.texts import decimal_text, uuid_text
+from lakeward.cassandra.conversion import Pairs, cql_literal, to_arrow, to_cql
+from lakeward.cassandra.cql import CqlType, parse_cql_type
+from lakeward.cassandra.values import arrow_type, decimal_text, is_key_text, spark_type, uuid_text
 from lakeward.errors import DataError
 
 

@@ -12,7 +12,7 @@ import pytest
 from cassandra.cqltypes import Int32Type, ListType, LongType, TupleType, VectorType
 from cassandra.protocol import ResultMessage
 
-from lakeward.cassandra.types.wire import exact_handler, java_type, make_exact
+from lakeward.cassandra.wire import exact_handler, java_type, make_exact
 
 MARSHAL = "org.apache.cassandra.db.marshal."
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.cassandra.progress import duration, progress_line
-from lakeward.cassandra.units import read_units, write_units
+from lakeward.cassandra.budget import duration, progress_line
+from lakeward.cassandra.keyspaces import read_units, write_units
 
 
 @pytest.mark.parametrize(("size", "units"), [(0, 1), (1, 1), (1024, 1), (1025, 2), (10_000, 10)])

@@ -11,12 +11,12 @@ import pytest
 from cassandra import cqltypes
 from tests.unit.cassandra.test_writing_rows import TABLE, plan_of
 
-from lakeward.cassandra.writing.batches import BatchReader, described
-from lakeward.cassandra.writing.rows import RowPlanner
+from lakeward.cassandra.write_batches import BatchReader, described
+from lakeward.cassandra.write_rows import RowPlanner
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.writing.plan import WritePlan
-    from lakeward.cassandra.writing.statements import Shape
+    from lakeward.cassandra.write_plan import WritePlan
+    from lakeward.cassandra.write_rows import Shape
 
 TYPES = {"text": cqltypes.UTF8Type, "int": cqltypes.Int32Type, "double": cqltypes.DoubleType}
 
@@ -47,7 +47,7 @@ def test_a_table_that_takes_no_times_is_asked_for_none(is_timed: bool) -> None:
 
 def test_what_cells_have_left_to_live_is_told_when_their_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr("lakeward.cassandra.writing.batches.time.time", lambda: now[0])
+    monkeypatch.setattr("lakeward.cassandra.write_batches.time.time", lambda: now[0])
     reader, _ = reader_of(plan_of({"p": "text", "a": "int"}, has_expiries=True))
     batch = pa.record_batch({"k0": ["w", "x", "y", "z"], "v0": pa.array([1, 2, 3, 4], pa.int32()), "e0": [1_100] * 4})
     lives = []

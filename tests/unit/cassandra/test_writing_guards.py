@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakeward.cassandra import guards
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import AppliedState, Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.origins import Origin
 from lakeward.cassandra.schema import TableSchema
+from lakeward.cassandra.snapshots import Origin
 from lakeward.diffing.changesets.finding import ChangeSet
 from lakeward.diffing.changesets.manifest import ChangeSetManifest
 from lakeward.diffing.options import DiffOptions

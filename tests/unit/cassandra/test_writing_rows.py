@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType
 
-from lakeward.cassandra.connecting import ClusterAddress
+from lakeward.cassandra.connection import ClusterAddress
+from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.names import TableName
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.types import parse_cql_type
-from lakeward.cassandra.writing.dead_letters import DeadLetterPlace
-from lakeward.cassandra.writing.matching import Found, matched
-from lakeward.cassandra.writing.plan import CHANGED, INSERTED, WriteColumn, WritePlan
-from lakeward.cassandra.writing.rows import Operation, RowPlanner, list_shift, packed_time
-from lakeward.cassandra.writing.statements import Shape, Verb
+from lakeward.cassandra.write_frames import Found, matched
+from lakeward.cassandra.write_plan import CHANGED, INSERTED, DeadLetterPlace, WriteColumn, WritePlan
+from lakeward.cassandra.write_rows import Operation, RowPlanner, Shape, Verb, list_shift, packed_time
 from lakeward.config.clusters import ClusterSettings
 from lakeward.errors import RefusedInputError
 

@@ -12,17 +12,15 @@ import pytest
 from cassandra import InvalidRequest, OperationTimedOut, Unauthorized
 from cassandra.query import BatchStatement
 
+from lakeward.cassandra import write_requests
+from lakeward.cassandra.connection import SpreadSession
+from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
-from lakeward.cassandra.names import TableName
-from lakeward.cassandra.spreading import SpreadSession
-from lakeward.cassandra.writing import sending
-from lakeward.cassandra.writing.dead_letters import DeadLetterPlace, DeadLetters, place_for
-from lakeward.cassandra.writing.frames import MOST_UNITS, unit_count
-from lakeward.cassandra.writing.requests import BoundRequest, bound_requests
-from lakeward.cassandra.writing.rows import Operation, Row, packed_time
-from lakeward.cassandra.writing.sending import Ceiling, Sender
-from lakeward.cassandra.writing.statements import Shape, Statements, Verb
+from lakeward.cassandra.write_frames import MOST_UNITS, unit_count
+from lakeward.cassandra.write_plan import DeadLetterPlace, DeadLetters, place_for
+from lakeward.cassandra.write_requests import BoundRequest, Ceiling, Sender, bound_requests
+from lakeward.cassandra.write_rows import Operation, Row, Shape, Statements, Verb, packed_time
 from lakeward.config import Config
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError, DataError
@@ -137,7 +135,7 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeward.cassandra.retrying.time.sleep", lambda _: None)
+    monkeypatch.setattr("lakeward.cassandra.retry.time.sleep", lambda _: None)
 
 
 def names(values: list[list[Any]]) -> list[str]:
@@ -211,7 +209,7 @@ def test_a_partition_gets_no_more_than_its_share_of_a_second(monkeypatch: pytest
         slept.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(sending.time, "sleep", sleep)
+    monkeypatch.setattr(write_requests.time, "sleep", sleep)
     ceiling = Ceiling(1_000.0, clock=lambda: now[0])
     for _ in range(4):
         ceiling.take((b"hot",), 300.0)
@@ -253,7 +251,7 @@ def test_dead_letters_in_s3_are_one_object_that_holds_all_of_them(monkeypatch: p
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr("lakeward.cassandra.writing.dead_letters.s3_client", lambda *_: Client())
+    monkeypatch.setattr("lakeward.cassandra.write_plan.s3_client", lambda *_: Client())
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
     job, config = Job("import-1", "import", 8, 1), Config(base=Path())
     place = place_for(spark, config, None, "s3://bucket/exports/minute=30", job)

@@ -12,10 +12,12 @@ from cassandra import cqltypes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeward.cassandra.conversion import to_cql
+from lakeward.cassandra.cql import parse_cql_type
 from lakeward.cassandra.schema import ColumnKind
-from lakeward.cassandra.types import arrow_type, parse_cql_type, to_cql
-from lakeward.cassandra.writing.plan import WriteColumn
-from lakeward.cassandra.writing.serializing import Unfit, listed, serializer
+from lakeward.cassandra.values import arrow_type
+from lakeward.cassandra.write_batches import Unfit, listed, serializer
+from lakeward.cassandra.write_plan import WriteColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from lakeward.cassandra.connecting import require_driver
+from lakeward.cassandra.connection import require_driver
 from lakeward.demo.cassandra.node_files import ServerPorts
 from lakeward.demo.cassandra.server import LocalCassandra, free_ports
 from lakeward.demo.project import MARK, make_room

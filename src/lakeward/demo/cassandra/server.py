@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
-from lakeward.cassandra.connecting import ClusterAddress, connected
+from lakeward.cassandra.connection import ClusterAddress, connected
 from lakeward.config.clusters import ClusterSettings, TlsSettings
 from lakeward.demo.cassandra.jars import resolve_cassandra
 from lakeward.demo.cassandra.node_files import (

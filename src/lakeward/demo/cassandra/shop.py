@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.names import TableName
+from lakeward.cassandra.cql import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

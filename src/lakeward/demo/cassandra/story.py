@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cassandra.connecting import connected
+from lakeward.cassandra.connection import connected
 from lakeward.demo.cassandra import shop
 from lakeward.demo.cassandra.project import EXPORTS
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lakeward.cassandra.connecting import ClusterAddress
-    from lakeward.cassandra.exporting import ExportReport
+    from lakeward.cassandra.connection import ClusterAddress
+    from lakeward.cassandra.export import ExportReport
     from lakeward.cassandra_client import CassandraClient
 
 _MINUTE_SECONDS = 60

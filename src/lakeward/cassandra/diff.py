@@ -1,0 +1,156 @@
+"""What changed in a table between two exports, as a change set that can be applied to another cluster."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakeward import schemas as S
+from lakeward.cassandra.export_folder import SNAPSHOTS, table_folder
+from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of, shown_like_cql
+from lakeward.diffing.inputs.addresses import is_choice
+from lakeward.diffing.inputs.opening import open_side
+from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.errors import RefusedInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.snapshots import Origin
+    from lakeward.config import Config
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.running import DiffResult
+
+
+def diff_exports(
+    spark: SparkSession,
+    config: Config,
+    past: str,
+    current: str,
+    *,
+    to: str | None = None,
+    root: str | None = None,
+    max_delete_share: float | None = None,
+    limit: int = 5,
+    write: bool = True,
+) -> DiffResult:
+    """Compare two complete exports of a table and write what changed as a change set.
+
+    Args:
+        spark: a session that counts in UTC and takes column names exactly (``table_session``).
+        config: how file systems are reached.
+        past: the earlier export; a path, or a word such as ``previous`` or a date within ``root``.
+        current: the later one.
+        to: folder of exports below which the change set is written; None: that of the current export.
+        root: folder of the table's exports that a mere ``latest`` or date speaks of.
+        max_delete_share: refuse where more would be deleted; None: half of the rows, from 1,000 on.
+        limit: how many examples of each kind are given; only where nothing is written.
+        write: False only compares.
+
+    Raises:
+        RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much would
+            be deleted, or the minute has a change set already.
+    """
+    sides = [_opened(spark, config, one, root) for one in (past, current)]
+    origins = [_origin(one) for one in sides]
+    _require_comparable(sides, origins)
+    options = diff_options(sides[1].primary_key, [one.frame.columns for one in sides])
+    target = _target(to, sides[1], origins[1]) if write else None
+    wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
+    with remedy_for_types(f"make the copy anew: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
+        return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
+
+
+def _opened(spark: SparkSession, config: Config, address: str, root: str | None) -> Side:
+    try:
+        return open_side(spark, config, address, root=root)
+    except RefusedInputError as error:
+        if root is not None or not is_choice(address):
+            raise
+        hint = f"--in URI/KEYSPACE/TABLE   (the folder of exports that {address} is one of)"
+        raise RefusedInputError(error.message, hint=hint) from error
+
+
+@contextmanager
+def remedy_for_types(hint: str) -> Iterator[None]:
+    """Name what helps where columns have types that cannot be compared: here none can be left out.
+
+    Raises:
+        RefusedInputError: they have.
+    """
+    try:
+        yield
+    except RefusedInputError as error:
+        if "--ignore" not in (error.hint or ""):
+            raise
+        raise RefusedInputError(error.message, hint=hint) from error
+
+
+def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> DiffOptions:
+    """Give the options for the columns of a past and a current side.
+
+    When cells expire is not compared: computed from the time left, it may be off by a second. When they were written
+    is, where both sides tell it.
+    """
+    found = [set(one) for one in columns]
+    ignored = {name for name in set.union(*found) if name.startswith(EXPIRES)}
+    if any(not any(name.startswith(WRITETIME) for name in one) for one in found):
+        ignored |= {name for name in set.union(*found) if name.startswith(WRITETIME)}
+    return DiffOptions(
+        diff_column=_free("diff", keys),
+        left_column_prefix=_free("left", keys),
+        right_column_prefix=_free("right", keys),
+        change_column=_free("changes", keys),
+        diff_mode=DiffMode.STRUCTS,
+        ignore_columns=tuple(sorted(ignored)),
+        evolve=True,
+    )
+
+
+def _free(name: str, keys: Collection[str]) -> str:
+    """Give a name that no key column has; other columns are inside the structs."""
+    return name if name not in keys else f"{S.PREFIX}{name}"
+
+
+def _origin(side: Side) -> Origin:
+    found = origin_of(side.identity)
+    if found is None:
+        msg = f"{side.label} is no export of a Cassandra table: its manifest names no cluster"
+        raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --keys COLUMN,…   (compares any two snapshots)")
+    return found
+
+
+def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> None:
+    labels = [one.label for one in sides]
+    names = [str(one.schema.name) for one in origins]
+    if names[0] != names[1]:
+        msg = f"{labels[0]} is an export of {names[0]}, {labels[1]} of {names[1]}"
+        raise RefusedInputError(msg, hint="name two exports of one table")
+    keys = [one.primary_key for one in sides]
+    if keys[0] != keys[1]:
+        told = " and ".join(", ".join(one) for one in keys)
+        msg = f"{names[0]} was made anew with another key between the two exports: {told}"
+        raise RefusedInputError(msg, hint=f"lakeward cassandra import {labels[1]} --into KEYSPACE.TABLE")
+    parts = [one.part or "all" for one in origins]
+    if parts[0] != parts[1]:
+        msg = f"{labels[0]} holds {parts[0]} of {names[0]}, {labels[1]} holds {parts[1]}"
+        raise RefusedInputError(msg, hint="export both with the same --where and --columns")
+    if origins[0].started > origins[1].started:
+        msg = (
+            f"{labels[0]} was begun at {origins[0].started.isoformat()}, after {labels[1]} "
+            f"({origins[1].started.isoformat()}): a target would keep its newer values"
+        )
+        raise RefusedInputError(msg, hint=f"lakeward cassandra diff {labels[1]} {labels[0]}")
+
+
+def _target(to: str | None, current: Side, origin: Origin) -> str:
+    if to is not None:
+        return table_folder(to, origin.schema.name)
+    folder, found, _ = str(current.identity["location"]).rpartition(f"/{SNAPSHOTS}/")
+    if not found:
+        msg = f"{current.label} does not lie in a folder of exports, so nothing tells where the change set shall be"
+        raise RefusedInputError(msg, hint="--to URI, or --dry-run to see what differs")
+    return folder

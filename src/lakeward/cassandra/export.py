@@ -1,0 +1,407 @@
+"""Export a table: read by ranges of tokens, in tasks, into a snapshot that is complete or does not exist."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.budget import RateLimits
+from lakeward.cassandra.budget_server import BudgetServer
+from lakeward.cassandra.clusters import limits_for
+from lakeward.cassandra.connection import connected, with_nodes
+from lakeward.cassandra.export_folder import (
+    PLAIN,
+    SET,
+    Staged,
+    is_published,
+    publish,
+    require_free_minute,
+    snapshot_folder,
+)
+from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is_outdated, is_too_old, require_same
+from lakeward.cassandra.range_files import place_of, read_groups
+from lakeward.cassandra.read_plan import (
+    Partitioner,
+    ReadPlan,
+    TokenRange,
+    estimated_size,
+    grouped,
+    page_rows,
+    partitioner_of,
+    ring_ranges,
+)
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.cassandra.snapshots import BLOCK, OWN_COLUMNS, snapshot_struct
+from lakeward.cassandra.tables import require_exportable, server_version
+from lakeward.diffing.inputs.addresses import absolute
+from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
+from lakeward.errors import ConfigurationError
+from lakeward.lake.stores import open_store
+from lakeward.spark.errors import spark_faults, translated
+from lakeward.words import count
+
+if TYPE_CHECKING:
+    from cassandra.cluster import Session
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.connection import ClusterAddress
+    from lakeward.cassandra.cql import TableName
+    from lakeward.cassandra.export_folder import Published
+    from lakeward.cassandra.range_files import ReadGroup
+    from lakeward.cassandra.schema import TableSchema
+    from lakeward.config import Config
+    from lakeward.lake.stores import Store
+
+# Ranges for each task that reads, and how much a range of a large table holds.
+_RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
+# Ranges that a task reads into one file: as many as are under way at one time.
+_RANGES_PER_GROUP = 4
+# From this version on the server tells the times of a collection's elements.
+_ELEMENT_TIMES_SINCE = (5,)
+# From these on, and from 4.1 on, those of a frozen collection, which has only one (CASSANDRA-17628).
+_FROZEN_TIMES_SINCE, _FROZEN_TIMES_FIXED = (4, 1), ((3, 0, 28), (3, 11, 14), (4, 0, 5))
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the cluster said: the table, its parts, and what the manifest tells of the server."""
+
+    schema: TableSchema
+    read: ReadPlan
+    groups: tuple[tuple[TokenRange, ...], ...]
+    partitioner: Partitioner
+    expected_rows: int | None
+    server: str
+    driver: str
+
+
+def ask_cluster(session: Session, address: ClusterAddress, request: ExportRequest, parallelism: int) -> Asked:
+    """Look at a table, and let the server look at what shall be asked of it.
+
+    Raises:
+        ConfigurationError: the table or a column does not exist, may not be read, holds counters, or the condition
+            cannot be asked.
+    """
+    schema = read_table_schema(session, request.table, request.columns)
+    partitioner = partitioner_of(session)
+    require_exportable(session, schema, counters=request.counters)
+    server = server_version(session)
+    version = _version(server)
+    read = ReadPlan(
+        with_nodes(address, session),
+        schema,
+        columns=_known(schema, request.columns),
+        where=request.where,
+        writetime=request.writetime,
+        ttl=request.ttl,
+        element_times=version >= _ELEMENT_TIMES_SINCE,
+        frozen_times=_tells_frozen_times(version),
+    )
+    _require_names(read)
+    read.prepare(session)
+    size = estimated_size(session, request.table, partitioner)
+    splits = request.splits or _splits(parallelism, size[1] if size else 0)
+    ranges = ring_ranges(session, request.table, splits=splits)
+    groups = max(len(ranges) // _RANGES_PER_GROUP, min(parallelism, len(ranges)))
+    return Asked(
+        schema=schema,
+        read=read,
+        groups=tuple(grouped(ranges, groups)),
+        partitioner=partitioner,
+        # Where partitions hold several rows, nobody knows how many.
+        expected_rows=size[0] if size and not schema.clustering and not request.where else None,
+        server=server,
+        driver=importlib.metadata.version("cassandra-driver"),
+    )
+
+
+def _splits(parallelism: int, size: int) -> int:
+    return min(max(_RANGES_PER_TASK * parallelism, size // _RANGE_BYTES), _MOST_RANGES)
+
+
+def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the columns besides the key that are wanted, in the table's order."""
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        msg = f"{schema.name} has no column {', '.join(unknown)}; it has {', '.join(schema.names)}"
+        raise ConfigurationError(msg)
+    if names and not set(names) - set(schema.primary_key):
+        msg = f"all columns of {schema.name} that were named belong to its key, which is exported anyway"
+        raise ConfigurationError(msg, hint=f"--columns {next(iter(schema.values)).name}" if schema.values else None)
+    return tuple(name for name in schema.names if name in names and name not in schema.primary_key)
+
+
+def _require_names(read: ReadPlan) -> None:
+    """Refuse columns whose names are those that a snapshot gives to times."""
+    taken = [one.name for one in read.selected if one.name.startswith(OWN_COLUMNS)]
+    if taken:
+        msg = f"{read.schema.name} has columns that begin as those of a snapshot's times do: {', '.join(taken)}"
+        raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
+
+
+def _tells_frozen_times(version: tuple[int, ...]) -> bool:
+    """Tell whether the server gives the times of frozen collections: older releases take them for others."""
+    fixed = any(version[:2] == one[:2] and version >= one for one in _FROZEN_TIMES_FIXED)
+    return fixed or version >= _FROZEN_TIMES_SINCE
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Give the numbers of a version such as ``4.0.11`` or ``5.0-rc1``."""
+    return tuple(int(one) for one in _NUMBER.findall(text.partition("-")[0]))
+
+
+FORMATS = ("parquet", *TEXT_FORMATS)
+LAYOUTS = (SET, PLAIN)
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What is exported, and where to: ``<to>/<keyspace>/<table>/snapshot/year=…/…/minute=…``.
+
+    ``columns`` are those besides the key, none meaning all. ``ttl`` implies ``writetime``. ``tasks`` limits how many
+    tasks read at one time, ``splits`` says into how many ranges the ring is cut. ``restart`` drops what an interrupted
+    export has read already, ``restart_other`` only where that was of something else, which is refused otherwise.
+    """
+
+    table: TableName
+    to: str
+    format: str = "parquet"
+    layout: str = SET
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    writetime: bool = False
+    ttl: bool = False
+    counters: bool = False
+    tasks: int | None = None
+    splits: int | None = None
+    limits: RateLimits = field(default_factory=RateLimits)
+    restart: bool = False
+    restart_other: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what does not exist.
+
+        Raises:
+            ConfigurationError: the format or the layout is not known.
+        """
+        if self.format not in FORMATS or self.layout not in LAYOUTS:
+            known = f"{', '.join(FORMATS)} and {', '.join(LAYOUTS)}"
+            msg = f"format {self.format!r}, layout {self.layout!r}: known are {known}"
+            raise ConfigurationError(msg)
+        # Only Parquet has buckets; and when a value expires is told by its time of writing and its TTL.
+        object.__setattr__(self, "layout", self.layout if self.format == "parquet" else PLAIN)
+        object.__setattr__(self, "writetime", self.writetime or self.ttl)
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """An export that is there."""
+
+    folder: str
+    table: TableName
+    rows: int
+    ranges: int
+    started: datetime
+    ended: datetime
+    resumed: bool
+    layout: str
+    format: str
+    checksum: str | None
+    id: str
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON."""
+        return {
+            "folder": self.folder,
+            "id": self.id,
+            "table": str(self.table),
+            "rows": self.rows,
+            "ranges": self.ranges,
+            "started": self.started.isoformat(),
+            "ended": self.ended.isoformat(),
+            "resumed": self.resumed,
+            "format": self.format,
+            "layout": self.layout,
+            "checksum": self.checksum,
+        }
+
+
+def export_table(
+    spark: SparkSession,
+    config: Config,
+    address: ClusterAddress,
+    request: ExportRequest,
+    *,
+    tell: Tell | None = None,
+) -> ExportReport:
+    """Export a table. An export that was interrupted is gone on with: what was read of it is not read again.
+
+    Args:
+        spark: a session that counts in UTC and takes column names exactly (``table_session``).
+        config: how the destination is reached.
+        address: the cluster.
+        request: what is exported, and where to.
+        tell: hears how far it is.
+
+    Raises:
+        ConfigurationError: the table, the columns, the condition or the cluster is not as it must be.
+        RefusedInputError: the minute has an export already, or an interrupted one was of something else.
+        ConflictError: another one is under way.
+        RetriableError: the cluster did not answer; the same command goes on where this one stopped.
+    """
+    job = _Job(spark, config, address, replace(request, to=absolute(request.to)), tell)
+    with connected(address) as session:
+        asked = ask_cluster(session, address, job.request, job.parallelism)
+    struct = snapshot_struct(asked.schema, asked.read.columns or None, writetime=request.writetime, ttl=request.ttl)
+    require_text(struct, job.request.format)
+    ownership = Ownership(job.store, job.root)
+    ownership.require_free()
+    with ownership:
+        plan, resumed = job.taken_up(asked)
+        folder = job.folder_of(plan)
+        groups = job.read(asked, plan)
+        staged = Staged(job.store, job.journal.folder, groups, struct, asked.schema.primary_key)
+        ownership.require_own()
+        job.say(f"writing {count(staged.rows, 'row')} to {folder}")
+        about = _about(asked, plan, groups)
+        with translated(*spark_faults(folder)):
+            written = publish(spark, staged, folder, format=job.request.format, layout=job.request.layout, about=about)
+        job.journal.remove()
+    return _exported(job.request, plan, staged, folder, written, about, resumed=resumed)
+
+
+class _Job:
+    """An export with all that it works with."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, address: ClusterAddress, request: ExportRequest, tell: Tell | None
+    ) -> None:
+        self.spark, self.address, self.request = spark, address, request
+        self.say = tell or _nobody
+        self._tell = tell
+        self.store: Store = open_store(spark, config, request.to)
+        self.root = f"{request.to}/{request.table.keyspace}/{request.table.table}"
+        self.journal = Journal(self.store, self.root)
+        self.place = place_of(self.store, self.journal.folder)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks read at one time."""
+        return self.request.tasks or max(self.spark.sparkContext.defaultParallelism, 1)
+
+    def folder_of(self, plan: ExportPlan) -> str:
+        """Give the folder in which an export is to be seen."""
+        return snapshot_folder(self.root, plan.started)
+
+    def taken_up(self, asked: Asked) -> tuple[ExportPlan, bool]:
+        """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
+        wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
+        if found is not None and self.request.restart_other and is_outdated(found, wanted):
+            self.say(f"dropping what was read at {found.started:%Y-%m-%d %H:%M} UTC: it was of something else")
+            found = None
+        plan = found or ExportPlan.new(wanted, asked.groups)
+        require_same(plan, wanted, self.journal.folder)
+        require_free_minute(self.store, self.folder_of(plan), plan.id)
+        if found is None:
+            self.journal.begin(plan)
+        return plan, found is not None
+
+    def _interrupted(self) -> ExportPlan | None:
+        """Give an export that was interrupted, is of today and shall be gone on with."""
+        found = self.journal.plan()
+        if found is None or self.request.restart or is_too_old(found):
+            return None
+        return None if is_published(self.store, self.folder_of(found), found.id) else found
+
+    def read(self, asked: Asked, plan: ExportPlan) -> tuple[ReadGroup, ...]:
+        """Read what is missing."""
+        done = self.journal.done(plan)
+        missing = [one for one in plan.groups if one.number not in done]
+        if done:
+            began = f"{plan.started:%Y-%m-%d %H:%M} UTC"
+            self.say(f"going on with the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
+        host = str(self.spark.conf.get("spark.driver.host", "127.0.0.1"))
+        limits = limits_for(self.address, self.request.limits)
+        with BudgetServer(limits, host=host, tell=self._tell, expected_rows=asked.expected_rows) as budget:
+            read = replace(asked.read, budget=budget.address, page_rows=page_rows(self.address, limits))
+            new = read_groups(self.spark, read, self.place, missing, tasks=self.request.tasks)
+        return tuple(sorted([*done.values(), *new], key=lambda one: one.number))
+
+
+def _nobody(line: str) -> None:
+    """Hear nothing."""
+
+
+def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> dict[str, Any]:
+    """Give what must be the same for an interrupted export to be gone on with."""
+    # Not the format and the layout: what tasks have read is the same for all of them.
+    names = ("where", "writetime", "ttl")
+    return {
+        "cluster": address.name,
+        **{name: getattr(request, name) for name in names},
+        "columns": list(asked.read.columns),
+        "consistency": address.settings.consistency,
+        "partitioner": asked.partitioner.name,
+        "schema": asked.schema.to_document(),
+    }
+
+
+def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
+    """Give what the manifest says of the table and of its reading."""
+    wanted, table = plan.wanted, asked.schema.name
+    ended = max((one.ended for one in groups), default=plan.started.isoformat())
+    ranges = [
+        {"start": one.start, "end": one.end, "rows": rows}
+        for group, found in zip(plan.groups, groups, strict=True)
+        for one, rows in zip(group.ranges, found.rows, strict=True)
+    ]
+    block = {
+        "cluster": wanted["cluster"],
+        "keyspace": table.keyspace,
+        "table": table.table,
+        "schema": wanted["schema"],
+        "started": plan.started.isoformat(timespec="microseconds"),
+        "ended": ended,
+        "consistency": wanted["consistency"],
+        "partitioner": wanted["partitioner"],
+        "writetime": wanted["writetime"],
+        "ttl": wanted["ttl"],
+        "collection_writetime": "max" if asked.read.element_times else "row",
+        "where": wanted["where"],
+        "columns": wanted["columns"],
+        "server": asked.server,
+        "driver": asked.driver,
+        "ranges": sorted(ranges, key=lambda one: one["start"]),
+    }
+    return {"id": plan.id, "table": str(table), BLOCK: block}
+
+
+def _exported(
+    request: ExportRequest,
+    plan: ExportPlan,
+    staged: Staged,
+    folder: str,
+    written: Published,
+    about: dict[str, Any],
+    *,
+    resumed: bool,
+) -> ExportReport:
+    block = about[BLOCK]
+    return ExportReport(
+        folder=folder,
+        table=request.table,
+        rows=staged.rows,
+        ranges=len(block["ranges"]),
+        started=plan.started,
+        ended=datetime.fromisoformat(block["ended"]),
+        resumed=resumed,
+        layout=request.layout,
+        format=request.format,
+        checksum=written.checksum,
+        id=plan.id,
+    )

@@ -1,0 +1,256 @@
+"""An export under way: what it is of, which ranges it reads, what of them is there, and which process works on it.
+
+All of it lies in a hidden folder beside the exports of the table, so that whoever resumes it needs nothing else::
+
+    .export-in-progress/plan.json                    what was asked for, the table's schema, all groups of ranges
+    .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and the note that says so
+
+One process works on it at a time, and a dead one keeps nobody out. A process that was taken for dead may still write
+there: names and notes say which export they belong to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from lakeward.cassandra.range_files import Group, ReadGroup, is_group_file
+from lakeward.cassandra.read_plan import TokenRange
+from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
+from lakeward.lake.ownership import remove_files
+from lakeward.lake.writers import Writer
+from lakeward.logs import event
+from lakeward.reading_back import MALFORMED, json_object, refusing_damage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from lakeward.lake.stores import Store
+
+FOLDER = ".export-in-progress"
+_PLAN = "plan.json"
+# What was read first would be a day older than what is read last.
+_TOO_OLD = timedelta(hours=24)
+
+
+def now() -> datetime:
+    """Give the time by which an export is named."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What an export reads: ``wanted`` is all that must be the same for another process to go on with it."""
+
+    id: str
+    started: datetime
+    wanted: Mapping[str, Any]
+    groups: tuple[Group, ...]
+
+    @classmethod
+    def new(cls, wanted: Mapping[str, Any], groups: Sequence[Sequence[TokenRange]]) -> ExportPlan:
+        """Begin an export now."""
+        export = uuid.uuid4().hex
+        return cls(export, now(), wanted, _numbered(export, groups))
+
+    def to_json(self) -> str:
+        """Write as JSON."""
+        document = {
+            "id": self.id,
+            "started": self.started.isoformat(),
+            "wanted": self.wanted,
+            "groups": [[[one.start, one.end] for one in group.ranges] for group in self.groups],
+        }
+        return json.dumps(document, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> ExportPlan:
+        """Read what :meth:`to_json` wrote."""
+        document = json.loads(text)
+        groups = [[TokenRange(start, end) for start, end in group] for group in document["groups"]]
+        started = datetime.fromisoformat(document["started"])
+        return cls(document["id"], started, document["wanted"], _numbered(document["id"], groups))
+
+
+def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[Group, ...]:
+    return tuple(Group(number, tuple(ranges), export) for number, ranges in enumerate(groups))
+
+
+class Journal:
+    """The folder of an export under way."""
+
+    def __init__(self, store: Store, root: str) -> None:
+        """Name the folder of the table's exports."""
+        self.store, self.folder = store, f"{root}/{FOLDER}"
+
+    def plan(self) -> ExportPlan | None:
+        """Give what an interrupted export was to read; None where there is none, or one that nobody can go on with.
+
+        Raises:
+            RefusedInputError: a file of somebody else is in its place.
+        """
+        text = self.store.read_text(f"{self.folder}/{_PLAN}")
+        if text is None:
+            return None
+        try:
+            return ExportPlan.from_json(text)
+        except (KeyError, TypeError):
+            # Of another version: the next one begins anew.
+            return None
+        except MALFORMED as error:
+            msg = f"{self.folder}/{_PLAN} is no plan of an export: {error}; it is not replaced"
+            raise RefusedInputError(msg, hint="look at it, and move it elsewhere or remove it") from error
+
+    def begin(self, plan: ExportPlan) -> None:
+        """Begin anew; what another one left is removed."""
+        self.remove()
+        self.store.write_text(f"{self.folder}/{_PLAN}", plan.to_json())
+
+    def done(self, plan: ExportPlan) -> dict[int, ReadGroup]:
+        """Give the groups that were read, by their numbers; one whose file is not as written was not."""
+        present = self.store.files(self.folder)
+        found: dict[int, ReadGroup] = {}
+        for group in plan.groups:
+            if group.note not in present:
+                continue
+            note = f"{self.folder}/{group.note}"
+            with refusing_damage(note, hint="remove it: its ranges are then read again", kind=RefusedInputError):
+                one = ReadGroup.from_document(json_object(self.store.read_text(note) or ""))
+            if one.export == plan.id and (one.file is None or present.get(one.file) == one.bytes):
+                found[group.number] = one
+        return found
+
+    def remove(self) -> None:
+        """Remove what exports wrote there; the plan goes first, so that nobody goes on with a half."""
+        remove_files(self.store, self.folder, [_PLAN])
+        own = [path for path in self.store.files(self.folder) if is_group_file(path)]
+        remove_files(self.store, self.folder, own)
+
+
+def is_too_old(plan: ExportPlan) -> bool:
+    """Tell whether an interrupted export began too long ago to go on with."""
+    return now() - plan.started > _TOO_OLD
+
+
+def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> None:
+    """Refuse to go on with an export that was asked for otherwise.
+
+    Raises:
+        RefusedInputError: naming what differs.
+    """
+    told = _differences(plan, wanted)
+    if told:
+        when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
+        msg = f"an interrupted export of {when} lies in {folder}, and was of something else: {told}"
+        hint = "ask for the same to go on with it, or drop it: lakeward cassandra export … --restart"
+        raise RefusedInputError(msg, hint=hint)
+
+
+def is_outdated(plan: ExportPlan, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether an interrupted export is of the same cluster, but of a table or with options that changed since."""
+    return bool(_differences(plan, wanted)) and plan.wanted.get("cluster") == wanted["cluster"]
+
+
+def _differences(plan: ExportPlan, wanted: Mapping[str, Any]) -> str:
+    different = [name for name in wanted if plan.wanted.get(name) != wanted[name]]
+    return ", ".join(_told(name, plan.wanted.get(name), wanted[name]) for name in different)
+
+
+def _told(name: str, then: Any, now: Any) -> str:
+    if isinstance(now, dict):
+        return f"the {name} of the table has changed since"
+    return f"{name} was {json.dumps(then, ensure_ascii=False)}, is now {json.dumps(now, ensure_ascii=False)}"
+
+
+logger = logging.getLogger(__name__)
+_NAME = ".export-owner.json"
+# A process on another machine is taken for dead when it has not been heard of for so long.
+_HEARD_EVERY, _SILENT = 60.0, timedelta(minutes=10)
+
+
+class Ownership:
+    """The right to work on an export, for the time of a ``with`` block.
+
+    The process says every minute that it is alive. On this machine it is asked for by its number instead, so that an
+    interrupted export can be gone on with at once.
+    """
+
+    def __init__(self, store: Store, root: str) -> None:
+        self._store, self._file = store, f"{root}/{_NAME}"
+        self._run = uuid.uuid4().hex
+        self._over = threading.Event()
+        self._teller = threading.Thread(target=self._tell_often, name="lakeward-export-owner", daemon=True)
+
+    def require_free(self) -> None:
+        """Refuse while another process is at work.
+
+        Raises:
+            ConflictError: naming it.
+            ConfigurationError: a file of somebody else has the name of the one that says so.
+        """
+        found = self._found()
+        if found is None or found.get("run") == self._run:
+            return
+        try:
+            writer = Writer.from_document(found)
+        except ValueError as error:
+            msg = f"{self._file} is not what an export writes there: {error}; it is not replaced"
+            raise ConfigurationError(msg, hint="look at it, and move it elsewhere or remove it") from error
+        if writer.is_alive(_SILENT):
+            msg = f"another export of this table is under way: process {writer.pid} on {writer.host} ({self._file})"
+            raise ConflictError(msg, hint="wait for it, or end it; the next one goes on where it stopped")
+
+    def __enter__(self) -> Self:
+        self._tell()
+        self._teller.start()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._teller.join()
+        if self._is_own():
+            folder, _, name = self._file.rpartition("/")
+            self._store.remove(folder, [name])
+
+    def require_own(self) -> None:
+        """Refuse to publish what another process has taken over.
+
+        Raises:
+            ConflictError: one has.
+        """
+        if not self._is_own():
+            msg = f"another process took this export over ({self._file})"
+            raise ConflictError(msg, hint="let that one end it")
+
+    def _is_own(self) -> bool:
+        return (self._found() or {}).get("run") == self._run
+
+    def _found(self) -> dict[str, Any] | None:
+        text = self._store.read_text(self._file)
+        if not text:
+            return None
+        try:
+            return json_object(text)
+        except MALFORMED:
+            return {}  # of somebody else: whoever asks refuses to replace it
+
+    def _tell(self) -> None:
+        document = {"run": self._run, **Writer.here().to_document()}
+        self._store.write_text(self._file, json.dumps(document) + "\n")
+
+    def _tell_often(self) -> None:
+        while not self._over.wait(_HEARD_EVERY):
+            try:
+                if not self._is_own():
+                    return
+                self._tell()
+            except Exception as error:  # the next minute is another try; until then nobody takes the work over
+                logger.warning("cannot tell that this export is alive: %s", error, extra=event("cassandra.export"))

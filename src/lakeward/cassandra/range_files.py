@@ -1,0 +1,288 @@
+"""Groups of token ranges: what one task reads, and the file that it leaves, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import uuid
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import NativeFile, OSFile
+
+from lakeward.cassandra.connection import task_session
+from lakeward.cassandra.reading import read_ranges
+from lakeward.errors import ConfigurationError
+from lakeward.lake.hadoop_store import HadoopStore
+from lakeward.lake.stores import LocalStore, local_path
+from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.spark.errors import store_errors, task_error, translated
+from lakeward.spark.marks import marked_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.read_plan import ReadPlan, TokenRange
+    from lakeward.config.s3 import S3Keys, S3Settings
+    from lakeward.lake.stores import Store
+
+
+class Place(Protocol):
+    """A folder that tasks write into; it travels to them."""
+
+    @property
+    def folder(self) -> str:
+        """Where it is."""
+
+    def new_file(self, name: str) -> AbstractContextManager[NativeFile]:
+        """Give a stream to write a file by; the file is there once the block ended well."""
+
+
+def place_of(store: Store, folder: str) -> Place:
+    """Give the way by which tasks write into a folder.
+
+    Raises:
+        ConfigurationError: only Spark itself can write there.
+    """
+    if isinstance(store, LocalStore):
+        return LocalPlace(str(local_path(folder)))
+    if is_s3(folder) and isinstance(store, HadoopStore):
+        return S3Place(folder, store.s3, store.s3.keys())
+    _arrow_system(folder)
+    return ArrowPlace(folder)
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """The disk of this machine, or one that all machines see under the same path."""
+
+    folder: str
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[NativeFile]:
+        """Write a draft, which then takes its name."""
+        target = Path(self.folder) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{name}.{uuid.uuid4().hex[:8]}")
+        try:
+            with OSFile(str(draft), "wb") as stream:
+                yield stream
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class S3Place:
+    """A prefix in a bucket. Keys that the settings name travel along; without them each machine finds its own."""
+
+    folder: str
+    settings: S3Settings
+    keys: S3Keys | None = field(default=None, repr=False)
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[NativeFile]:
+        """Write a temporary file, which is then sent."""
+        target = S3Location.parse(f"{self.folder}/{name}", "--to")
+        handle, draft = tempfile.mkstemp(prefix="lakeward-", suffix=".draft")
+        os.close(handle)
+        try:
+            with OSFile(draft, "wb") as stream:
+                yield stream
+            with closing(s3_client(self.settings, self.keys)) as client, s3_errors(f"{self.folder}/{name}"):
+                client.upload_file(draft, target.bucket, target.prefix)
+        finally:
+            Path(draft).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class ArrowPlace:
+    """Any other file system that Arrow can open by its address, such as HDFS or Google's store."""
+
+    folder: str
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[NativeFile]:
+        """Write a draft, which then takes its name."""
+        system, folder = _arrow_system(self.folder)
+        system.create_dir(folder, recursive=True)
+        draft = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
+        try:
+            with system.open_output_stream(draft) as stream:
+                yield stream
+            system.move(draft, f"{folder}/{name}")
+        except BaseException:
+            from pyarrow.fs import FileType
+
+            if system.get_file_info(draft).type is not FileType.NotFound:
+                system.delete_file(draft)
+            raise
+
+
+def _arrow_system(folder: str) -> tuple[Any, str]:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+    try:
+        system, path = FileSystem.from_uri(folder)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        msg = f"tasks cannot write to {folder}: {error}"
+        raise ConfigurationError(
+            msg, hint="export to a local or shared path or to s3://…, and copy from there"
+        ) from error
+    return system, str(path)
+
+
+# Rows, or bytes of them, that are held until they are written: large enough to be packed and read well.
+_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 100_000, 64 * 2**20
+
+
+_OWN_NAME = re.compile(r"\.?group-\d{5,}(-[0-9a-f]{32})?(-[0-9a-f]{8})?\.(parquet|json)(\.[0-9a-f]{8})?")
+
+
+def is_group_file(path: str) -> bool:
+    """Whether a file has a name as tasks name what they have read, its notes and its drafts."""
+    return _OWN_NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranges that are read by one task into one file; ``export`` is the number of the export that they are of."""
+
+    number: int
+    ranges: tuple[TokenRange, ...]
+    export: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the names of its files begin with; those of two exports in one folder differ."""
+        return f"group-{self.number:05d}" + (f"-{self.export}" if self.export else "")
+
+    @property
+    def note(self) -> str:
+        """The name of the file that says that it is read."""
+        return f"{self.name}.json"
+
+
+@dataclass(frozen=True)
+class ReadGroup:
+    """A group that was read: ``rows`` of each of its ranges; no ``file`` where there are none."""
+
+    export: str
+    number: int
+    file: str | None
+    bytes: int
+    rows: tuple[int, ...]
+    started: str
+    ended: str
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ReadGroup:
+        """Read what was written beside the file."""
+        return cls(**{**document, "rows": tuple(document["rows"])})
+
+
+def read_groups(
+    spark: SparkSession, plan: ReadPlan, place: Place, groups: Sequence[Group], *, tasks: int | None = None
+) -> list[ReadGroup]:
+    """Read groups by tasks of Spark, each into a file with a note beside it; up to ``tasks`` of them at one time.
+
+    Raises:
+        ConfigurationError: the table changed while it was read, or the place cannot be written to.
+        RetriableError: the cluster did not answer; what was read until then stays.
+    """
+    if not groups:
+        return []
+    slices = min(tasks or len(groups), len(groups))
+    with translated(task_error()):
+        return spark.sparkContext.parallelize(groups, slices).map(partial(_in_task, plan, place)).collect()
+
+
+def _in_task(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
+    with marked_errors(), store_errors(place.folder):
+        return read_group(plan, place, group)
+
+
+def read_group(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
+    """Read a group into a file of its own, then say so in its note: who finds the note finds a whole file."""
+    started = datetime.now(UTC).isoformat()
+    # An attempt that was given up may still be writing: each has its own name, and the note says which one counts.
+    name = f"{group.name}-{uuid.uuid4().hex[:8]}.parquet"
+    rows = dict.fromkeys(group.ranges, 0)
+    size = _write(plan, place, group, name, rows)
+    done = ReadGroup(
+        group.export,
+        group.number,
+        name if size else None,
+        size,
+        tuple(rows.values()),
+        started,
+        datetime.now(UTC).isoformat(),
+    )
+    with place.new_file(group.note) as stream:
+        stream.write(json.dumps(asdict(done)).encode())
+    return done
+
+
+def _write(plan: ReadPlan, place: Place, group: Group, name: str, rows: dict[TokenRange, int]) -> int:
+    """Write the rows of a group, count them by range, and give the size of the file; 0 and no file without rows."""
+    found = _counted(read_ranges(task_session(plan.address), plan, group.ranges), rows)
+    first = next(found, None)
+    if first is None:
+        return 0
+    with place.new_file(name) as stream:
+        with _Writer(stream, first.schema) as writer:
+            for batch in chain([first], found):
+                writer.add(batch)
+        return int(stream.tell())
+
+
+def _counted(
+    batches: Iterable[tuple[TokenRange, pa.RecordBatch]], rows: dict[TokenRange, int]
+) -> Iterator[pa.RecordBatch]:
+    for one, batch in batches:
+        rows[one] += batch.num_rows
+        if batch.num_rows:
+            yield batch
+
+
+class _Writer:
+    """Writes batches as a Parquet file, in row groups of a good size."""
+
+    def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._file = pq.ParquetWriter(stream, schema, compression="snappy")
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None:
+            self._flush()
+        self._file.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= _ROW_GROUP_ROWS or self._bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._file.write_table(pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows)
+        self._held, self._rows, self._bytes = [], 0, 0

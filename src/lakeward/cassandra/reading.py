@@ -1,0 +1,333 @@
+"""Ranges of a table read as Arrow batches, several at one time.
+
+The next page of a range is on its way while one is worked on, and is asked for again if it does not come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.cassandra.budget_server import budget_client
+from lakeward.cassandra.conversion import to_arrow
+from lakeward.cassandra.keyspaces import read_units
+from lakeward.cassandra.read_plan import CHANGED, Part
+from lakeward.cassandra.retry import call_again, told
+from lakeward.cassandra.schema import ColumnKind, read_table_schema
+from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, snapshot_arrow_schema
+from lakeward.cassandra.wire import exact_handler
+from lakeward.errors import BugError, ConfigurationError, DataError, RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from cassandra.cluster import ResponseFuture, ResultSet, Session
+    from cassandra.query import PreparedStatement
+
+    from lakeward.cassandra.budget_server import BudgetClient
+    from lakeward.cassandra.read_plan import Cell, ReadPlan, TokenRange
+
+
+class Page(NamedTuple):
+    """Rows that came, the second in which they were asked for, and how many were asked for."""
+
+    rows: Sequence[tuple[Any, ...]]
+    asked_at: int
+    wanted: int
+
+
+class Query:
+    """The query of a table, as a session runs it for one range after the other.
+
+    ``page_rows`` is how many rows a page has at most; ``is_limited`` says that they are paid for.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        prepared: PreparedStatement,
+        budget: BudgetClient | None,
+        *,
+        page_rows: int | None = None,
+        slow: bool = False,
+    ) -> None:
+        from cassandra.cluster import EXEC_PROFILE_DEFAULT
+
+        self._session, self._prepared, self.budget = session, prepared, budget
+        self.page_rows, self.is_limited = page_rows or session.default_fetch_size, page_rows is not None
+        self._profile = session.execution_profile_clone_update(EXEC_PROFILE_DEFAULT, row_factory=_whole_rows)
+        self._handler = exact_handler(compiled=not slow, in_bytes=True)
+
+    def ask(self, one: TokenRange, state: bytes | None) -> ResponseFuture:
+        """Ask for a page of a range, the first or the one that follows."""
+        if self.budget is not None:
+            # A whole page is paid for before it is asked for, as all tasks may do so at once.
+            self.budget.take(rows=self.page_rows if self.is_limited else 0, requests=1)
+        bound = self._prepared.bind((one.start, one.end))
+        bound.fetch_size = self.page_rows
+        with self._reader():
+            return self._session.execute_async(bound, execution_profile=self._profile, paging_state=state)
+
+    def ask_for_less(self, wanted: int) -> None:
+        """Halve pages of so many rows, which the cluster could not give in time; the place in a range stays good."""
+        self.page_rows = min(self.page_rows, max(wanted // 2, 1))
+
+    def account(self, page: Page, read_units: float) -> None:
+        """Pay for what a page was, and take back what was paid for rows that it did not have."""
+        if self.budget is not None:
+            paid = page.wanted if self.is_limited else 0
+            self.budget.spent(rows=len(page.rows) - paid, read_units=read_units, requests=0)
+
+    @contextmanager
+    def _reader(self) -> Iterator[None]:
+        """Let a reader of its own take the answers of what is asked in the block."""
+        usual, self._session.client_protocol_handler = self._session.client_protocol_handler, self._handler
+        try:
+            yield
+        finally:
+            self._session.client_protocol_handler = usual
+
+
+class RangePages:
+    """The pages of a range in their order. One is always on its way while the one before it is worked on."""
+
+    def __init__(self, query: Query, one: TokenRange) -> None:
+        self.range, self._query = one, query
+        self._state: bytes | None = None
+        self._asked: ResponseFuture | None = None
+        self._asked_at = self._wanted = 0
+        self._ask()
+        self.is_over = False
+
+    def next_page(self) -> Page:
+        """Give the next page.
+
+        One that fails to come is asked for again at the place where the range had got to, and a smaller one where time
+        was too short for it.
+
+        Raises:
+            ConfigurationError: the cluster does not take the query any more.
+            RetriableError: the cluster did not give it, however often it was asked.
+        """
+        result = self._received()
+        page = Page(result.current_rows, self._asked_at, self._wanted)
+        self._state = result.paging_state
+        self.is_over = self._state is None
+        if not self.is_over:
+            self._ask()
+        return page
+
+    def _ask(self) -> ResponseFuture:
+        self._wanted = self._query.page_rows
+        self._asked = self._query.ask(self.range, self._state)
+        # From here on what the values have left counts; they may lie here for a while before they are looked at.
+        self._asked_at = int(time.time())
+        return self._asked
+
+    def _received(self) -> ResultSet:
+        from cassandra import InvalidRequest, Unauthorized
+
+        try:
+            return call_again(self._receive, budget=self._query.budget)
+        except (InvalidRequest, Unauthorized) as error:
+            msg = f"the table cannot be read any more as it was until now: {told(error)}"
+            raise ConfigurationError(msg, hint=CHANGED) from error
+        except RetriableError as error:
+            if not isinstance(error.__cause__, _too_slow()):
+                raise
+            what = f"the last page was of {self._wanted} rows: a smaller page_size, or a longer timeout, of the cluster"
+            raise RetriableError(error.message, hint=f"{error.hint}; {what}") from error
+
+    def _receive(self) -> ResultSet:
+        asked, self._asked = self._asked or self._ask(), None
+        try:
+            return asked.result()
+        except _too_slow():
+            self._query.ask_for_less(self._wanted)
+            raise
+
+
+def _too_slow() -> tuple[type[Exception], ...]:
+    from cassandra import OperationTimedOut, ReadTimeout
+
+    return OperationTimedOut, ReadTimeout
+
+
+def _whole_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]] | None) -> Sequence[tuple[Any, ...]]:
+    """Let no reader of the driver's lose rows in silence: some give none at all where they cannot decode them."""
+    if rows is None:
+        msg = f"the driver gave no rows for the columns {', '.join(names)}"
+        raise BugError(msg)
+    return rows
+
+
+class BatchMaker:
+    """Makes batches of the pages of one range, which must come in their order.
+
+    Cassandra repeats the static values of a partition in each of its rows. Here they are a row of their own, and null
+    in all others: a change of one is then one change.
+    """
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self.schema = snapshot_arrow_schema(plan.schema, plan.columns or None, writetime=plan.writetime, ttl=plan.ttl)
+        self._plan, self._cells = plan, plan.cells
+        self._makers = [_maker(one) for one in self._cells]
+        self._statics = [one.name for one in plan.selected if one.kind is ColumnKind.STATIC]
+        self._last: tuple[Any, ...] | None = None
+
+    def batch(self, rows: Sequence[tuple[Any, ...]], read_at: int) -> pa.RecordBatch:
+        """Give rows as a batch; ``read_at`` is the second of their reading, from which what they have left counts."""
+        if not rows:
+            return pa.RecordBatch.from_pylist([], schema=self.schema)
+        columns = dict(zip([one.field for one in self._cells], zip(*rows, strict=True), strict=True))
+        found = {one.field: make(columns, read_at) for one, make in zip(self._cells, self._makers, strict=True)}
+        self._fill_times(found)
+        whole = pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)
+        self._require_keys(whole)
+        return self._split(whole) if self._plan.schema.statics else whole
+
+    def _require_keys(self, rows: pa.RecordBatch) -> None:
+        """Refuse keys of no bytes, which Cassandra allows and the driver gives as nothing: rows would be lost.
+
+        Only the static part of a partition has no clustering key; then it has none at all, and no regular value.
+        """
+        schema = self._plan.schema
+        absent = [one for one in schema.partition_key if rows.column(one.name).null_count]
+        clustering = [rows.column(one.name).is_null() for one in schema.clustering]
+        if any(one.true_count for one in clustering):
+            others = [one.name for one in self._plan.selected if one.kind is ColumnKind.REGULAR]
+            has_value = [pc.and_(clustering[0], rows.column(name).is_valid()).true_count for name in others]
+            is_alike = all(one.equals(clustering[0]) for one in clustering)
+            absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
+        if absent:
+            names = ", ".join(one.name for one in absent)
+            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them from others"
+            raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
+
+    def _fill_times(self, found: dict[str, pa.Array]) -> None:
+        """Give collections whose times the server does not tell the latest ones that it tells of the row."""
+        for column in self._plan.untold:
+            same = [one.name for one in self._plan.selected if one.kind is column.kind]
+            nothing = pa.nulls(len(found[column.name]), pa.int64())
+            for mark in (WRITETIME, EXPIRES):
+                known = [name for name in same if mark + name in found]
+                latest = pc.max_element_wise(*[found[mark + name] for name in known]) if known else nothing
+                for name in known if mark == EXPIRES else ():
+                    # A value without an expiry stays for ever, and so may the collection.
+                    stays = pc.and_(pc.is_valid(found[name]), pc.is_null(found[mark + name]))
+                    latest = pc.if_else(stays, nothing, latest)
+                found[mark + column.name] = pc.if_else(pc.is_valid(found[column.name]), latest, nothing)
+
+    def _split(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Set static values apart: one row for each partition that has any, before its others."""
+        schema = self._plan.schema
+        statics, regulars = self._static_places(rows), _places_of_valid(rows.column(schema.clustering[0].name))
+        in_static = pa.array([*statics, *[None] * len(regulars)], pa.int64())
+        in_regular = pa.array([*[None] * len(statics), *regulars], pa.int64())
+        in_both = pa.array([*statics, *regulars], pa.int64())
+        places = {ColumnKind.PARTITION_KEY: in_both, ColumnKind.STATIC: in_static}
+        kinds = {prefix + one.name: one.kind for one in self._plan.selected for prefix in ("", WRITETIME, EXPIRES)}
+        arrays = [
+            array.take(places.get(kinds[name], in_regular))
+            for name, array in zip(self.schema.names, rows.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _static_places(self, rows: pa.RecordBatch) -> list[int]:
+        """Give the first row of each partition that begins here and has a static value."""
+        # As snapshots hold them, keys that are told apart by Cassandra differ, and others do not: NaN equals NaN.
+        keys = list(zip(*[rows.column(one.name).to_pylist() for one in self._plan.schema.partition_key], strict=True))
+        before = [self._last, *keys]
+        self._last = keys[-1]
+        valid = [rows.column(name).is_valid().to_pylist() for name in self._statics]
+        return [at for at, key in enumerate(keys) if key != before[at] and any(one[at] for one in valid)]
+
+
+def _places_of_valid(array: pa.Array) -> list[int]:
+    return [at for at, is_valid in enumerate(array.is_valid().to_pylist()) if is_valid]
+
+
+def _maker(cell: Cell) -> Callable[[Mapping[str, Sequence[Any]], int], pa.Array]:
+    name, cql = cell.column.name, cell.column.type
+    if cell.part is Part.VALUE:
+        change = to_arrow(cql, key=cell.column.kind.is_key)
+        return lambda columns, _: change(columns[name])
+    if cell.part is Part.WRITETIME:
+        return lambda columns, _: pa.array(columns[cell.field], pa.int64())
+    if not cql.is_multi_cell:
+        return lambda columns, read_at: _moments(columns[cell.field], read_at)
+    left = _left_of_elements if cql.is_collection else _left_of_fields
+    return lambda columns, read_at: _moments(map(left, columns[cell.field], columns[name]), read_at)
+
+
+def _moments(left: Iterable[int | None], read_at: int) -> pa.Array:
+    """Give the seconds in which values expire, from how long each has left."""
+    return pa.array([None if one is None else read_at + one for one in left], pa.int64())
+
+
+def _left_of_elements(left: Sequence[int | None] | None, _: Any = None) -> int | None:
+    """Give the longest time that an element has left; None where one stays for ever."""
+    found = [one for one in left or () if one is not None]
+    return max(found) if found and len(found) == len(left or ()) else None
+
+
+def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | None) -> int | None:
+    """Give the longest time that a field has left; those without a value have no time either."""
+    pairs = zip(left or (), value or (), strict=True)
+    return _left_of_elements([one for one, part in pairs if part is not None])
+
+
+IN_FLIGHT = 4
+
+
+def read_range(session: Session, plan: ReadPlan, one: TokenRange) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a range, each once; see :func:`read_ranges`."""
+    for _, batch in read_ranges(session, plan, [one]):
+        yield batch
+
+
+def read_ranges(
+    session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
+) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:
+    """Give the rows of ranges, each once, with the range that they are of; every range has one batch at least.
+
+    While a page is worked on, the next ones of up to ``in_flight`` ranges are on their way, or of as many as the
+    cluster's ``max_in_flight`` allows. Requests that fail are repeated with growing pauses; nothing that was given is
+    given again.
+
+    Raises:
+        ConfigurationError: the server does not take the query, or the table changed while it was read.
+        RetriableError: the cluster did not answer, however often it was asked.
+    """
+    budget = budget_client(plan.budget) if plan.budget is not None else None
+    prepared, settings = plan.prepare(session, budget), plan.address.settings
+    query = Query(session, prepared, budget, page_rows=plan.page_rows, slow=plan.needs_slow_reader)
+    waiting, at_once = deque(ranges), min(in_flight, settings.max_in_flight)
+    reading: deque[tuple[RangePages, BatchMaker]] = deque()
+    while waiting or reading:
+        while waiting and len(reading) < at_once:
+            reading.append((RangePages(query, waiting.popleft()), BatchMaker(plan)))
+        pages, maker = reading.popleft()
+        page = pages.next_page()
+        batch = _batch(session, plan, maker, page)
+        query.account(page, read_units(batch.nbytes, consistency=settings.consistency))
+        if not pages.is_over:
+            reading.append((pages, maker))
+        yield pages.range, batch
+
+
+def _batch(session: Session, plan: ReadPlan, maker: BatchMaker, page: Page) -> pa.RecordBatch:
+    try:
+        return maker.batch(page.rows, page.asked_at)
+    except (TypeError, ValueError) as error:
+        there = read_table_schema(session, plan.schema.name, [one.name for one in plan.selected]).columns
+        changed = [one.name for one in plan.selected if one not in there]
+        if not changed:
+            raise
+        msg = f"{plan.schema.name} changed while it was read, in {', '.join(changed)}: {error}"
+        raise ConfigurationError(msg, hint=CHANGED) from error

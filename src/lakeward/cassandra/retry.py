@@ -1,0 +1,154 @@
+"""Which errors of a cluster pass, which are a row's own fault, and asking again with growing pauses."""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lakeward.errors import RetriableError
+from lakeward.logs import event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.cassandra.budget_server import BudgetClient
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+# About a minute in all: a node that was lost is noticed after some ten seconds.
+ATTEMPTS = 12
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
+
+
+def is_passing(error: BaseException) -> bool:
+    """Tell whether the same request may succeed later: overload, time-outs, lost nodes and connections."""
+    from cassandra import (
+        OperationTimedOut,
+        ReadFailure,
+        ReadTimeout,
+        Unavailable,
+        WriteFailure,
+        WriteTimeout,
+    )
+    from cassandra.cluster import NoHostAvailable
+    from cassandra.connection import ConnectionBusy, ConnectionException
+    from cassandra.pool import NoConnectionsAvailable
+    from cassandra.protocol import (
+        IsBootstrappingErrorMessage,
+        OverloadedErrorMessage,
+        PreparedQueryNotFound,
+        ServerError,
+        TruncateError,
+    )
+
+    if isinstance(error, NoHostAvailable):
+        return not any(is_refusal(one) for one in errors_of(error))
+    # A server error is what Cassandra and Keyspaces call whatever went wrong inside them.
+    passing = (
+        OperationTimedOut, ReadTimeout, WriteTimeout, ReadFailure, WriteFailure, Unavailable, ConnectionException,
+        ConnectionBusy, NoConnectionsAvailable, OverloadedErrorMessage, IsBootstrappingErrorMessage,
+        PreparedQueryNotFound, ServerError, TruncateError, OSError,
+    )  # fmt: skip
+    return isinstance(error, passing)
+
+
+def is_overload(error: BaseException) -> bool:
+    """Tell whether the cluster has too much to do: then the whole job must go slower."""
+    from cassandra import OperationTimedOut, ReadTimeout, WriteTimeout
+    from cassandra.cluster import NoHostAvailable
+    from cassandra.protocol import OverloadedErrorMessage
+
+    if isinstance(error, NoHostAvailable):
+        return any(is_overload(one) for one in errors_of(error))
+    return isinstance(error, (OperationTimedOut, ReadTimeout, WriteTimeout, OverloadedErrorMessage))
+
+
+def is_rejection(error: BaseException) -> bool:
+    """Tell whether the row itself is what the server, or the driver before it, does not take."""
+    from cassandra import InvalidRequest
+    from cassandra.protocol import SyntaxException
+
+    return isinstance(error, (InvalidRequest, SyntaxException, TypeError, ValueError, struct.error, OverflowError))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether the login or its permissions are what is wrong."""
+    from cassandra import AuthenticationFailed, Unauthorized
+    from cassandra.protocol import BadCredentials
+
+    return isinstance(error, (AuthenticationFailed, Unauthorized, BadCredentials))
+
+
+def call_again(
+    work: Callable[[], Result],
+    *,
+    budget: BudgetClient | None = None,
+    attempts: int = ATTEMPTS,
+    what: str = "the request",
+    sleep: Callable[[float], None] = time.sleep,
+) -> Result:
+    """Do work, and again after a growing pause where it failed in a way that passes.
+
+    Other errors are raised as they are. ``budget`` is told of overload, so that the whole job goes slower.
+
+    Raises:
+        RetriableError: it failed in each of ``attempts``; says with what.
+    """
+    begun = time.monotonic()
+    for attempt in range(1, attempts + 1):
+        try:
+            return work()
+        except Exception as error:
+            if not is_passing(error):
+                raise
+            if budget is not None and is_overload(error):
+                budget.slow_down(told(error))
+            if attempt == attempts:
+                span = time.monotonic() - begun
+                msg = f"{what} failed {attempts} times within {span:.0f} s, at last with {told(error)}"
+                raise RetriableError(msg, hint="the same command goes on where this one ended") from error
+            logger.debug("%s failed, try %d: %s", what, attempt, told(error), extra=event("cassandra.again"))
+        sleep(pause_before(attempt + 1))
+    raise AssertionError(attempts)
+
+
+def pause_before(attempt: int) -> float:
+    """Give the seconds to wait before an attempt, the second being 2: doubled each time, and never the same for two."""
+    longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 2), LONGEST_PAUSE_SECONDS)
+    return longest * random.uniform(0.5, 1.0)
+
+
+def told(error: BaseException) -> str:
+    """Say an error of the driver's in one line."""
+    from cassandra.cluster import NoHostAvailable
+
+    if isinstance(error, NoHostAvailable):
+        each = [f"{host}: {told(one)}" for host, one in _nodes(error)]
+        return f"no node answers ({'; '.join(each)})" if each else "no node answers"
+    # What follows is what the driver tried before.
+    text = " ".join(str(error).split()).rpartition("Last error: ")[2]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _nodes(error: BaseException) -> list[tuple[str, BaseException]]:
+    errors = getattr(error, "errors", None)
+    if not isinstance(errors, dict):
+        return []
+    return [(str(host), one) for host, one in errors.items() if isinstance(one, BaseException)]
+
+
+def errors_of(error: BaseException) -> list[BaseException]:
+    """Give what went wrong with each node, where none could do the work."""
+    return [one for _, one in _nodes(error)]
+
+
+def rows_of(session: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run a small query, or one that changes the schema, and again where it failed in a way that passes.
+
+    Raises:
+        RetriableError: it failed each time.
+    """
+    return call_again(lambda: list(session.execute(query, tuple(values))))

@@ -1,0 +1,208 @@
+"""What a snapshot says of its table: its columns, which table it is an export of, and its values as people write them.
+
+A snapshot holds dates and times as numbers; examples of a comparison show them as CQL does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.conversion import TIMES, time_text
+from lakeward.cassandra.cql import UDT
+from lakeward.cassandra.schema import TableSchema
+from lakeward.cassandra.values import arrow_type, field_names, spark_type
+from lakeward.errors import RefusedInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lakeward.cassandra.cql import CqlType
+    from lakeward.cassandra.schema import CqlColumn
+    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.report.examples import Example
+
+# What the columns begin with that a snapshot has besides those of its table.
+OWN_COLUMNS = "_lw_"
+WRITETIME = f"{OWN_COLUMNS}writetime_"
+EXPIRES = f"{OWN_COLUMNS}expires_"
+
+
+def snapshot_struct(
+    schema: TableSchema, columns: Sequence[str] | None = None, *, writetime: bool = False, ttl: bool = False
+) -> StructType:
+    """Give the columns of a snapshot, as Spark has them.
+
+    Args:
+        schema: the table.
+        columns: those that are read besides the key; default all.
+        writetime: whether there is a column for each value's time of writing, in microseconds since 1970.
+        ttl: whether there is also one for the time it expires, in seconds since 1970.
+    """
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    fields = [
+        StructField(column.name, spark_type(column.type, key=column.kind.is_key))
+        for column in snapshot_columns(schema, columns)
+    ]
+    return StructType(fields + [StructField(name, LongType()) for name in _times(schema, columns, writetime, ttl)])
+
+
+def snapshot_arrow_schema(
+    schema: TableSchema, columns: Sequence[str] | None = None, *, writetime: bool = False, ttl: bool = False
+) -> pa.Schema:
+    """Give the columns of a snapshot, as Arrow has them; see :func:`snapshot_struct`."""
+    import pyarrow as pa
+
+    fields = [
+        pa.field(column.name, arrow_type(column.type, key=column.kind.is_key))
+        for column in snapshot_columns(schema, columns)
+    ]
+    return pa.schema(fields + [pa.field(name, pa.int64()) for name in _times(schema, columns, writetime, ttl)])
+
+
+def snapshot_columns(schema: TableSchema, columns: Sequence[str] | None = None) -> tuple[CqlColumn, ...]:
+    """Give the key of a table and those of its other columns that are read, in the order of the table."""
+    if columns is None:
+        return schema.columns
+    return tuple(column for column in schema.columns if column.kind.is_key or column.name in columns)
+
+
+def _times(schema: TableSchema, columns: Sequence[str] | None, writetime: bool, ttl: bool) -> list[str]:
+    names = [column.name for column in snapshot_columns(schema, columns) if not column.kind.is_key]
+    marks = ([WRITETIME] if writetime or ttl else []) + ([EXPIRES] if ttl else [])
+    return [mark + name for mark in marks for name in names]
+
+
+# What a snapshot or a side of a comparison is: an export, or a table as it was read from a cluster.
+EXPORT, LIVE = "export", "live"
+BLOCK = "cassandra"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An export: its cluster and table, the time in which it was read, and what of the table is in it.
+
+    ``where`` and ``columns`` are those that were asked for; with either, rows or columns that the table has are not in
+    the export, and their absence tells nothing.
+    """
+
+    cluster: str
+    schema: TableSchema
+    started: datetime
+    ended: datetime
+    writetime: bool
+    ttl: bool
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def part(self) -> str | None:
+        """Which part of its table it holds; None: all of it."""
+        return part_of(self.where, self.columns)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows and columns of the table are in it."""
+        return self.part is None
+
+
+def part_of(where: str | None, columns: Collection[str]) -> str | None:
+    """Say which part of its table an export holds that was asked for so; None: all of it."""
+    parts = [f"the rows where {where}"] if where else []
+    parts += [f"the columns {', '.join(sorted(columns))}"] if columns else []
+    return " and ".join(parts) or None
+
+
+def origin_of(identity: Mapping[str, Any]) -> Origin | None:
+    """Give the origin of a side, or of a parent of a change set; None where it is no export of a table.
+
+    Raises:
+        RefusedInputError: it is one, but what it says of itself is damaged.
+    """
+    document = identity.get(BLOCK)
+    if not isinstance(document, dict):
+        return None
+    try:
+        return Origin(
+            cluster=str(document["cluster"]),
+            schema=TableSchema.from_document(document["schema"]),
+            started=datetime.fromisoformat(document["started"]),
+            ended=datetime.fromisoformat(document["ended"]),
+            writetime=bool(document["writetime"]),
+            ttl=bool(document["ttl"]),
+            where=document.get("where"),
+            columns=tuple(document.get("columns") or ()),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"{identity.get('location')}: what its manifest says of the exported table is damaged: {error!r}"
+        raise RefusedInputError(msg, hint="export the table again") from error
+
+
+def shown_like_cql(*sides: Side) -> Callable[[Example], Example] | None:
+    """Return what makes the texts of an example those of CQL values; None where no side is an export of a table."""
+    types: dict[str, CqlType] = {}
+    for origin in filter(None, (origin_of(one.identity) for one in sides)):
+        types.update({one.name: one.type for one in origin.schema.columns})
+    if not any(map(_has_times, types.values())):
+        return None
+
+    def shown(one: Example) -> Example:
+        key, left, right = (_shown(values, types) for values in (one.key, one.left, one.right))
+        return replace(one, key=key or {}, left=left, right=right)
+
+    return shown
+
+
+def shown_value(cql: CqlType, text: str) -> str:
+    """Return the text of a value, which is a number or JSON, with its dates and times as CQL writes them."""
+    if cql.name in TIMES:
+        return _time(cql, text)
+    if not _has_times(cql):
+        return text
+    try:
+        return json.dumps(_within(cql, json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+    except ValueError:
+        # One that was too long to be shown whole.
+        return text
+
+
+def _shown(values: Mapping[str, str | None] | None, types: Mapping[str, CqlType]) -> dict[str, str | None] | None:
+    if values is None:
+        return None
+    return {
+        name: shown_value(types[name], value) if value is not None and name in types else value
+        for name, value in values.items()
+    }
+
+
+def _within(cql: CqlType, value: Any) -> Any:
+    """Return what JSON holds of a value, with texts for the numbers of dates and times."""
+    if value is None or not _has_times(cql):
+        return value
+    if cql.name in TIMES:
+        return _time(cql, str(value))
+    if cql.name == "map":
+        key, inner = cql.parameters
+        return {_within(key, name): _within(inner, one) for name, one in value.items()}
+    if cql.name in ("tuple", UDT):
+        pairs = zip(field_names(cql), cql.parameters, strict=True)
+        return {name: _within(inner, value.get(name)) for name, inner in pairs}
+    return [_within(cql.parameters[0], one) for one in value]
+
+
+def _has_times(cql: CqlType) -> bool:
+    return cql.name in TIMES or any(map(_has_times, cql.parameters))
+
+
+def _time(cql: CqlType, text: str) -> str:
+    try:
+        number = int(text)
+    except ValueError:
+        return text
+    return time_text(cql.name, number) or text

@@ -1,0 +1,248 @@
+"""What is asked of a cluster before work begins: its version, the login's permissions, and whether a table exists."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra import keyspaces
+from lakeward.cassandra.connection import connected, driver_version
+from lakeward.cassandra.cql import quoted
+from lakeward.cassandra.retry import is_refusal, rows_of, told
+from lakeward.cassandra.schema import read_table_schema
+from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.cassandra.connection import ClusterAddress
+    from lakeward.cassandra.cql import TableName
+    from lakeward.cassandra.schema import TableSchema
+
+_PATIENCE_SECONDS, _PAUSE_SECONDS = 120, 0.5
+# The default of gc_grace_seconds; Keyspaces keeps marks about as long, whatever a table says.
+_MARKS_SECONDS = 864_000
+
+
+def is_there(session: Any, table: TableName) -> bool:
+    """Tell whether there is such a table."""
+    return bool(_ids(session, table))
+
+
+def table_id(session: Any, table: TableName) -> str | None:
+    """Give what tells a table from one that had its name before; None where there is none, or it has no id."""
+    found = _ids(session, table)
+    return str(found[0]) if found and found[0] is not None else None
+
+
+def deletes_kept(session: Any, table: TableName) -> timedelta:
+    """Return how long a table surely keeps the marks of what was deleted; 0 where that is not known."""
+    query = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    found = rows_of(session, query, (table.keyspace, table.table))
+    seconds = found[0][0] if found else None
+    return timedelta(seconds=min(int(seconds or 0), _MARKS_SECONDS))
+
+
+def has_rows(session: Any, table: TableName) -> bool:
+    """Tell whether there is such a table with at least one row."""
+    return is_there(session, table) and bool(rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1"))
+
+
+def has_keyspace(session: Any, table: TableName) -> bool:
+    """Tell whether there is the keyspace that a table is in, or would be."""
+    query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+    return bool(rows_of(session, query, (table.keyspace,)))
+
+
+def make_table(session: Any, table: TableName, statements: Sequence[str], *, what: str, otherwise: str = "") -> None:
+    """Make a table, and wait until it can be used.
+
+    Args:
+        session: of the cluster.
+        table: its name.
+        statements: those that make it, and the types it needs.
+        what: what it is called in messages.
+        otherwise: what helps, too, where it cannot be made.
+
+    Raises:
+        ConfigurationError: there is no such keyspace, this login may not, or the cluster does not take it.
+        RetriableError: it does not become ready.
+    """
+    import cassandra
+    from cassandra import protocol
+
+    try:
+        for statement in statements:
+            rows_of(session, statement)
+    except (cassandra.RequestValidationException, protocol.RequestValidationException) as error:
+        remedies = [one for one in (_remedy(session, table, error), otherwise) if one]
+        msg = f"cannot make {what}: {told(error)}"
+        raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
+    _await_agreement(session, table)
+    _await(session, table)
+
+
+def _remedy(session: Any, table: TableName, error: Exception) -> str:
+    keyspace = quoted(table.keyspace)
+    if is_refusal(error):
+        return f"as an administrator: GRANT CREATE ON KEYSPACE {keyspace} TO …"
+    if has_keyspace(session, table):
+        return ""
+    places = sorted({one.datacenter for one in session.cluster.metadata.all_hosts() if one.datacenter})
+    copies = "".join(f", '{one}': 3" for one in places)
+    return f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy'{copies}}}"
+
+
+def _await_agreement(session: Any, table: TableName) -> None:
+    """Wait until all nodes that are up know of a table: the next statement may be sent to any of them."""
+    from cassandra import DriverException
+
+    def look(patience: float) -> None:
+        session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
+
+    # The node that is asked may be lost meanwhile: then another is, soon.
+    wrong = f"{table} was made, but after {_PATIENCE_SECONDS} s not all nodes know of it"
+    _until_done(
+        look, DriverException, wrong, hint="nodetool describecluster   (shows which), then the same command again"
+    )
+
+
+def _await(session: Any, table: TableName) -> None:
+    """Wait until a table that was just made can be read: Keyspaces makes them after it has answered."""
+    from cassandra import InvalidRequest
+
+    wrong = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s"
+    query = f"SELECT * FROM {table.cql} LIMIT 1"
+    _until_done(lambda _: rows_of(session, query), InvalidRequest, wrong, hint="the same command again")
+
+
+def _until_done(look: Callable[[float], object], passing: type[Exception], wrong: str, *, hint: str) -> None:
+    """Look again while it fails in a way that passes, and for so long; each look hears how much time is left."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            # Never 0, by which the driver means not to wait at all.
+            look(max(end - time.monotonic(), _PAUSE_SECONDS))
+        except passing as error:
+            if time.monotonic() > end:
+                msg = f"{wrong}: {told(error)}"
+                raise RetriableError(msg, hint=hint) from error
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _ids(session: Any, table: TableName) -> list[Any]:
+    query = "SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
+    return [found for (found,) in rows_of(session, query, (table.keyspace, table.table))]
+
+
+def examine_cluster(session: Any, address: ClusterAddress) -> str:
+    """Say what a cluster is; used by ``lakeward doctor``.
+
+    Raises:
+        ConfigurationError: its tables cannot be read by token ranges.
+    """
+    version, partitioner, datacenter, name = rows_of(
+        session, "SELECT release_version, partitioner, data_center, cluster_name FROM system.local"
+    )[0]
+    short = keyspaces.require_partitioner(partitioner, cluster=address.name)
+    nodes = len(session.cluster.metadata.all_hosts())
+    kind = (
+        f"Amazon Keyspaces in {address.settings.keyspaces}" if keyspaces.is_keyspaces(address.settings) else "Cassandra"
+    )
+    who = f", login {address.settings.username}" if address.settings.username else ""
+    tls = ", encrypted" if address.settings.tls is not None or keyspaces.is_keyspaces(address.settings) else ""
+    plural = "" if nodes == 1 else "s"
+    return f"{kind} {version} ({name}), {nodes} node{plural}, data centre {datacenter}, {short}{who}{tls}"
+
+
+def check_cluster(address: ClusterAddress) -> str:
+    """Connect to a cluster and describe it with the driver that was used.
+
+    Raises:
+        ConfigurationError: it refuses the login or the question, or cannot be read by token ranges.
+        RetriableError: it does not answer.
+    """
+    with connected(address) as session:
+        from cassandra import DriverException
+        from cassandra.protocol import ErrorMessage
+
+        try:
+            return f"{examine_cluster(session, address)}; driver {driver_version()}"
+        except (DriverException, ErrorMessage) as error:
+            msg = f"{address.name} takes the connection, but not what is asked about it: {told(error)}"
+            raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
+
+
+def server_version(session: Any) -> str:
+    """Give the server's version."""
+    return str(rows_of(session, "SELECT release_version FROM system.local")[0][0])
+
+
+def require_exportable(session: Any, schema: TableSchema, *, counters: bool = False) -> None:
+    """Refuse a table that cannot be exported, before any of it is read.
+
+    Raises:
+        ConfigurationError: this login may not read it.
+        RefusedInputError: it has counters, and nobody asked for them.
+    """
+    if schema.has_counters and not counters:
+        msg = (
+            f"{schema.name} has counters: an export can read them, but writing them elsewhere adds to what is there, "
+            "so that a copy cannot be kept current"
+        )
+        raise RefusedInputError(msg, hint="export them all the same, to look at: --counters")
+    require_readable(session, schema.name)
+
+
+def require_table(session: Any, name: TableName, *, remedy: str | None) -> TableSchema:
+    """Read the schema of a table that must be there; ``remedy`` is what helps where it is not.
+
+    Raises:
+        ConfigurationError: there is no such table.
+    """
+    try:
+        return read_table_schema(session, name)
+    except ConfigurationError as error:
+        if remedy is None or is_there(session, name):
+            raise
+        near = f"{error.hint}, or " if error.hint else ""
+        raise ConfigurationError(error.message, hint=f"{near}{remedy}") from error
+
+
+def require_readable(session: Any, table: TableName) -> None:
+    """Refuse a table that this login may not read.
+
+    Raises:
+        ConfigurationError: it may not.
+    """
+    _require(session, f"SELECT * FROM {table.cql} LIMIT 1", table, "SELECT", "read")
+
+
+def require_writable(session: Any, schema: TableSchema) -> None:
+    """Refuse a table that this login may not write; nothing is written to find out.
+
+    Raises:
+        ConfigurationError: it may not.
+    """
+    from cassandra import InvalidRequest
+    from cassandra.protocol import SyntaxException
+
+    # The server looks at permissions before it finds that no row is meant; one that finds it first says so.
+    none = " AND ".join(f"{quoted(one.name)} IN ()" for one in schema.partition_key)
+    with contextlib.suppress(InvalidRequest, SyntaxException):
+        _require(session, f"DELETE FROM {schema.name.cql} WHERE {none}", schema.name, "MODIFY", "write")
+
+
+def _require(session: Any, statement: str, table: TableName, permission: str, verb: str) -> None:
+    from cassandra import Unauthorized
+
+    try:
+        rows_of(session, statement)
+    except Unauthorized as error:
+        msg = f"this login may not {verb} {table}: {told(error)}"
+        hint = f"as an administrator: GRANT {permission} ON {table.cql} TO …"
+        raise ConfigurationError(msg, hint=hint) from error

@@ -1,0 +1,383 @@
+"""Rows of a snapshot or a change set as tasks get them: columns matched with the target's, in the order of writing.
+
+Rows are written unit by unit, those of a partition together, and no partition is hot.
+
+Change sets in JSON and CSV say nothing of their types: their values are read by those of the target. Times are in such
+files as Spark writes them (``2026-11-15T10:30:00.000Z``, ``2026-11-15``), as CQL does (a time of day is
+``10:30:00.5``), or as the numbers that a snapshot holds. Which of them a value is shows in the value: Spark itself
+would take a number for seconds, where a snapshot has milliseconds. Numbers of any size are taken as they are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+
+from lakeward import schemas as S
+from lakeward.cassandra.schema import ColumnKind, differences
+from lakeward.cassandra.snapshots import EXPIRES, WRITETIME
+from lakeward.cassandra.values import spark_type
+from lakeward.cassandra.write_plan import (
+    ACTION,
+    CHANGED,
+    CHANGES,
+    DELETED,
+    EXPIRY,
+    INSERTED,
+    KEY,
+    UNIT,
+    VALUE,
+    WRITTEN,
+    WriteColumn,
+)
+from lakeward.datatypes import quote_name
+from lakeward.diffing.comparators import PLAIN
+from lakeward.diffing.inputs.files import format_of_name
+from lakeward.diffing.refusals import unfit_value
+from lakeward.diffing.widening import is_same
+from lakeward.errors import RefusedInputError
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from lakeward.cassandra.cql import CqlType, TableName
+    from lakeward.cassandra.schema import CqlColumn, TableSchema
+    from lakeward.cassandra.snapshots import Origin
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.reading_diffs import ReadDiff, SideValue
+
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A column that is there: its type, and where its values are."""
+
+    type: DataType
+    value: Column
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A column that is written, and the expression that gives its values in the form that the plan expects."""
+
+    column: WriteColumn
+    value: Column
+
+
+def matched(
+    label: str, found: Mapping[str, Found], keys: Sequence[str], origin: Origin | None, target: TableSchema
+) -> list[Matched]:
+    """Pair the columns that are there with the target's: the key whole and in its order, then the others.
+
+    Raises:
+        RefusedInputError: the key is another one, or a column is missing in the target or cannot take the values; each
+            is told in a sentence.
+    """
+    problems = _other_key(keys, target) or (_problems(found, origin, target))
+    pairs: list[Matched] = []
+    if not problems:
+        known = {one.name: one.type for one in origin.schema.columns} if origin is not None else {}
+        for column in target.columns:
+            if column.name not in found:
+                continue
+            pair = _pair(column, found[column.name], known.get(column.name))
+            if isinstance(pair, str):
+                problems.append(pair)
+            else:
+                pairs.append(pair)
+    if problems:
+        msg = f"{label} does not fit {target.name}: {'; '.join(problems)}"
+        raise RefusedInputError(msg, hint=_hint(target.name, found, origin, target))
+    return pairs
+
+
+def require_no_counters(label: str, *schemas: TableSchema | None) -> None:
+    """Refuse tables of counters.
+
+    Raises:
+        RefusedInputError: one of the tables is.
+    """
+    for one in schemas:
+        if one is not None and one.has_counters:
+            msg = (
+                f"{label} cannot be written: {one.name} has counters, which can only be added to; what is written "
+                "twice, after a time-out for instance, would count twice"
+            )
+            raise RefusedInputError(msg, hint="counters can be exported and compared only")
+
+
+def _other_key(keys: Sequence[str], target: TableSchema) -> list[str]:
+    if sorted(keys) == sorted(target.primary_key):
+        return []
+    return [f"its key is ({', '.join(keys)}), the table's is ({', '.join(target.primary_key)})"]
+
+
+def _problems(found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> list[str]:
+    if origin is not None:
+        there = {one.name for one in origin.schema.columns}
+        told = differences(origin.schema, target, [name for name in found if name in there])
+        return told + [_missing(name) for name in found if name not in there and name not in target.names]
+    return [_missing(name) for name in found if name not in target.names]
+
+
+def _missing(name: str) -> str:
+    return f"the column {name!r} is missing"
+
+
+def _pair(column: CqlColumn, found: Found, source: CqlType | None) -> Matched | str:
+    is_key = column.kind.is_key
+    for cql in (source, column.type):
+        if cql is not None and is_same(found.type, spark_type(cql, key=is_key)):
+            return Matched(WriteColumn(column.name, column.kind, cql, column.type), found.value)
+    wanted = spark_type(column.type, key=is_key)
+    value = _converted(found, wanted, column.type.name)
+    if value is None:
+        return (
+            f"the column {column.name!r} is {found.type.simpleString()}, where the table has {column.type.cql}, which "
+            f"is read from {wanted.simpleString()}"
+        )
+    return Matched(WriteColumn(column.name, column.kind, column.type, column.type), value)
+
+
+def _converted(found: Found, wanted: DataType, name: str) -> Column | None:
+    """Give values of files that others wrote in the form that snapshots have; None where that could change them."""
+    have = found.type
+    if isinstance(have, _WHOLE) and isinstance(wanted, _WHOLE):
+        is_wider = _WHOLE.index(type(have)) <= _WHOLE.index(type(wanted))
+        return found.value.cast(wanted) if is_wider and name not in ("timestamp", "date", "time") else None
+    if isinstance(have, T.TimestampType) and name == "timestamp":
+        return F.unix_millis(found.value)
+    if isinstance(have, T.DateType) and name == "date":
+        return F.unix_date(found.value)
+    is_whole = isinstance(have, _WHOLE) or (isinstance(have, T.DecimalType) and have.scale == 0)
+    is_exact = (
+        (isinstance(have, T.FloatType) and isinstance(wanted, T.DoubleType))
+        or (isinstance(have, T.DecimalType) and name == "decimal")
+        or (is_whole and name in ("decimal", "varint"))
+    )
+    return found.value.cast(wanted) if is_exact else None
+
+
+def _hint(name: TableName, found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> str:
+    if origin is not None:
+        absent = [one for one in origin.schema.columns if one.name in found and one.name not in target.names]
+        if absent and not any(one.kind.is_key for one in absent):
+            added = ", ".join(f"{one.cql} {one.type.cql}" for one in absent)
+            return f"ALTER TABLE {name.cql} ADD ({added});"
+    return "write into a table with these columns: --create-table makes one of an export"
+
+
+def require_applicable(label: str, diff: ReadDiff) -> None:
+    """Refuse a change set that does not tell what to write.
+
+    Raises:
+        RefusedInputError: it has no current values; or it does not tell a value that became null from one that did not
+            change.
+    """
+    if diff.right is None:
+        msg = f"{label} has past values only, so that there is nothing to write"
+        raise RefusedInputError(msg, hint="lakeward diff … --mode structs --change-column changes")
+    is_ambiguous = diff.options.sparse_mode or diff.left is None
+    if diff.changed is None and is_ambiguous:
+        msg = (
+            f"{label} does not say which columns changed: a value that became null cannot be told from one that stayed"
+        )
+        raise RefusedInputError(msg, hint="make it with their list: lakeward diff … --change-column changes")
+
+
+def action(diff: ReadDiff) -> Column:
+    """Give what happened to a row, whatever labels the change set has for it."""
+    return F.when(~diff.has_left, F.lit(INSERTED)).when(~diff.has_right, F.lit(DELETED)).otherwise(F.lit(CHANGED))
+
+
+def changed_names(diff: ReadDiff) -> Column:
+    """Give the names of the columns that changed: as the change set says, else by comparing both sides."""
+    if diff.changed is not None:
+        return diff.changed
+    past = {diff.fold(one.name): one for one in diff.left or ()}
+    none = F.array().cast("array<string>")
+    names = [
+        F.when(_is_equal(past.get(diff.fold(one.name)), one), none).otherwise(F.array(F.lit(one.name)))
+        for one in diff.right or ()
+    ]
+    return F.when(diff.has_left & diff.has_right, F.concat(none, *names))
+
+
+def _is_equal(left: SideValue | None, right: SideValue) -> Column:
+    if left is None:
+        return right.value.isNull()
+    if not is_same(left.type, right.type):
+        return F.lit(False)
+    return PLAIN.equal(PLAIN.prepared(left.value, left.type), PLAIN.prepared(right.value, right.type))
+
+
+def found_columns(diff: ReadDiff) -> dict[str, Found]:
+    """Give the columns of the rows: their current values, and the past ones of deleted rows."""
+    past = {one.name: one for one in diff.left or ()}
+    found = {one.name: Found(one.dataType, column(one.name)) for one in diff.keys}
+    for one in diff.right or ():
+        if one.name.startswith((WRITETIME, EXPIRES)):
+            continue
+        before, value = past.get(one.name), one.value
+        if before is not None and is_same(before.type, one.type):
+            value = F.when(diff.has_right, one.value).otherwise(before.value)
+        found[one.name] = Found(one.type, value)
+    return found
+
+
+def expiries(diff: ReadDiff, values: Sequence[str]) -> list[Column]:
+    """Give when the current values expire; nothing where the change set does not tell it of any."""
+    known = {one.name: one.value for one in diff.right or ()}
+    if not any(EXPIRES + name in known for name in values):
+        return []
+    none = F.lit(None).cast("bigint")
+    return [known.get(EXPIRES + name, none).cast("bigint") for name in values]
+
+
+_NUMBER = r"^-?\d{1,19}$"
+_TIME = r"^([01]?\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?$"
+_SHOWN = 100
+
+
+def text_struct(target: TableSchema) -> T.StructType:
+    """Return the columns of a table as they are read from JSON or CSV: times as texts, all others as a snapshot."""
+    return T.StructType(
+        [
+            T.StructField(
+                one.name, T.StringType() if one.type.name in _READ else spark_type(one.type, key=one.kind.is_key)
+            )
+            for one in target.columns
+        ]
+    )
+
+
+def require_told_bytes(target: TableSchema, paths: Iterable[str], label: str) -> None:
+    """Refuse blobs in CSV: nothing says how their bytes are written.
+
+    Raises:
+        RefusedInputError: naming the columns.
+    """
+    blobs = [one.name for one in target.columns if one.type.name == "blob"]
+    if blobs and any(format_of_name(path) == "csv" for path in paths):
+        msg = f"{label} is CSV, which does not say how the bytes of {', '.join(blobs)} are written"
+        raise RefusedInputError(msg, hint="write it as JSON (in base64) or Parquet")
+
+
+def typed(frame: DataFrame, target: TableSchema, options: DiffOptions) -> DataFrame:
+    """Return a change set with the texts of times as a snapshot has them; a text that is none makes the job fail."""
+    sides = (options.left_column_prefix, options.right_column_prefix)
+    kinds = {f"{side}_{one.name}": one.type.name for one in target.columns for side in sides if not one.kind.is_key}
+    kinds.update({one.name: one.type.name for one in target.columns if one.kind.is_key})
+    return frame.select(
+        *[
+            _READ[kinds[one.name]](one.name).alias(one.name)
+            if isinstance(one.dataType, T.StringType) and kinds.get(one.name) in _READ
+            else column(one.name)
+            for one in frame.schema.fields
+        ]
+    )
+
+
+def _timestamp(name: str) -> Column:
+    moment = F.expr(f"try_cast({quote_name(name)} AS timestamp)")
+    # Cassandra counts milliseconds: a finer time would become another one.
+    is_whole = F.unix_micros(moment) % 1_000 == 0
+    return _either(name, F.when(is_whole, F.unix_millis(moment)), "bigint", "timestamp of milliseconds")
+
+
+def _date(name: str) -> Column:
+    return _either(name, F.unix_date(F.expr(f"try_cast({quote_name(name)} AS date)")), "int", "date")
+
+
+def _time(name: str) -> Column:
+    part = [F.regexp_extract(column(name), _TIME, number) for number in (1, 2, 3, 4)]
+    hours, minutes, seconds = (one.cast("bigint") for one in part[:3])
+    nanoseconds = F.rpad(part[3], 9, "0").cast("bigint")
+    whole = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + nanoseconds
+    return _either(name, F.when(column(name).rlike(_TIME), whole), "bigint", "time")
+
+
+def _either(name: str, read: Column, number: str, what: str) -> Column:
+    """Return a number as it is, and any other text as it is read; null where there is none."""
+    text = column(name)
+    value = F.when(text.rlike(_NUMBER), F.expr(f"try_cast({quote_name(name)} AS {number})")).otherwise(read)
+    shown = F.substring(text, 1, _SHOWN)
+    unfit = unfit_value(F.lit(f"the column {name} holds '"), shown, F.lit(f"', which is no {what}"))
+    return F.when(text.isNull() | value.isNotNull(), value).when(unfit, value)
+
+
+_READ = {"timestamp": _timestamp, "date": _date, "time": _time}
+
+
+_PLACE, _CHUNK = f"{S.PREFIX}place", f"{S.PREFIX}chunk"
+# A unit is what is written again after a kill: small against the whole, and not so small that recording it costs.
+_ROWS_PER_UNIT, _FEWEST_UNITS, MOST_UNITS = 4_000, 8, 512
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Expressions over a frame for what tasks need of a row; times are given for every value or for none."""
+
+    partition_key: Sequence[Column]
+    clustering: Sequence[Column]
+    values: Sequence[Column]
+    writetimes: Sequence[Column] = field(default_factory=tuple)
+    expiries: Sequence[Column] = field(default_factory=tuple)
+    action: Column | None = None
+    changes: Column | None = None
+
+
+def split_key(pairs: Sequence[Matched]) -> tuple[list[Column], list[Column], list[Column]]:
+    """Give the values of the partition key, the clustering columns and all others."""
+    kinds = [(one.column.kind, one.value) for one in pairs]
+    return (
+        [value for kind, value in kinds if kind is ColumnKind.PARTITION_KEY],
+        [value for kind, value in kinds if kind is ColumnKind.CLUSTERING],
+        [value for kind, value in kinds if not kind.is_key],
+    )
+
+
+def unit_count(rows: int | None) -> int:
+    """Choose the number of units for so many rows: a power of two."""
+    wanted = (rows or 0) // _ROWS_PER_UNIT
+    return min(max(1 << (wanted - 1).bit_length() if wanted > 1 else 1, _FEWEST_UNITS), MOST_UNITS)
+
+
+def spread(frame: DataFrame, parts: Parts, *, units: int, done: Collection[int], tasks: int, chunk: int) -> DataFrame:
+    """Give the rows of all units that are not done, each unit in one task.
+
+    All rows of a partition are in one unit. Within it, partitions take turns: the first rows of each, as many as go
+    into a batch, then the next ones of those that have more.
+    """
+    place = F.xxhash64(*parts.partition_key)
+    wanted = frame.select(
+        place.alias(_PLACE),
+        F.pmod(place, F.lit(units)).cast("int").alias(UNIT),
+        *([] if parts.action is None else [parts.action.alias(ACTION)]),
+        *([] if parts.changes is None else [parts.changes.alias(CHANGES)]),
+        *_numbered(KEY, [*parts.partition_key, *parts.clustering]),
+        *_numbered(VALUE, parts.values),
+        *_numbered(WRITTEN, parts.writetimes),
+        *_numbered(EXPIRY, parts.expiries),
+    )
+    if done:
+        wanted = wanted.filter(~column(UNIT).isin(sorted(done)))
+    placed = wanted.repartition(tasks, column(UNIT))
+    if not parts.clustering:
+        return placed.sortWithinPartitions(UNIT, _PLACE).drop(_PLACE)
+    window = Window.partitionBy(UNIT, _PLACE).orderBy(_PLACE)
+    numbered = placed.withColumn(_CHUNK, F.floor((F.row_number().over(window) - 1) / F.lit(chunk)))
+    return numbered.sortWithinPartitions(UNIT, _CHUNK, _PLACE).drop(_PLACE, _CHUNK)
+
+
+def _numbered(mark: str, expressions: Sequence[Column]) -> list[Column]:
+    return [one.alias(f"{mark}{number}") for number, one in enumerate(expressions)]

@@ -1,0 +1,245 @@
+"""What tasks must know to write a table, where rows go that are rejected, and the report of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from lakeward import schemas as S
+from lakeward.cassandra.schema import ColumnKind
+from lakeward.diffing.inputs.addresses import absolute
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.lake.stores import local_path
+from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeward.cassandra.budget import BudgetAddress
+    from lakeward.cassandra.connection import ClusterAddress
+    from lakeward.cassandra.cql import CqlType, TableName
+    from lakeward.cassandra.jobs import Job
+    from lakeward.cassandra.keyspaces import WriteLimits
+    from lakeward.config import Config
+    from lakeward.config.s3 import S3Keys, S3Settings
+
+
+class WriteStatus(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    NOTHING_TO_DO = "nothing to do"
+    DRY_RUN = "dry run"
+    REJECTED = "rejected rows"
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """What was written, or would be: rows by what happened to them, write units, and how long it took.
+
+    ``skipped_expired`` are rows of which every cell had expired. ``rejected`` are in files below ``dead_letters``.
+    ``seconds`` of a dry run is about how long the job would take at its limits, or without any. ``resumed`` tells how
+    many units an earlier attempt had done; their rows do not count again. ``warnings`` are sentences for people.
+    """
+
+    into: str
+    status: WriteStatus
+    upserted: int = 0
+    deleted: int = 0
+    skipped_expired: int = 0
+    rejected: int = 0
+    dead_letters: str | None = None
+    units: float = 0.0
+    seconds: float = 0.0
+    timestamp: int | None = None
+    resumed: int = 0
+    warnings: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON has it."""
+        return {**asdict(self), "status": str(self.status), "warnings": list(self.warnings)}
+
+
+FOLDER = "lakeward-dead-letters"
+_WHERE = "--dead-letters FOLDER   (a local one that all workers share, or s3://…)"
+
+
+@dataclass(frozen=True)
+class DeadLetterPlace:
+    """The folder for a job's dead letters: a local one, or one in S3 with what is needed to get there."""
+
+    folder: str
+    s3: S3Settings | None = None
+    keys: S3Keys | None = field(default=None, repr=False)
+
+    @classmethod
+    def at(cls, folder: str, s3: S3Settings) -> DeadLetterPlace:
+        """Take a folder that tasks can write to by themselves.
+
+        Raises:
+            ConfigurationError: it is neither local nor in S3, or a local one that cannot be written to.
+        """
+        if is_s3(folder):
+            return cls(folder.rstrip("/"), s3, s3.keys())
+        if "://" in folder and not folder.startswith("file:"):
+            msg = f"dead letters cannot be written to {folder}"
+            raise ConfigurationError(msg, hint=_WHERE)
+        path = str(local_path(folder))
+        _require_writable(path)
+        return cls(path)
+
+
+def _require_writable(folder: str) -> None:
+    """Try before the first row is written whether one that is rejected could be kept; nothing is made for that."""
+    there = folder
+    while not os.path.exists(there):  # noqa: PTH110
+        there = os.path.dirname(there)  # noqa: PTH120
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):  # noqa: PTH112
+        msg = f"rejected rows could not be kept in {folder}: {there} is no folder that can be written to"
+        raise ConfigurationError(msg, hint=_WHERE)
+
+
+def place_for(spark: SparkSession, config: Config, folder: str | None, source: str, job: Job) -> DeadLetterPlace:
+    """Give the place for what a job rejects: beside a source in S3, else below where the command was started.
+
+    Raises:
+        ConfigurationError: nothing can be written there; or tasks run on other machines, where that would be a folder
+            of theirs.
+    """
+    if folder is not None:
+        return DeadLetterPlace.at(f"{absolute(folder).rstrip('/')}/{job.id}", config.s3)
+    if is_s3(source):
+        parent, _, own = source.rstrip("/").rpartition("/")
+        return DeadLetterPlace.at(f"{parent}/_{FOLDER}/{own}-{job.id}", config.s3)
+    if not str(spark.sparkContext.master).startswith("local"):
+        msg = "Spark runs on other machines too, and nothing says where rejected rows can be put"
+        raise ConfigurationError(msg, hint=_WHERE)
+    return DeadLetterPlace.at(absolute(f"{FOLDER}/{job.id}"), config.s3)
+
+
+class DeadLetters:
+    """The file of one task; there is none before its first row."""
+
+    def __init__(self, place: DeadLetterPlace, name: str) -> None:
+        self._place, self._name = place, name
+        self._lines: list[str] = []
+        self._kept = 0
+
+    def add(self, document: dict[str, Any]) -> None:
+        """Take a row."""
+        self._lines.append(json.dumps(document, ensure_ascii=False) + "\n")
+
+    def keep(self) -> None:
+        """Write what was taken since the last time; when this returns, the rows are dealt with for good."""
+        if len(self._lines) == self._kept:
+            return
+        path = f"{self._place.folder}/{self._name}"
+        if self._place.s3 is not None:
+            self._put(path)
+        else:
+            self._append(path)
+        self._kept = len(self._lines)
+
+    def _append(self, path: str) -> None:
+        try:
+            os.makedirs(self._place.folder, exist_ok=True)  # noqa: PTH103
+            with open(path, "a", encoding="utf-8") as out:  # noqa: PTH123
+                out.writelines(self._lines[self._kept :])
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError as error:
+            msg = f"rejected rows cannot be kept in {path}: {error.strerror or error}"
+            raise DataError(msg, hint=_WHERE) from error
+
+    def _put(self, path: str) -> None:
+        """Write the object anew: objects cannot be added to, and rejected rows are few or the job ends."""
+        assert self._place.s3 is not None
+        where = S3Location.parse(path, "dead letters")
+        client = s3_client(self._place.s3, self._place.keys)
+        try:
+            with s3_errors(path):
+                client.put_object(Bucket=where.bucket, Key=where.prefix, Body="".join(self._lines).encode())
+        finally:
+            client.close()
+
+
+INSERTED, CHANGED, DELETED = "I", "C", "D"
+# Columns of the frame that tasks get; values are found by position, so that no name of a table's can be in the way.
+UNIT, ACTION, CHANGES = f"{S.PREFIX}unit", f"{S.PREFIX}action", f"{S.PREFIX}changes"
+KEY, VALUE, WRITTEN, EXPIRY = "k", "v", "w", "e"
+
+
+@dataclass(frozen=True)
+class WriteColumn:
+    """A column that is written: the type that its values have where they come from, and the target's."""
+
+    name: str
+    kind: ColumnKind
+    source: CqlType
+    target: CqlType
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is part of the primary key."""
+        return self.kind in (ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a partition has one value of it."""
+        return self.kind is ColumnKind.STATIC
+
+    @property
+    def is_list(self) -> bool:
+        """Whether writing it twice at one time would double it: its elements have names that the server makes up."""
+        return self.target.name == "list" and self.target.is_multi_cell
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """How rows are written: ``columns`` are the partition key, the clustering columns, then all others.
+
+    ``has_static_rows`` tells that a row without a clustering key is the static part of its partition.
+    ``is_timed`` is false where the server gives the times: then it takes none from clients.
+    ``timestamp`` is that of every cell for which none is recorded; ``attempt`` counts how often the job was begun.
+    ``max_rejected`` are rows of the whole job. Without a ``budget`` all is done but the writing.
+    """
+
+    address: ClusterAddress
+    target: TableName
+    columns: tuple[WriteColumn, ...]
+    timestamp: int
+    limits: WriteLimits
+    job: Job
+    ledger: TableName
+    dead_letters: DeadLetterPlace
+    attempt: int = 0
+    max_rejected: int = 0
+    budget: BudgetAddress | None = None
+    has_actions: bool = False
+    has_writetimes: bool = False
+    has_expiries: bool = False
+    has_static_rows: bool = False
+    is_timed: bool = True
+
+    @property
+    def keys(self) -> tuple[WriteColumn, ...]:
+        """The columns of the primary key, in order."""
+        return tuple(one for one in self.columns if one.is_key)
+
+    @property
+    def partition_key(self) -> tuple[WriteColumn, ...]:
+        """The columns of the partition key, in order."""
+        return tuple(one for one in self.columns if one.kind is ColumnKind.PARTITION_KEY)
+
+    @property
+    def values(self) -> tuple[WriteColumn, ...]:
+        """The columns that are no key."""
+        return tuple(one for one in self.columns if not one.is_key)
+
+    @property
+    def columns_at_once(self) -> int | None:
+        """How many values one statement may have; None: any number."""
+        return self.limits.columns_with_ttl if self.has_expiries else self.limits.columns

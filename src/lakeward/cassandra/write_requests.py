@@ -1,0 +1,240 @@
+"""Rows of a partition put together as one request, and requests on their way: many at one time, each retried."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakeward.cassandra.keyspaces import COLUMN_BYTES, ROW_BYTES, write_units
+from lakeward.cassandra.retry import call_again, is_overload, is_passing, is_rejection, told
+from lakeward.cassandra.write_plan import DELETED
+from lakeward.cassandra.write_rows import TRIES
+from lakeward.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lakeward.cassandra.budget_server import BudgetClient
+    from lakeward.cassandra.keyspaces import WriteLimits
+    from lakeward.cassandra.write_rows import Operation, Row, Statements
+
+# What Cassandra counts for a cell beside its value when it measures a batch: its time, its life and when that ends.
+CELL_BYTES = 16
+
+
+class Request(Protocol):
+    """Rows of one partition that go to the server together; ``rows`` and ``units`` are what they take of a budget."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows begin with it: one that takes several requests is counted with its first."""
+
+    @property
+    def deleted(self) -> int:
+        """How many of these are deleted; all others are written."""
+
+    @property
+    def units(self) -> float:
+        """What it costs in write units."""
+
+    @property
+    def partition(self) -> tuple[bytes, ...]:
+        """The key of the partition."""
+
+    @property
+    def first_row(self) -> Row:
+        """Its first row, or the one of which it is a part."""
+
+    def statement(self, statements: Statements, shift: int) -> Any:
+        """Give what the driver sends; ``shift`` is added to the times of lists, and is another at each try."""
+
+    def alone(self) -> Iterable[Request]:
+        """Give a request for each of its rows."""
+
+
+class BoundRequest:
+    """Statements that are bound one by one."""
+
+    __slots__ = ("deleted", "entries", "rows", "size", "units")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.entries: list[tuple[Row, Operation]] = []
+        self.rows, self.deleted, self.size, self.units = 0, 0, 0, 0.0
+
+    @property
+    def partition(self) -> tuple[bytes, ...]:
+        """The key of the partition."""
+        return self.first_row.partition
+
+    @property
+    def first_row(self) -> Row:
+        """Its first row, or the one of which it is a part."""
+        return self.entries[0][0]
+
+    def alone(self) -> Iterable[BoundRequest]:
+        """Give a request for each of its rows."""
+        by_row: dict[int, BoundRequest] = {}
+        for row, operation in self.entries:
+            by_row.setdefault(id(row), BoundRequest()).entries.append((row, operation))
+        return by_row.values()
+
+    def statement(self, statements: Statements, shift: int) -> Any:
+        """Give the one statement, or a batch of all."""
+        from cassandra.query import BatchStatement, BatchType, BoundStatement
+
+        bound, shape, prepared = [], None, None
+        for _, operation in self.entries:
+            if operation.shape is not shape:
+                shape, prepared = operation.shape, statements.prepared(operation.shape)
+            one = BoundStatement(prepared)
+            one.values = operation.at(shift)
+            bound.append(one)
+        if len(bound) == 1:
+            return bound[0]
+        # Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
+        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
+        for one in bound:
+            batch.add(one)
+        batch.is_idempotent = True
+        return batch
+
+
+def bound_requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[BoundRequest]:
+    """Put consecutive rows of a partition together, as far as the server's limits let them be."""
+    request, partition = BoundRequest(), None
+    for row in rows:
+        cells = sum([len(one.values) for one in row.operations])
+        weight = row.size + CELL_BYTES * cells
+        is_full = len(request.entries) + len(row.operations) > limits.batch_rows
+        if request.entries and (is_full or row.partition != partition or request.size + weight > limits.batch_bytes):
+            yield request
+            request = BoundRequest()
+        partition = row.partition
+        units = write_units(ROW_BYTES + row.size + COLUMN_BYTES * cells) / len(row.operations)
+        for number, operation in enumerate(row.operations):
+            if len(request.entries) == limits.batch_rows:
+                yield request
+                request = BoundRequest()
+            request.entries.append((row, operation))
+            request.units += units
+            if number == 0:
+                request.rows += 1
+                request.deleted += row.action == DELETED
+                request.size += weight
+    if request.entries:
+        yield request
+
+
+class Sender:
+    """Sends requests of one task. Failures are dealt with in the thread that sends; callbacks only note them."""
+
+    def __init__(
+        self,
+        session: Any,
+        statements: Statements,
+        budget: BudgetClient,
+        limits: WriteLimits,
+        *,
+        in_flight: int,
+        reject: Callable[[Row, str], None],
+    ) -> None:
+        self._session, self._statements, self._budget = session, statements, budget
+        self._in_flight, self._reject = in_flight, reject
+        self._room = threading.Semaphore(in_flight)
+        self._failed: deque[tuple[Request, Exception]] = deque()
+        self._ceiling = Ceiling(limits.partition_write_units)
+        self.shift = 0
+
+    def send(self, request: Request) -> None:
+        """Send a request as soon as budget and room allow it."""
+        self._budget.take(rows=request.rows, write_units=request.units)
+        self._ceiling.take(request.partition, request.units)
+        self._room.acquire()
+        try:
+            future = self._session.execute_async(request.statement(self._statements, self.shift))
+        except Exception as error:
+            self._note(error, request)
+        else:
+            future.add_callbacks(self._acknowledged, self._note, errback_args=(request,))
+        if self._failed:
+            self._deal()
+
+    def drain(self) -> None:
+        """Wait until everything that was sent is acknowledged, or rejected."""
+        for _ in range(self._in_flight):
+            self._room.acquire()
+        self._room.release(self._in_flight)
+        self._deal()
+
+    def _acknowledged(self, _: Any) -> None:
+        self._room.release()
+
+    def _note(self, error: Exception, request: Request) -> None:
+        self._failed.append((request, error))
+        self._room.release()
+
+    def _deal(self) -> None:
+        while self._failed:
+            request, error = self._failed.popleft()
+            if is_passing(error):
+                if is_overload(error):
+                    self._budget.slow_down(told(error))
+                self._send_again(request)
+            elif is_rejection(error):
+                self._rejected(request, error)
+            else:
+                msg = f"the cluster does not take rows: {told(error)}"
+                raise DataError(msg, hint="lakeward doctor   (checks permissions, too)") from error
+
+    def _send_again(self, request: Request, first_try: int = 1) -> None:
+        number = first_try
+
+        def once() -> None:
+            nonlocal number
+            statement = request.statement(self._statements, self.shift + min(number, TRIES - 1))
+            number += 1
+            self._session.execute(statement)
+
+        try:
+            call_again(once, budget=self._budget)
+        except Exception as error:
+            if not is_rejection(error):
+                raise
+            self._rejected(request, error)
+
+    def _rejected(self, request: Request, error: Exception) -> None:
+        """Find the rows that a request was rejected for, by sending each alone."""
+        rows = list(request.alone())
+        if len(rows) > 1:
+            for one in rows:
+                self._send_again(one, first_try=2)
+        else:
+            self._reject(rows[0].first_row, told(error))
+
+
+class Ceiling:
+    """Keeps the write units of each partition below what the server gives one in a second.
+
+    All rows of a partition are in one task, so that nobody else has to be asked.
+    """
+
+    def __init__(self, units: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._units, self._clock = units, clock
+        self._second = 0
+        self._spent: dict[tuple[bytes, ...], float] = {}
+
+    def take(self, partition: tuple[bytes, ...], units: float) -> None:
+        """Wait for the next second where the partition has had its share of this one."""
+        if self._units is None:
+            return
+        now = self._clock()
+        if int(now) != self._second:
+            self._second, self._spent = int(now), {}
+        spent = self._spent.get(partition, 0.0)
+        if spent and spent + units > self._units:
+            time.sleep(int(now) + 1 - now)
+            self._second, self._spent, spent = int(self._clock()), {}, 0.0
+        self._spent[partition] = spent + units

@@ -1,0 +1,339 @@
+"""The statements that write a table, and the way from a row of the frame to them.
+
+Per cell: a value is written; null is written only where a value became null; what did not change is left unset, so
+that neither its time of writing changes nor a tombstone is made. The row's own marker is written with every new row,
+and with one that has nothing but its key left: there it is all that keeps the row.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cassandra.cql import TableName, quoted
+from lakeward.cassandra.retry import call_again, is_refusal, is_rejection, told
+from lakeward.cassandra.write_plan import INSERTED
+from lakeward.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lakeward.cassandra.write_plan import WritePlan
+
+
+class Verb(StrEnum):
+    """What a statement does with the row or the cells it names."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A kind of statement: what it does, with which cells, found by which key, and whether it says when.
+
+    A delete without cells deletes the row; the key is always the whole one, or a partition's for its static cells.
+    ``is_timed`` is false for the one kind of table that takes no times from its clients.
+    """
+
+    verb: Verb
+    keys: tuple[str, ...]
+    cells: tuple[str, ...] = ()
+    expires: bool = False
+    is_timed: bool = True
+
+    def cql(self, table: TableName) -> str:
+        """Give the statement as CQL."""
+        said = [*(["TIMESTAMP ?"] if self.is_timed else []), *(["TTL ?"] if self.expires else [])]
+        using = f" USING {' AND '.join(said)}" if said else ""
+        where = " AND ".join(f"{quoted(name)} = ?" for name in self.keys)
+        if self.verb is Verb.INSERT:
+            names = [quoted(name) for name in (*self.keys, *self.cells)]
+            return f"INSERT INTO {table.cql} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}){using}"
+        if self.verb is Verb.UPDATE:
+            cells = ", ".join(f"{quoted(name)} = ?" for name in self.cells)
+            return f"UPDATE {table.cql}{using} SET {cells} WHERE {where}"
+        what = f" {', '.join(quoted(name) for name in self.cells)}" if self.cells else ""
+        return f"DELETE{what} FROM {table.cql}{using} WHERE {where}"
+
+    @property
+    def time_place(self) -> int:
+        """Where the timestamp is among the bound values."""
+        return len(self.keys) + len(self.cells) if self.verb is Verb.INSERT else 0
+
+    def bound(self, keys: Sequence[Any], cells: Sequence[Any], timestamp: bytes, ttl: bytes) -> list[Any]:
+        """Put values in the order in which the statement takes them."""
+        using = [*([timestamp] if self.is_timed else []), *([ttl] if self.expires else [])]
+        if self.verb is Verb.INSERT:
+            return [*keys, *cells, *using]
+        if self.verb is Verb.UPDATE:
+            return [*using, *cells, *keys]
+        return [*using, *keys]
+
+
+class Statements:
+    """Statements of one table, prepared when first asked for."""
+
+    def __init__(self, session: Any, table: TableName) -> None:
+        self._session, self._table = session, table
+        self._known: dict[Shape, Any] = {}
+
+    def prepared(self, shape: Shape) -> Any:
+        """Give the prepared statement of a shape.
+
+        Raises:
+            DataError: the server does not take it: the table is not what it was.
+            RetriableError: it does not answer.
+        """
+        if shape not in self._known:
+            statement = self._prepare(shape.cql(self._table))
+            # Every statement carries its time: done twice, it is done once.
+            statement.is_idempotent = True
+            self._known[shape] = statement
+        return self._known[shape]
+
+    def _prepare(self, query: str) -> Any:
+        try:
+            return call_again(lambda: self._session.prepare(query), what="preparing a statement")
+        except Exception as error:
+            if not (is_rejection(error) or is_refusal(error)):
+                raise
+            msg = f"the cluster does not take rows of {self._table}: {told(error)}"
+            raise DataError(msg, hint="check whether the table was changed, and who may write it") from error
+
+
+# Ways to try one statement within one attempt at a unit, and attempts at a unit within one run.
+TRIES, ATTEMPTS = 32, 31
+_RUN = 1_000
+
+
+class Operation:
+    """One statement with its values; ``base`` is the time of a list, to which each try adds."""
+
+    __slots__ = ("base", "shape", "values")
+
+    def __init__(self, shape: Shape, values: list[Any], base: int | None = None) -> None:
+        self.shape, self.values, self.base = shape, values, base
+
+    def at(self, shift: int) -> list[Any]:
+        """Give the values of a try; only those of a list are others at each."""
+        if self.base is None:
+            return self.values
+        values = list(self.values)
+        values[self.shape.time_place] = packed_time(self.base + shift)
+        return values
+
+
+class Row:
+    """A row to be written: where it stands in its batch, what happens to it, and by which statements."""
+
+    __slots__ = ("action", "batch", "index", "is_rejected", "operations", "partition", "size")
+
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        index: int,
+        action: str,
+        partition: tuple[bytes, ...],
+        operations: list[Operation],
+        size: int,
+    ) -> None:
+        self.batch, self.index, self.action, self.partition = batch, index, action, partition
+        self.operations, self.size, self.is_rejected = operations, size, False
+
+
+def list_shift(run_attempt: int, unit_attempt: int) -> int:
+    """Give what is added to the time of lists, in microseconds.
+
+    Elements of a list get names from the server. Written again at the same time, they come beside those that are
+    there; at a later time they replace them.
+    """
+    return run_attempt * _RUN + min(unit_attempt, ATTEMPTS - 1) * TRIES
+
+
+def packed_time(microseconds: int) -> bytes:
+    """Give a timestamp as it is bound."""
+    return struct.pack(">q", microseconds)
+
+
+class RowPlanner:
+    """Plans the statements of rows, by the columns of one plan."""
+
+    def __init__(self, plan: WritePlan, unset: Any) -> None:
+        self._plan, self._unset = plan, unset
+        self._values = plan.values
+        self._positions = {one.name: number for number, one in enumerate(self._values)}
+        self._keys = tuple(one.name for one in plan.keys)
+        self._partition = tuple(one.name for one in plan.partition_key)
+        self._plain = {is_static: self._pieces(is_static=is_static) for is_static in (False, True)}
+        self._statics = tuple(number for number, one in enumerate(self._values) if one.is_static)
+        self._regulars = tuple(number for number, one in enumerate(self._values) if not one.is_static)
+        self._lists = frozenset(number for number, one in enumerate(self._values) if one.is_list)
+        self._known_changes: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._time = packed_time(plan.timestamp)
+
+    @property
+    def insert(self) -> Shape | None:
+        """The one statement that inserts any row; None where rows take more than one or not all the same."""
+        plan = self._plan
+        is_plain = not (plan.has_actions or plan.has_writetimes or plan.has_expiries or self._statics or self._lists)
+        pieces = self._plain[False]
+        if not is_plain or len(pieces) > 1:
+            return None
+        return self._shape(Verb.INSERT, self._keys, pieces[0] if pieces else ())
+
+    def _pieces(self, *, is_static: bool) -> list[tuple[int, ...]]:
+        """Give the columns that go into one statement each; a server may limit how many."""
+        found = [n for n, one in enumerate(self._values) if one.is_static == is_static and not one.is_list]
+        size = self._plan.columns_at_once or len(found) or 1
+        return [tuple(found[at : at + size]) for at in range(0, len(found), size)]
+
+    def _shape(self, verb: Verb, keys: tuple[str, ...], places: Iterable[int]) -> Shape:
+        expires = self._plan.has_expiries and verb is not Verb.DELETE
+        return Shape(verb, keys, self._names(places), expires, is_timed=self._plan.is_timed)
+
+    def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._values[one].name for one in positions)
+
+    def why_unwritable(self, keys: Sequence[Any], values: Sequence[Any]) -> str | None:
+        """Say why a row without its whole key cannot be written, or deleted; None where it can."""
+        width = len(self._partition)
+        absent = [name for name, value in zip(self._keys, keys, strict=True) if value is None]
+        if not absent or (self.is_static_row(keys) and None not in keys[:width]):
+            regular = [v for v, one in zip(values, self._values, strict=True) if v is not None and not one.is_static]
+            return "values of regular columns without a clustering key" if absent and regular else None
+        return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a part of a key"
+
+    def is_static_row(self, keys: Sequence[Any]) -> bool:
+        """Tell whether this is the static part of a partition: it has no clustering key at all."""
+        rest = keys[len(self._partition) :]
+        return self._plan.has_static_rows and bool(rest) and all(one is None for one in rest)
+
+    def deleting(self, keys: Sequence[Any]) -> list[Operation]:
+        """Give the statement that deletes a row by its full key, or the static cells of a partition, if it has any."""
+        if self.is_static_row(keys):
+            if not self._statics:
+                # A statement without columns would delete the whole partition.
+                return []
+            keys = keys[: len(self._partition)]
+            shape = self._shape(Verb.DELETE, self._partition, self._statics)
+        else:
+            shape = self._shape(Verb.DELETE, self._keys, ())
+        return [Operation(shape, shape.bound(keys, (), self._time, b""))]
+
+    def writing(
+        self,
+        action: str,
+        changes: Sequence[str] | None,
+        keys: Sequence[Any],
+        values: Sequence[Any],
+        times: Sequence[int | None] = (),
+        expiries: Sequence[int | None] = (),
+        now: int = 0,
+    ) -> list[Operation] | None:
+        """Give the statements that insert or change a row; None where all of it has expired."""
+        is_new = action == INSERTED
+        places = range(len(values)) if is_new else self._changed(changes or ())
+        cells = _Cells(self._plan.timestamp, is_new=is_new)
+        for place in places:
+            cells.add(place, values[place], times[place] if times else None, expiries[place] if expiries else None, now)
+        if is_new and cells.has_expired and not cells.groups:
+            return None
+        operations: list[Operation] = []
+        if not self.is_static_row(keys):
+            is_marked = is_new or (bool(cells.groups) and all(values[one] is None for one in self._regulars))
+            operations += self._parts(cells, keys, self._keys, is_static=False, is_marked=is_marked)
+        if self._statics:
+            width = len(self._partition)
+            operations += self._parts(cells, keys[:width], self._partition, is_static=True, is_marked=False)
+        return operations
+
+    def _changed(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Give the columns that a change set's list of changed columns is about: a cell may be written anew only."""
+        from lakeward.cassandra.snapshots import WRITETIME
+
+        known = tuple(names)
+        if known not in self._known_changes:
+            found = {self._positions.get(name, self._positions.get(name.removeprefix(WRITETIME))) for name in known}
+            self._known_changes[known] = tuple(sorted(one for one in found if one is not None))
+        return self._known_changes[known]
+
+    def _parts(
+        self, cells: _Cells, keys: Sequence[Any], names: tuple[str, ...], *, is_static: bool, is_marked: bool
+    ) -> list[Operation]:
+        operations = []
+        groups = {
+            when: {place: value for place, value in group.items() if self._values[place].is_static == is_static}
+            for when, group in cells.groups.items()
+        }
+        marker = cells.marker() if is_marked else None
+        if marker is not None:
+            groups.setdefault(marker, {})
+        for when, group in groups.items():
+            operations += self._plain_cells(when, group, keys, names, is_static=is_static, is_marked=when == marker)
+            operations += self._list_cells(when, group, keys, names)
+        return operations
+
+    def _plain_cells(
+        self,
+        when: tuple[int, int],
+        group: Mapping[int, Any],
+        keys: Sequence[Any],
+        names: tuple[str, ...],
+        *,
+        is_static: bool,
+        is_marked: bool,
+    ) -> list[Operation]:
+        """Give the statements for cells of one time; the row's own marker is written by the first, an INSERT."""
+        operations = []
+        time, ttl = packed_time(when[0]), struct.pack(">i", when[1])
+        for number, piece in enumerate(self._plain[is_static] or [()]):
+            is_insert = is_marked and number == 0
+            if not is_insert and not any(place in group for place in piece):
+                continue
+            shape = self._shape(Verb.INSERT if is_insert else Verb.UPDATE, names, piece)
+            bound = [group.get(place, self._unset) for place in piece]
+            operations.append(Operation(shape, shape.bound(keys, bound, time, ttl)))
+        return operations
+
+    def _list_cells(
+        self, when: tuple[int, int], group: Mapping[int, Any], keys: Sequence[Any], names: tuple[str, ...]
+    ) -> list[Operation]:
+        operations = []
+        ttl = struct.pack(">i", when[1])
+        for place in self._lists & group.keys():
+            shape = self._shape(Verb.UPDATE, names, [place])
+            values = shape.bound(keys, [group[place]], b"", ttl)
+            operations.append(Operation(shape, values, base=when[0] if shape.is_timed else None))
+        return operations
+
+
+class _Cells:
+    """Cells of a row by when they were written and how long they live (0: for ever)."""
+
+    def __init__(self, timestamp: int, *, is_new: bool) -> None:
+        self._timestamp, self._is_new = timestamp, is_new
+        self.groups: dict[tuple[int, int], dict[int, Any]] = {}
+        self.has_expired = False
+
+    def add(self, place: int, value: Any, written: int | None, expiry: int | None, now: int) -> None:
+        if value is not None and expiry is not None and expiry <= now:
+            # In a row that is there, the cell's earlier value must not outlive the one that has expired.
+            self.has_expired, value = True, None
+        if value is None and self._is_new:
+            return
+        ttl = expiry - now if value is not None and expiry is not None else 0
+        when = (self._timestamp if written is None else written, ttl)
+        self.groups.setdefault(when, {})[place] = value
+
+    def marker(self) -> tuple[int, int]:
+        """Give when the row itself was written, and how long it lives: as long as the last of its cells."""
+        if not self.groups:
+            return self._timestamp, 0
+        lives = [ttl for _, ttl in self.groups]
+        return min(time for time, _ in self.groups), 0 if 0 in lives else max(lives)

@@ -1,0 +1,195 @@
+"""What a Spark task does: it writes the units it gets, one after the other, and reports the result."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.cassandra.write_batches import BatchReader, described
+from lakeward.cassandra.write_plan import DELETED, UNIT, DeadLetters
+from lakeward.cassandra.write_requests import Sender
+from lakeward.cassandra.write_rows import RowPlanner, Statements, list_shift
+from lakeward.errors import BugError, DataError, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+
+    from lakeward.cassandra.budget_server import BudgetClient
+    from lakeward.cassandra.write_plan import WritePlan
+    from lakeward.cassandra.write_rows import Row
+
+# By default all young objects are looked through after every 700 new ones; those of one page or batch are many more.
+_YOUNG = 100_000
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Let garbage be looked for seldom in the block: a quarter of the time of a task went into that."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_YOUNG, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+RESULT = (
+    "upserted bigint, deleted bigint, expired bigint, rejected bigint, requests bigint, units double, "
+    "failure string, is_retriable boolean"
+)
+_NO_UNIT = -1
+
+
+@dataclass
+class Counts:
+    """What a task did."""
+
+    upserted: int = 0
+    deleted: int = 0
+    expired: int = 0
+    rejected: int = 0
+    requests: int = 0
+    units: float = 0.0
+    failure: str | None = None
+    is_retriable: bool = False
+
+
+def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Give the function that writes batches, whose rows come unit by unit."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        counts = Counts()
+        try:
+            with seldom_collected():
+                _Task(plan, counts).write(batches)
+        except LakewardError as error:
+            # Told as a result and not raised: what can be tried again has been, and Spark would start all over.
+            counts.failure, counts.is_retriable = str(error), error.kind == "retriable"
+        yield pa.RecordBatch.from_pylist([vars(counts)], schema=_result_schema())
+
+    return write
+
+
+def _result_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    numbers = [(name, pa.int64()) for name in ("upserted", "deleted", "expired", "rejected", "requests")]
+    return pa.schema([*numbers, ("units", pa.float64()), ("failure", pa.string()), ("is_retriable", pa.bool_())])
+
+
+class _Task:
+    def __init__(self, plan: WritePlan, counts: Counts) -> None:
+        from cassandra.query import UNSET_VALUE
+        from pyspark import TaskContext
+
+        from lakeward.cassandra.budget_server import budget_client
+        from lakeward.cassandra.connection import task_session
+        from lakeward.cassandra.ledger import Ledger
+
+        context = TaskContext.get()
+        assert context is not None
+        self._plan, self._counts = plan, counts
+        self._session = task_session(plan.address)
+        self._ledger = Ledger(self._session, plan.target, plan.ledger)
+        statements = Statements(self._session, plan.target)
+        self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements)
+        # Another process counts its tasks from the same number, and objects in S3 are written over.
+        name = f"run{plan.attempt}-task{context.partitionId()}-{uuid.uuid4().hex[:12]}.jsonl"
+        self._letters = DeadLetters(plan.dead_letters, name)
+        self._budget = None if plan.budget is None else budget_client(plan.budget)
+        self._sender = None if self._budget is None else self._open_sender(statements, self._budget)
+        self._rejected_before = 0
+        self._has_lists = any(one.is_list for one in plan.values)
+
+    def _open_sender(self, statements: Statements, budget: BudgetClient) -> Sender:
+        return Sender(
+            self._session,
+            statements,
+            budget,
+            self._plan.limits,
+            in_flight=self._plan.address.settings.max_in_flight,
+            reject=self._refuse,
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write everything; a unit is recorded when all its rows are acknowledged or kept as dead letters."""
+        unit, rows = _NO_UNIT, 0
+        for batch in batches:
+            for number, part in by_unit(batch):
+                if number < unit:
+                    msg = f"rows of unit {number} came after those of unit {unit}: what is recorded as done is not"
+                    raise BugError(msg)
+                if number != unit:
+                    self._finish(unit, rows)
+                    unit, rows = number, 0
+                    self._begin(unit)
+                rows += part.num_rows
+                self._write_part(part)
+        self._finish(unit, rows)
+
+    def _begin(self, unit: int) -> None:
+        if self._sender is not None and self._has_lists:
+            self._sender.shift = list_shift(self._plan.attempt, self._ledger.claim(self._plan.job, unit))
+
+    def _finish(self, unit: int, rows: int) -> None:
+        if unit == _NO_UNIT or self._sender is None:
+            return
+        self._sender.drain()
+        self._letters.keep()
+        rejected = self._counts.rejected - self._rejected_before
+        self._rejected_before = self._counts.rejected
+        self._ledger.finish_unit(self._plan.job, unit, rows=rows, rejected=rejected)
+
+    def _write_part(self, part: pa.RecordBatch) -> None:
+        counts = self._counts
+        for request in self._reader.requests(part, self._reject):
+            deleted = request.deleted
+            counts.deleted += deleted
+            counts.upserted += request.rows - deleted
+            counts.units += request.units
+            counts.requests += 1
+            if self._sender is not None:
+                self._sender.send(request)
+        counts.expired = self._reader.expired
+
+    def _refuse(self, row: Row, reason: str) -> None:
+        """Take back that a row was counted: the server does not take it."""
+        if row.is_rejected:
+            return
+        if row.action == DELETED:
+            self._counts.deleted -= 1
+        else:
+            self._counts.upserted -= 1
+        self._reject(row, reason)
+
+    def _reject(self, row: Row, reason: str) -> None:
+        if row.is_rejected:
+            return
+        row.is_rejected = True
+        self._counts.rejected += 1
+        if self._budget is None:
+            return
+        self._letters.add({**described(self._plan, row), "reason": reason})
+        if self._budget.reject() > self._plan.max_rejected:
+            self._letters.keep()
+            msg = f"more than {self._plan.max_rejected:,} rows were rejected, the last because of {reason}"
+            hint = "look at the reasons in the dead letters; the same command goes on where this one ended, "
+            raise DataError(msg, hint=f"{hint}--max-rejected N lets more be rejected")
+
+
+def by_unit(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut a batch, whose rows are sorted by unit, into the parts of each unit."""
+    units = batch.column(UNIT).to_numpy(zero_copy_only=False)
+    start = 0
+    while start < len(units):
+        number = int(units[start])
+        end = int(units.searchsorted(number, side="right"))
+        yield number, batch.slice(start, end - start)
+        start = end
