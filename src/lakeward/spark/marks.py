@@ -87,11 +87,15 @@ def in_task(function: Callable[[Given], Iterable[Made]]) -> Callable[[Given], It
 
 
 def task_error_in(text: str) -> LakewardError | None:
-    """Return the error that a task raised under :func:`marked_errors`, None where the text holds none."""
+    """Return the error that a task raised under :func:`marked_errors`, None where the text holds none that is whole."""
     found = _TASK.find(text)
     if found is None:
         return None
-    # Spark shows a text of Python as it is, with no escapes of its own.
-    content = json.loads(found)
+    try:
+        # Spark shows a text of Python as it is, with no escapes of its own.
+        content = json.loads(found)
+    except json.JSONDecodeError:
+        # Something cut the text off. The failure is reported as any other; a new error here would hide it.
+        return None
     kind: type[LakewardError] = getattr(errors, content["type"])
     return kind(content["message"], hint=content["hint"])

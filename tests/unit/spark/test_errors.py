@@ -108,6 +108,13 @@ def test_the_error_of_a_task_counts_before_what_its_traceback_holds():
     assert type(recognised(shown, *spark_faults("t"))) is DataError
 
 
+def test_an_error_of_a_task_whose_text_was_cut_off_is_an_unknown_failure():
+    shown = str(shown_by_spark(DataError("the file is damaged")))
+    cut = PySparkException(shown[: shown.rindex("the file is damaged")])
+    assert recognised(cut, *spark_faults("t")) is None
+    assert isinstance(as_lakeward_error(cut, "t"), BugError)
+
+
 def test_batches_pass_through_a_task_and_errors_between_them_are_marked():
     error = ConfigurationError("no DuckDB", hint="install it")
 
