@@ -7,18 +7,22 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # Not to be set from outside: what it names is removed.
 override DEMO := .demo
-# Tests without JVM and servers; and the others, each of three processes with a Spark application and servers of its own:
-# they often wait for a server, a lease or a clock, so that three keep two cores busy.
+# Tests without JVM and servers; those with servers and without Spark; and the others, each of three processes with a
+# Spark application of its own: they often wait for a server, a lease or a clock, so that three keep two cores busy.
 SHARED := --dist loadfile --no-loadscope-reorder
-QUICK := tests/unit tests/fuzz $(SHARED) --numprocesses 2
-REST := --ignore tests/unit --ignore tests/fuzz $(SHARED) --numprocesses 3
+QUICK := tests/unit tests/fuzz
+SERVED := tests/browser tests/packaging tests/services tests/state
+WITH_SPARK := $(foreach folder,$(QUICK) $(SERVED),--ignore $(folder))
+# What the last make test left for make durations.
+RESULTS := .cache/tests
+MEASURED := --cov --cov-report= --cov-fail-under=0
 # Seconds for each target of make fuzz, and a number that makes it try other inputs.
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check check-pythons test demo package bench bench-cassandra spark35 soak fuzz clean
+.PHONY: help setup setup-python lint check check-pythons test durations demo package bench bench-cassandra spark35 soak fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,15 +40,18 @@ lint: setup-python
 	$(BIN)/lint-imports --no-cache
 
 check: lint ## lint, types, layers and the tests that need no JVM: under a minute
-	$(BIN)/pytest $(QUICK) $(PYTEST)
+	$(BIN)/pytest $(QUICK) $(SHARED) --numprocesses 2 $(PYTEST)
 
 check-pythons: setup ## the tests without a JVM and a few with one, on the lowest and the highest Python of this machine
 	@scripts/pythons.sh $(PYTEST)
 
 test: setup lint ## check, and all tests with the coverage floor
-	$(BIN)/pytest $(QUICK) --cov --cov-report= --cov-fail-under=0 $(PYTEST)
-	$(BIN)/pytest $(REST) --cov --cov-append --cov-report= --cov-fail-under=0 $(PYTEST)
+	$(BIN)/pytest $(QUICK) $(SERVED) $(SHARED) --numprocesses 3 $(MEASURED) --junitxml $(RESULTS)/without-spark.xml $(PYTEST)
+	$(BIN)/pytest $(WITH_SPARK) $(SHARED) --numprocesses 3 $(MEASURED) --cov-append --junitxml $(RESULTS)/with-spark.xml $(PYTEST)
 	$(BIN)/coverage report
+
+durations: ## write tests/durations.txt from what the last make test left: the longest tests first
+	$(BIN)/python scripts/durations.py $(RESULTS)/*.xml > tests/durations.txt
 
 demo: setup ## load a sample shop, change it, show before and after
 	@$(BIN)/lakeward demo $(DEMO) --force
@@ -62,7 +69,7 @@ spark35: setup ## tests of the core on Spark 3.5, as Glue and EMR have it
 	@scripts/spark35.sh
 
 soak: setup ## the tests that run for minutes
-	$(BIN)/pytest -m soak $(PYTEST)
+	$(BIN)/pytest -m soak --dist worksteal --numprocesses 3 $(PYTEST)
 
 fuzz: setup-python ## hostile input for every reader, a minute each (FUZZ_SECONDS=…, FUZZ_SEED=…); prints how much was tried
 	$(BIN)/python -X faulthandler -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)

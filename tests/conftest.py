@@ -3,10 +3,13 @@
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.durations import file_seconds, longest_first
 
 # Fixtures for every folder: the one Spark application, and servers that tests share.
 pytest_plugins = (
@@ -18,6 +21,7 @@ pytest_plugins = (
     "tests.servers.s3",
 )
 
+_HERE = Path(__file__).parent
 # Where jars come from and whether skips count is the machine's business; every other setting is the test's.
 _KEPT = {
     "LAKEWARD_CACHE", "LAKEWARD_JARS", "LAKEWARD_NO_SKIP", "LAKEWARD_SPARK_LOG", "LAKEWARD_STORIES",
@@ -46,9 +50,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let files with long tests come first: processes that share the files then end at about the same time."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Let the longest files come first: processes that share the files then end at about the same time."""
+    files = {item: item.nodeid.partition("::")[0] for item in items}
+    slow = {file for item, file in files.items() if item.get_closest_marker("slow")}
+    order = longest_first(dict.fromkeys(files.values()), file_seconds(_HERE / "durations.txt"), slow)
+    places = {file: number for number, file in enumerate(order)}
+    items.sort(key=lambda item: places[files[item]])
 
 
 @pytest.fixture(autouse=True)
