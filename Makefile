@@ -22,16 +22,19 @@ FUZZ_SEED ?= 1
 # Further arguments: make test PYTEST="-k late -x"
 PYTEST ?=
 
-.PHONY: help setup setup-python lint check check-pythons test durations demo package bench bench-cassandra spark35 soak fuzz clean
+.PHONY: help setup setup-python setup-demo lint docs check check-pythons test durations demo package bench bench-cassandra spark35 soak fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install everything that is missing: uv, Java 17, Python packages, jars
-	@scripts/bootstrap.sh
+setup: ## install everything that is missing: uv, Java 17, Python packages, jars, a browser
+	@scripts/bootstrap.sh test
 
 setup-python:
-	@scripts/bootstrap.sh --python-only
+	@scripts/bootstrap.sh check
+
+setup-demo:
+	@scripts/bootstrap.sh demo
 
 lint: setup-python
 	$(BIN)/ruff check
@@ -39,13 +42,16 @@ lint: setup-python
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check: lint ## lint, types, layers and the tests that need no JVM: under a minute
+docs: setup-python ## the documentation as a site in .cache/site; fails on broken links and anchors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+check: lint docs ## lint, types, layers, the site and the tests that need no JVM: under a minute
 	$(BIN)/pytest $(QUICK) $(SHARED) --numprocesses 2 $(PYTEST)
 
 check-pythons: setup ## the tests without a JVM and a few with one, on the lowest and the highest Python of this machine
 	@scripts/pythons.sh $(PYTEST)
 
-test: setup lint ## check, and all tests with the coverage floor
+test: setup lint docs ## check, and all tests with the coverage floor
 	$(BIN)/pytest $(QUICK) $(SERVED) $(SHARED) --numprocesses 3 $(MEASURED) --junitxml $(RESULTS)/without-spark.xml $(PYTEST)
 	$(BIN)/pytest $(WITH_SPARK) $(SHARED) --numprocesses 3 $(MEASURED) --cov-append --junitxml $(RESULTS)/with-spark.xml $(PYTEST)
 	$(BIN)/coverage report
@@ -53,7 +59,7 @@ test: setup lint ## check, and all tests with the coverage floor
 durations: ## write tests/durations.txt from what the last make test left: the longest tests first
 	$(BIN)/python scripts/durations.py $(RESULTS)/*.xml > tests/durations.txt
 
-demo: setup ## load a sample shop, change it, show before and after
+demo: setup-demo ## load a sample shop, change it, show before and after
 	@$(BIN)/lakeward demo $(DEMO) --force
 
 package: setup-python ## wheel, entry script, dependencies and Lambda archives for AWS and clusters, in dist/

@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
-# Brings a clone to the point where everything runs: uv, Java, Python packages, jars, a browser. Quick when all is there.
+# Installs what a clone lacks for a purpose. Quick when all is there.
 #
-#   scripts/bootstrap.sh [--python-only]     --python-only leaves out Java, the jars and the browser
+#   scripts/bootstrap.sh [demo | check | test]     test is the default
+#
+#   demo    uv, Java, the package with its runtime dependencies; the jars of its lake are fetched by the demo itself
+#   check   uv, the package with every extra, linters, the test runner, the site generator; no Java
+#   test    what check has, Java, the jars of every kind of lake and of Cassandra, a browser
+#
+# All purposes share .venv. Only the full set of packages is synchronised exactly, so that a package which left the lock
+# cannot hide a missing dependency; demo adds to whatever is installed and removes nothing.
 #
 # uv is taken from the PATH, else installed for this clone alone under .cache/uv, never into the system's Python.
 # Debian's Python may lack both venv and pip; then the system package is installed, if this user may do that.
@@ -18,11 +25,19 @@ say() { printf '%s\n' "$*" >&2; }
 stop() { say "error: $*"; exit 1; }
 
 main() {
-  local uv
+  local purpose=${1:-test} uv
+  [[ $purpose =~ ^(demo|check|test)$ ]] || stop "unknown purpose $purpose: demo, check or test"
   uv=$(usable_uv) || { install_uv; uv=$(usable_uv) || stop "uv was installed into $PRIVATE_UV but does not run"; }
-  [[ ${1:-} == --python-only ]] || require_java
-  sync_packages "$uv"
-  [[ ${1:-} == --python-only ]] && return 0
+  [[ $purpose == check ]] || require_java
+  case $purpose in
+    demo) sync_packages "$uv" --no-default-groups --inexact ;;
+    *) sync_packages "$uv" ;;
+  esac
+  [[ $purpose != test ]] || prepare_tests
+}
+
+# Fetched ahead, so that no test waits for the network.
+prepare_tests() {
   .venv/bin/python -m lakeward.lake.iceberg.jars > /dev/null
   .venv/bin/python -m lakeward.demo.cassandra.jars > /dev/null
   offer_browser
@@ -75,19 +90,21 @@ usable_python() {
   stop "Lakeward needs Python 3.11 or newer; set PYTHON to one"
 }
 
+# sync_packages UV [OPTION…]
 sync_packages() {
   local uv=$1
+  shift
   # uv trusts a list of its own; a machine behind an inspecting proxy has its authority in the system's.
   if [[ -z ${SSL_CERT_FILE:-} && -r $SYSTEM_CERTIFICATES ]]; then
     export SSL_CERT_FILE=$SYSTEM_CERTIFICATES
   fi
   if [[ -x .venv/bin/python ]] && .venv/bin/python -c '' 2> /dev/null; then
-    "$uv" sync --frozen --quiet
+    "$uv" sync --frozen --quiet "$@"
   else
     local python
     python=$(usable_python)
     say "installing Python packages into .venv"
-    "$uv" sync --frozen --quiet --python "$python"
+    "$uv" sync --frozen --quiet --python "$python" "$@"
   fi
 }
 

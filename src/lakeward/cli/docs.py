@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from lakeward.cli.options import is_common
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_WIDTH = 120
 _HEADER = """\
 # Commands
 
@@ -53,7 +55,7 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
 def _section(command: click.Command, context: click.Context) -> str:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     paragraphs = (command.help or "").split("\n\n")
-    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    text = "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs)
     records = [one.get_help_record(context) for one in command.get_params(context) if _is_listed(one, context)]
     rows = [f"| `{_cell(record[0])}` | {_cell(record[1])} |" for record in records if record]
     table = "\n".join(["| option | meaning |", "|---|---|", *rows, ""]) if rows else ""
@@ -67,6 +69,10 @@ def _is_listed(parameter: click.Parameter, context: click.Context) -> bool:
     is_own_output = parameter.name == "output" and context.command.name == "sql"
     is_shared = is_common(parameter) or "--help" in parameter.opts
     return isinstance(parameter, click.Option) and (is_own_output or not is_shared)
+
+
+def _wrapped(paragraph: str) -> str:
+    return fill(" ".join(paragraph.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _cell(text: str) -> str:
