@@ -11,7 +11,6 @@ from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, TablePlan, op_report
 from lakeward.pipeline.row_changes import row_changes
 from lakeward.pipeline.run import next_op
-from lakeward.pipeline.work import Waiting
 from lakeward.pipeline.workspace import Workspace
 from lakeward.spark.errors import as_lakeward_error
 from lakeward.transforms.columns import conformed
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward.controller.tables import KnownTable
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.context import RunOptions, TableContext
-    from lakeward.pipeline.prepare import Prepared
+    from lakeward.pipeline.effect import Prepared
     from lakeward.pipeline.row_changes import RowChanges
 
 
@@ -54,12 +53,12 @@ def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: T
 
 def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
     name = str(context.table)
-    prepared = next_op(context, workspace, capture(context))
-    if prepared is None:
-        return TablePlan(name, Outcome.IDLE)
-    if isinstance(prepared, Waiting):
-        return TablePlan(name, Outcome.WAITING, message=prepared.reason)
-    files = tuple(one.path for one in prepared.summaries)
+    following = next_op(context, workspace, capture(context))
+    if following.op is None:
+        outcome = Outcome.WAITING if following.reason else Outcome.IDLE
+        return TablePlan(name, outcome, message=following.reason)
+    prepared = following.op
+    files = tuple(summary.path for summary in prepared.summaries)
     report = op_report(prepared)
     waiting, replaces = _waiting_files(context), _replaced_rows(context, prepared)
     return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces)

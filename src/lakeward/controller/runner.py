@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -24,7 +25,7 @@ from lakeward.pipeline.cut import load_warning
 from lakeward.pipeline.loads import undecided_loads
 from lakeward.pipeline.reading import TransactionShelf
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
-from lakeward.pipeline.run import Rest, run_table
+from lakeward.pipeline.run import RunEnd, TableOps
 from lakeward.snapshots.versions.current import publish_current
 from lakeward.spark.errors import as_lakeward_error
 from lakeward.state.base import TableRun
@@ -122,21 +123,27 @@ class _Run:
     def _with_retries(self, known: KnownTable) -> TableReport:
         """Run one table, again after passing faults, and turn whatever stops it into its report."""
         ops: list[OpReport] = []
-        name, settings, attempt = str(known.table), self._bench.config.retry, 0
+        name, settings = str(known.table), self._bench.config.retry
         attempts = settings.attempts if self._options.attempts is None else self._options.attempts
-        while True:
-            error = self._attempt(known, ops)
-            if isinstance(error, TableReport):
-                return error
-            attempt += 1
-            if not retrying.may_pass(error) or attempt > attempts:
-                return _failed(name, error, ops)
-            delay = retrying.delay(settings, attempt)
-            self._observer.retry(name, attempt, delay, error)
+        for attempt in itertools.count(1):
+            try:
+                return self._attempt(known, ops)
+            except LakewardError as error:
+                if not retrying.may_pass(error) or attempt > attempts:
+                    return _failed(name, error, ops)
+                delay = retrying.delay(settings, attempt)
+                self._observer.retry(name, attempt, delay, error)
             if self._stop.wait(delay):
                 raise KeyboardInterrupt
+        msg = f"{name}: attempts have run out without an end"
+        raise BugError(msg)
 
-    def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport | LakewardError:
+    def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport:
+        """Run one table once, adding to ``ops`` what is published.
+
+        Raises:
+            LakewardError: what stopped the table.
+        """
         limit = self._options.time_limit or known.settings.time_limit
         turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
         try:
@@ -149,7 +156,8 @@ class _Run:
             return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
         except Exception as error:
             # Whatever it is, a fault of this program included, it is this table's and no other's.
-            return _why_it_stopped(turn, error)
+            stopped = _why_it_stopped(turn, error)
+            raise stopped from (error.__cause__ if stopped is error else error)
         finally:
             self._turns.pop(turn.table, None)
 
@@ -165,27 +173,25 @@ class _Run:
         )
         turn.begin()
         self._turns[turn.table] = turn
-        rest = self._ops(context, turn, ops)
+        end = self._ops(context, turn, ops)
         # The mirror stays done whatever becomes of its plain copy, which the next run makes good.
         turn.begin_op()
         publish_current(context)
-        outcome = Outcome.WAITING if rest.reason else Outcome.DONE if ops else Outcome.IDLE
+        outcome = Outcome.WAITING if end.reason else Outcome.DONE if ops else Outcome.IDLE
         warnings = tuple(_warnings(context, ops))
-        return TableReport(turn.table, outcome, tuple(ops), rest.reason, mirror_rows=rest.rows, warnings=warnings)
+        return TableReport(turn.table, outcome, tuple(ops), end.reason, mirror_rows=end.rows, warnings=warnings)
 
-    def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> Rest:
-        """Do op after op until nothing waits or the table's time is up."""
-        for report in run_table(context):
-            if isinstance(report, Rest):
-                return report
+    def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> RunEnd:
+        """Carry out op after op until none is due or the table's time is up."""
+        table_ops = TableOps(context)
+        for report in table_ops:
             ops.append(report)
             self._observer.op_published(turn.table, report)
             if turn.is_over and not report.is_last:
                 reason = "the table has had its time_limit; the rest waits for the next run"
-                return Rest(report.mirror_rows, reason)
+                return RunEnd(report.mirror_rows, reason)
             turn.begin_op()
-        msg = f"{turn.table}: a run of a table ended without its end"
-        raise BugError(msg)
+        return table_ops.end
 
     def _maintain(self, known: KnownTable) -> TableMaintenance:
         """Work on the table's debt in its own slot, within its limits."""

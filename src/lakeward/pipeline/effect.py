@@ -1,4 +1,4 @@
-"""What an op does to the mirror, worked out before anything is written.
+"""What an op stands on, brings and does to the mirror, as values that are there before anything is written.
 
 The same from files just read and, after a crash, from the changelog: an op's effect depends only on its changes
 and the snapshots it stands on.
@@ -6,7 +6,7 @@ and the snapshots it stands on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.lake.iceberg.attempt import ROWS_STAMP
@@ -18,19 +18,11 @@ from lakeward.lake.iceberg.define import (
     LOGGED_STAMP,
     READING_PROPERTY,
     SETTINGS_PROPERTY,
-    empty_snapshot,
 )
-from lakeward.model import OpKind
 from lakeward.pipeline.changelog import changes_before
 from lakeward.pipeline.erase.erased import erased_keys
-from lakeward.pipeline.folding import ONE_TASK, FoldInput, fold_changes, fold_keyless, rows_once_per_key
-from lakeward.pipeline.planner import ApplyPlan, Strategy, plan_fold
 from lakeward.pipeline.schema import require_readable_names
-from lakeward.transforms.columns import columns as named
 from lakeward.transforms.columns import conformed
-from lakeward.transforms.keys import lacking_keys
-from lakeward.transforms.order import as_base
-from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,18 +34,13 @@ if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.erase.erased import ErasedKeys
     from lakeward.pipeline.folding import Folded
-    from lakeward.pipeline.records import OpRecord
-    from lakeward.pipeline.workspace import Workspace
+    from lakeward.pipeline.planner import ApplyPlan
+    from lakeward.pipeline.records import FileRecord, OpRecord
+    from lakeward.sources.base import FileSummary
 
 
 LOAD_BRANCH_PREFIX = "load-"
 _PROPERTIES = (LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY)
-# Ops whose kind alone says what they do to the mirror.
-_WITHOUT_ROWS = {
-    OpKind.TRUNCATE: ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate"),
-    OpKind.VOID: ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back"),
-    OpKind.ERASE: ApplyPlan(Strategy.ERASE, "rows of erased keys are taken out of every file that holds them"),
-}
 
 
 @dataclass(frozen=True)
@@ -107,6 +94,32 @@ class Effect:
     state_count: int = 0
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """An op ready to be logged and applied.
+
+    ``rows`` holds the changes and bad rows to log, ``row_count`` of them; ``is_logged`` says that a crash came after
+    that step, ``is_last`` that nothing else waits.
+    """
+
+    record: OpRecord
+    bases: Bases
+    columns: tuple[Column, ...]
+    schema_changes: tuple[str, ...]
+    files: tuple[FileRecord, ...]
+    unstable: tuple[str, ...]
+    rows: DataFrame | None
+    row_count: int
+    effect: Effect
+    is_logged: bool = False
+    is_last: bool = False
+
+    @property
+    def summaries(self) -> list[FileSummary]:
+        """What was read, file by file; files that were only taken note of are left out."""
+        return [file.summary for file in self.files if file.was_read]
+
+
 def load_branch(generation: int) -> str:
     """Name of the mirror's branch that holds a generation's load alone."""
     return f"{LOAD_BRANCH_PREFIX}{generation}"
@@ -145,92 +158,21 @@ def _expected_rows(mirror: TableMetadata, head: Snapshot) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
-def work_out(context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-    """Fold an op's changes and choose how they reach the mirror."""
-    record = given.record
-    context.adapt_plans(wanted=given.rows > ONE_TASK or record.late)
-    if record.kind in _WITHOUT_ROWS:
-        return Effect(_WITHOUT_ROWS[record.kind])
-    if record.progress.generations and record.generation < record.progress.generations[-1].number:
-        return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
-    if given.changes is None:
-        return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file brings rows"))
-    if record.kind is OpKind.LOAD:
-        return _load_effect(context, workspace, given, given.changes)
-    return _batch_effect(context, workspace, given, given.changes)
-
-
-def _batch_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
-    record, key = given.record, context.settings.primary_key
-    base = history = None
-    if record.late:
-        history = _earlier_changes(context, given)
-        base = load_rows(context, record.generation, given)
-    elif (record.partial or record.moves) and given.bases.mirror is not None:
-        base = _with_columns(context, context.mirror.read(given.bases.mirror.id), given)
-    source = FoldInput(
-        workspace, changes, given.rows, key, given.names, record.partial, record.moves, base if key else None, history,
-        context.settings.key_moves, str(context.table),
-    )  # fmt: skip
-    folded = fold_changes(source) if key else fold_keyless(source, record.progress.generations[-1].order_by)
-    return Effect(plan_fold(context.mirror, given.bases.mirror, folded, context.settings), folded)
-
-
-def strategy_of_first_load(context: TableContext, bases: Bases) -> Strategy:
-    """Tell how the load that a generation begins with reaches ``main``.
-
-    An untouched mirror can share the load's snapshot. One that was emptied, as by an undo, has commits of its own.
-    """
-    is_untouched = bases.mirror is None or bases.mirror.id == empty_snapshot(context.mirror)
-    return Strategy.LOAD if is_untouched else Strategy.REPLACE
-
-
-def _load_effect(context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
-    """Give a load's rows to its branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
-    key, mirror = context.settings.primary_key, given.bases.mirror
-    unique, count = rows_once_per_key(workspace, changes, key, given.rows)
-    rows, left_out = unique.select(*named(given.names)), _left_out(given.rows - count)
-    if given.record.starts:
-        strategy = strategy_of_first_load(context, given.bases)
-        is_new = strategy is Strategy.LOAD
-        reason = "the mirror is empty: it becomes the load" if is_new else "a new load replaces the mirror"
-        return Effect(ApplyPlan(strategy, f"{reason}{left_out}"), load_rows=rows, load_count=count)
-    arrived = as_base(rows, given.names)
-    earlier = load_rows(context, given.record.generation, given) if key else None
-    base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
-    history = _earlier_changes(context, given) if key else None
-    reading, table = context.settings.key_moves, str(context.table)
-    source = FoldInput(
-        workspace, arrived, given.rows, key, given.names, True, False, base, history, reading, table
-    )  # fmt: skip
-    folded = fold_changes(source) if key else fold_keyless(source, None)
-    plan = plan_fold(context.mirror, mirror, folded, context.settings)
-    plan = replace(plan, reason=f"{plan.reason}{left_out}")
-    return Effect(plan, folded, load_rows=rows, load_count=count)
-
-
-def _left_out(rows: int) -> str:
-    """Tell of a load's rows that have no place in the mirror: it is more often a wrong key than what was meant."""
-    left_out = count(
-        rows, "row whose key comes again later in the load is", "rows whose key comes again later in the load are"
-    )
-    return f"; {left_out} left out" if rows else ""
-
-
-def _earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
+def earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
+    """Read the changes of the op's generation that were logged before it, None when the changelog is new."""
     if given.bases.changelog is None:
         return None
     log = context.changelog.read(given.bases.changelog.id)
     earlier = changes_before(log, given.record)
-    return _with_columns(context, earlier, given)
+    return with_columns(context, earlier, given)
 
 
 def load_rows(context: TableContext, generation: int, given: OpInput) -> DataFrame | None:
     """Read the load that a generation began with, None when it began without one."""
     head = context.mirror.head(load_branch(generation)) if given.bases.mirror else None
-    return _with_columns(context, context.mirror.read(head.id), given) if head else None
+    return with_columns(context, context.mirror.read(head.id), given) if head else None
 
 
-def _with_columns(context: TableContext, pinned: DataFrame, given: OpInput) -> DataFrame:
-    """Give a pinned frame the columns that this op is about to add."""
+def with_columns(context: TableContext, pinned: DataFrame, given: OpInput) -> DataFrame:
+    """Return a pinned frame with the columns that this op is about to add."""
     return conformed(pinned, given.columns, context.settings.renames)

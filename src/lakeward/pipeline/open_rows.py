@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.prepare import Prepared
+    from lakeward.pipeline.effect import Prepared
     from lakeward.pipeline.records import Resolution
 
 

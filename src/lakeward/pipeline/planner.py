@@ -33,6 +33,11 @@ class Strategy(StrEnum):
     ERASE = "erase"
     LOG_ONLY = "log only"
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether rows are moved between tasks, so that it pays to let Spark plan again while it runs."""
+        return self in (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE, Strategy.RESTORE)
+
 
 @dataclass(frozen=True)
 class ApplyPlan:

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.model import OpKind, Place
-from lakeward.pipeline.effect import OpInput, capture, work_out
+from lakeward.pipeline.effect import OpInput, Prepared, capture
 from lakeward.pipeline.erase.erased import is_erased
+from lakeward.pipeline.kinds import kind_of
 from lakeward.pipeline.ledger import bad_row_details, current_progress, progress_of
 from lakeward.pipeline.open_rows import is_named, open_rows
-from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord, Resolution
 from lakeward.pipeline.run import carry_out, finish_interrupted
 from lakeward.pipeline.schema import describe_changes, known_columns, require_names
@@ -185,7 +185,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
             frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
             count = frame.count()
         given = OpInput(record, bases, columns, frame, count)
-        effect = work_out(context, workspace, given)
+        effect = kind_of(record.kind).work_out(context, workspace, given)
         prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
 

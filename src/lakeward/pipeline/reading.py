@@ -10,15 +10,22 @@ import threading
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.model import FileClass
-from lakeward.sources.base import FileSummary
+from lakeward.pipeline.check import require_readable
+from lakeward.pipeline.erase.rows import without_erased
+from lakeward.pipeline.schema import known_columns, require_names, require_usable, with_file_columns
+from lakeward.sources.base import FileSummary, ReadSpec
 from lakeward.sources.dms import transactions as T
 from lakeward.sources.dms.limits import Limits
+from lakeward.sources.dms.parquet import parquet_columns
+from lakeward.sources.dms.problems import UnusableFileError
 from lakeward.sources.dms.reader import read_file
 from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
@@ -26,19 +33,22 @@ from lakeward.transforms.columns import column
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from lakeward.config import TableSettings
-    from lakeward.model import LandingFile
+    from lakeward.datatypes import Column
+    from lakeward.model import Generation, LandingFile
+    from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.erase.erased import ErasedKeys
     from lakeward.pipeline.workspace import Workspace
-    from lakeward.sources.base import ReadSpec
     from lakeward.sources.storage import Storage
 
 # Below this a batch is read by one task: a second one costs more than it saves.
 _BYTES_PER_TASK = 16 << 20
 _FILES_PER_TASK = 250
+# A file's columns are learnt while it is read; each round can only add or widen, so this many never happen.
+_SCHEMA_ROUNDS = 5
 
 
 class TransactionShelf:
@@ -139,3 +149,51 @@ def _read_bins(
 
 def _nothing_sorted(spark: SparkSession) -> DataFrame:
     return spark.range(1).select(F.from_json(F.lit("{}"), T.SORTED_DDL).alias("row")).select("row.*").filter("false")
+
+
+def read_work(
+    context: TableContext,
+    workspace: Workspace,
+    generation: Generation,
+    files: Sequence[LandingFile],
+    mirror_columns: Sequence[Column],
+    *,
+    erased: ErasedKeys | None,
+) -> tuple[tuple[Column, ...], DataFrame | None, list[FileSummary]]:
+    """Read files under the table's schema, evolving it until every file fits; rows of erased keys are left out."""
+    settings = context.settings
+    columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
+    if not files:
+        require_names(context.table, columns, settings, mirror_columns)
+        return columns, None, []
+    columns = columns or _columns_of_first(context, files)
+    for _ in range(_SCHEMA_ROUNDS):
+        require_usable(context.table, columns, settings, mirror_columns)
+        spec = ReadSpec(context.table, columns, settings, generation.order_by)
+        records, summaries = read_records(context.spark, workspace, context.storage, context.transactions, files, spec)
+        require_readable(context, [summary for summary in summaries if summary.stable])
+        evolved = with_file_columns(context.table, columns, summaries, settings)
+        if evolved == columns:
+            return columns, *without_erased(workspace, records, summaries, spec, erased)
+        columns = evolved
+    msg = f"{context.table}: the schema did not settle after {_SCHEMA_ROUNDS} readings"
+    raise BugError(msg)
+
+
+def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tuple[Column, ...]:
+    """Learn the schema of a table never seen from a Parquet file's footer; CSV files have no types."""
+    for file in sorted(files, key=lambda file: file.order):
+        if ".parquet" in file.path:
+            return _footer_columns(context, file)
+    msg = f"{context.table}: no schema: CSV files do not tell types, and they are never guessed"
+    hint = f"declare it in lakeward.yaml: tables: {{{context.table}: {{schema: 'id int, name string, …'}}}}"
+    raise ConfigurationError(msg, hint=hint)
+
+
+def _footer_columns(context: TableContext, file: LandingFile) -> tuple[Column, ...]:
+    try:
+        with context.storage.spool(file.path) as (local_path, _):
+            return parquet_columns(local_path, context.settings)
+    except (UnusableFileError, OSError, pa.ArrowException) as error:
+        msg = f"{context.table}: {file.path} cannot be used: {error}"
+        raise DataError(msg, hint=f"repair or remove it, then: lakeward run {context.table}") from error

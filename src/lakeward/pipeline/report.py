@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakeward.pipeline.effect import Prepared
     from lakeward.pipeline.maintenance.report import TableMaintenance
-    from lakeward.pipeline.prepare import Prepared
     from lakeward.pipeline.records import LoadDecision
     from lakeward.pipeline.row_changes import RowChanges
 

@@ -12,20 +12,18 @@ from lakeward.errors import ConflictError
 from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.lake.iceberg.define import READING_PROPERTY, create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.logs import bind, event
-from lakeward.model import OpKind
-from lakeward.pipeline.apply import apply_op, take_back_load
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import choose
 from lakeward.pipeline.effect import bases_of, capture
 from lakeward.pipeline.erase.erased import unfinished_erasure
-from lakeward.pipeline.erase.lake import erase_beside_main, expire_after_erasure
+from lakeward.pipeline.erase.lake import expire_after_erasure
 from lakeward.pipeline.erase.rewritten import rewritten_files
+from lakeward.pipeline.kinds import kind_of
 from lakeward.pipeline.ledger import progress_of
-from lakeward.pipeline.load_branches import set_back_loads
 from lakeward.pipeline.open_rows import open_after
-from lakeward.pipeline.prepare import Prepared, prepare
+from lakeward.pipeline.prepare import prepare
 from lakeward.pipeline.recover import prepare_unfinished, unfinished_op
-from lakeward.pipeline.report import OpReport, op_report
+from lakeward.pipeline.report import op_report
 from lakeward.pipeline.row_count import require_expected_rows
 from lakeward.pipeline.schema import require_readable_names
 from lakeward.pipeline.settings import describe_changed_reading, keep_settings, require_same_layout
@@ -36,10 +34,10 @@ from lakeward.pipeline.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakeward.lake.iceberg.metadata import TableMetadata
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.effect import Bases, Prepared
     from lakeward.pipeline.records import Resolution
+    from lakeward.pipeline.report import OpReport
 
 logger = logging.getLogger(__name__)
 # A writer that lost a race starts over; losing this often in a row means that leases do not work.
@@ -47,51 +45,78 @@ _MAX_CONFLICTS = 5
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The end of a table's run: the mirror's rows, and why files are left to wait if they are."""
+class NextOp:
+    """What comes next for a table: an ``op`` that is prepared, or none.
 
-    rows: int | None
+    Without an op nothing is left to do; or files are left to wait, for the ``reason`` given.
+    """
+
+    op: Prepared | None = None
     reason: str | None = None
 
 
-def run_table(context: TableContext) -> Iterator[OpReport | Rest]:
-    """Do every op that is due, yielding each as it is published; a Rest comes last.
+@dataclass(frozen=True)
+class RunEnd:
+    """How a table's run ended: the mirror's rows, and the reason why files are left to wait where some are."""
 
-    Raises:
-        LakewardError: the table stops here; everything published before stays.
+    rows: int | None = None
+    reason: str | None = None
+
+
+class TableOps:
+    """The ops of one table's run. Iterating carries them out, one after the other, until none is due.
+
+    ``end`` says how the run ended, once there is no further op.
     """
-    changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
-    found = bases_of(changelog, mirror)
-    require_readable_names(context.table, found.columns, context.settings)
-    bases = _after_erasure(context, changelog, found)
-    rows = None
-    conflicts = 0
-    while True:
-        bases = bases or capture(context)
-        rows = bases.mirror.rows if bases.mirror else None
-        try:
-            report = run_op(context, bases)
-        except ConflictError as error:
-            conflicts += 1
-            if conflicts == _MAX_CONFLICTS:
-                raise
-            told = event("op.conflict", table=str(context.table), error=error.message)
-            logger.warning("%s: starting over: %s", context.table, error.message, extra=told)
-            context.permission.require()
+
+    def __init__(self, context: TableContext) -> None:
+        self.end = RunEnd()
+        self._context = context
+
+    def __iter__(self) -> Iterator[OpReport]:
+        """Carry out every op that is due, yielding each as it is published.
+
+        Raises:
+            LakewardError: the table stops here; everything published before stays.
+        """
+        bases = _first_bases(self._context)
+        while (report := self._next(bases)) is not None:
+            yield report
+            if report.is_last:
+                self.end = RunEnd(report.mirror_rows)
+                return
             bases = None
-            continue
-        if not isinstance(report, OpReport):
-            yield Rest(rows, report.reason if report else None)
-            return
-        yield report
-        if report.is_last:
-            yield Rest(report.mirror_rows)
-            return
-        bases, conflicts = None, 0
+
+    def _next(self, bases: Bases | None) -> OpReport | None:
+        """Carry out the next op, from the beginning where another writer was faster; None when none is due."""
+        context = self._context
+        for _ in range(_MAX_CONFLICTS - 1):
+            try:
+                return self._attempt(bases or capture(context))
+            except ConflictError as error:
+                fields = event("op.conflict", table=str(context.table), error=error.message)
+                logger.warning("%s: starting over: %s", context.table, error.message, extra=fields)
+                context.permission.require()
+                bases = None
+        return self._attempt(capture(context))
+
+    def _attempt(self, bases: Bases) -> OpReport | None:
+        started = time.monotonic()
+        with Workspace() as workspace:
+            following = next_op(self._context, workspace, bases)
+            if following.op is None:
+                self.end = RunEnd(bases.mirror.rows if bases.mirror else None, following.reason)
+                return None
+            with bind(op=following.op.record.op):
+                report = carry_out(self._context, following.op)
+        return replace(report, seconds=time.monotonic() - started)
 
 
-def _after_erasure(context: TableContext, changelog: TableMetadata | None, bases: Bases) -> Bases | None:
-    """Do what an interrupted erasure left for the next op to do; None when that moved what was captured."""
+def _first_bases(context: TableContext) -> Bases | None:
+    """Tidy up after runs that were interrupted; return what the first op stands on, None when that has moved since."""
+    changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
+    bases = bases_of(changelog, mirror)
+    require_readable_names(context.table, bases.columns, context.settings)
     erasing = unfinished_erasure(changelog)
     if erasing is None or not erasing.needs_lake or bases.applied != bases.logged:
         return bases
@@ -99,34 +124,26 @@ def _after_erasure(context: TableContext, changelog: TableMetadata | None, bases
     return None
 
 
-def run_op(context: TableContext, bases: Bases) -> OpReport | Waiting | None:
-    """Finish an interrupted op, or do the next one on what was captured; None when nothing waits."""
-    started = time.monotonic()
-    with Workspace() as workspace:
-        prepared = next_op(context, workspace, bases)
-        if not isinstance(prepared, Prepared):
-            return prepared
-        with bind(op=prepared.record.op):
-            done = carry_out(context, prepared)
-        return replace(done, seconds=time.monotonic() - started)
-
-
 def finish_interrupted(context: TableContext) -> None:
     """Finish the op that a crash left logged: the mirror would never get it once a later op is applied."""
     bases = capture(context)
-    if unfinished_op(context, bases) is not None:
-        run_op(context, bases)
+    unfinished = unfinished_op(context, bases)
+    if unfinished is not None:
+        with Workspace() as workspace:
+            prepared = prepare_unfinished(context, workspace, unfinished, bases)
+            with bind(op=prepared.record.op):
+                carry_out(context, prepared)
     if bases.erased is not None:
         expire_after_erasure(context)
         for prepared in rewritten_files(context):
             carry_out(context, prepared)
 
 
-def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepared | Waiting | None:
+def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> NextOp:
     """Prepare what comes next for a table, without writing anything that a reader could see."""
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
-        return prepare_unfinished(context, workspace, unfinished, bases)
+        return NextOp(prepare_unfinished(context, workspace, unfinished, bases))
     if bases.mirror is not None:
         require_expected_rows(context, bases)
         require_same_layout(context, bases.properties)
@@ -134,44 +151,43 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> Prepar
     context.reached(Step.CHOOSE_PROGRESS)
     work = choose(context, progress)
     context.reached(Step.CHOOSE_FILES)
-    if work is None or isinstance(work, Waiting):
-        return work
-    return prepare(context, workspace, work, progress, bases)
+    if work is None:
+        return NextOp()
+    prepared = work if isinstance(work, Waiting) else prepare(context, workspace, work, progress, bases)
+    return NextOp(reason=prepared.reason) if isinstance(prepared, Waiting) else NextOp(prepared)
 
 
 def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution] = ()) -> OpReport:
-    """Log and apply a prepared op, each by one atomic step, and give its report."""
-    report = op_report(prepared)
+    """Log and apply a prepared op, each by one atomic step, and return its report."""
+    kind, report = kind_of(prepared.record.kind), op_report(prepared)
     if not prepared.is_logged:
-        _define_tables(context, prepared)
+        if kind.defines_tables:
+            _define_tables(context, prepared)
         context.reached(Step.LOG_TABLES)
-        base = prepared.bases.changelog
-        logged = log_op(
-            context,
-            prepared.record,
-            base=base.id if base else None,
-            rows=prepared.rows,
-            row_count=prepared.row_count,
-            bad_rows=open_after(context, prepared, resolutions),
-            files=prepared.files,
-            resolutions=resolutions,
-        )
-        report = replace(report, changelog_snapshot=logged)
-    if prepared.record.kind is OpKind.UNDO:
-        set_back_loads(context, prepared.record, prepared.bases)
-        context.reached(Step.UNDO_LOADS)
-    if prepared.record.kind is OpKind.ERASE:
-        erase_beside_main(context, prepared.record)
-    if prepared.record.kind is OpKind.VOID:
-        take_back_load(context, generation=prepared.record.generation, op=prepared.record.op - 1)
+        report = replace(report, changelog_snapshot=_log(context, prepared, resolutions))
+    if prepared.effect.plan.strategy.shuffles:
+        context.adapt_plans(wanted=True)
+    kind.before_main(context, prepared)
     # What did not exist when the op was worked out was empty then, whatever another writer has put there since.
-    mirror = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
-    names = [column.name for column in prepared.columns]
-    published = apply_op(context, prepared.record, prepared.effect, base=mirror, names=names)
-    if prepared.record.kind is OpKind.ERASE:
-        expire_after_erasure(context)
+    base = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
+    published = kind.publish(context, prepared, base=base)
+    kind.after_main(context)
     context.reached(Step.APPLY_DONE)
     return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
+
+
+def _log(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
+    base = prepared.bases.changelog
+    return log_op(
+        context,
+        prepared.record,
+        base=base.id if base else None,
+        rows=prepared.rows,
+        row_count=prepared.row_count,
+        bad_rows=open_after(context, prepared, resolutions),
+        files=prepared.files,
+        resolutions=resolutions,
+    )
 
 
 def _define_tables(context: TableContext, prepared: Prepared) -> None:
@@ -198,7 +214,7 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
 def _warn_of_changed_reading(context: TableContext, prepared: Prepared) -> None:
     """Log that settings for reading changed since the last op; an undo is the way to read files anew."""
     kept, mirror = prepared.bases.properties.get(READING_PROPERTY), prepared.bases.mirror
-    if kept is None or mirror is None or not mirror.rows or prepared.record.kind is OpKind.UNDO:
+    if kept is None or mirror is None or not mirror.rows or kind_of(prepared.record.kind).takes_files_again:
         return
     changed = describe_changed_reading(context.table, json.loads(kept), context.settings, prepared.bases.columns)
     if changed is not None:

@@ -14,7 +14,6 @@ from lakeward.lake.iceberg.define import (
     LOGGED_STAMP,
     REPAIRED_STAMP,
 )
-from lakeward.model import OpKind
 
 if TYPE_CHECKING:
     from lakeward.lake.iceberg.metadata import TableMetadata
@@ -41,7 +40,6 @@ def applied_stamps(record: OpRecord) -> dict[str, str]:
         APPLIED_STAMP: str(record.op),
         GENERATION_STAMP: str(progress.generation.number if progress.generation else 0),
         COMMIT_STAMP: str(progress.newest_commit or 0),
-        **({REPAIRED_STAMP: str(record.op)} if record.kind is OpKind.REPAIR else {}),
     }
 
 

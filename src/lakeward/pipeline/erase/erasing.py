@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.model import OpKind
-from lakeward.pipeline.effect import Effect, OpInput, capture, work_out
+from lakeward.pipeline.effect import OpInput, Prepared, capture
 from lakeward.pipeline.erase.erased import Erasure, key_fields, key_hash
+from lakeward.pipeline.kinds import kind_of
 from lakeward.pipeline.ledger import op_record, progress_of
-from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord
 from lakeward.pipeline.run import carry_out
 from lakeward.pipeline.workspace import Workspace
@@ -63,7 +63,8 @@ def erase_keys(context: TableContext, erasure: Erasure) -> OpRecord:
     bases = capture(context)
     record = next_record(context, bases, replace(erasure, at=time.time_ns() // 1000))
     with Workspace() as workspace:
-        effect: Effect = work_out(context, workspace, OpInput(record, bases, bases.columns, None, 0))
+        given = OpInput(record, bases, bases.columns, None, 0)
+        effect = kind_of(record.kind).work_out(context, workspace, given)
     carry_out(context, Prepared(record, bases, bases.columns, (), (), (), None, 0, effect))
     return record
 

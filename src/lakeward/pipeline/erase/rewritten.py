@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward.model import Disposition, OpKind
-from lakeward.pipeline.effect import Effect, capture
+from lakeward.pipeline.effect import Effect, Prepared, capture
 from lakeward.pipeline.erase.erased import UNFINISHED_PROPERTY, unfinished_erasure
 from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.planner import ApplyPlan, Strategy
-from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.sources.base import FileSummary
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import BugError
 from lakeward.lake.iceberg.attempt import drop_abandoned
+from lakeward.pipeline.effect import Prepared
 from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.row_changes import RowChanges, row_changes
 from lakeward.pipeline.run import carry_out, finish_interrupted
 from lakeward.pipeline.steps import Step

@@ -15,7 +15,7 @@ from lakeward.pipeline.choose import Scan, list_landing
 from lakeward.pipeline.cut import LOAD_TIMES, load_times
 from lakeward.pipeline.ledger import load_decisions
 from lakeward.pipeline.loads import is_part
-from lakeward.pipeline.prepare import read_work
+from lakeward.pipeline.reading import read_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

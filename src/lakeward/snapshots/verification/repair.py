@@ -19,16 +19,13 @@ from lakeward import schemas as S
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import Operation, OpKind, Place, Progress
-from lakeward.pipeline.apply import apply_op
-from lakeward.pipeline.changelog import log_op
-from lakeward.pipeline.effect import Effect, OpInput, capture, work_out
+from lakeward.pipeline.effect import Effect, OpInput, Prepared, capture
 from lakeward.pipeline.folding import kept
+from lakeward.pipeline.kinds import kind_of
 from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.planner import plan_fold
-from lakeward.pipeline.prepare import Prepared
 from lakeward.pipeline.records import OpRecord
-from lakeward.pipeline.report import op_report
-from lakeward.pipeline.run import finish_interrupted
+from lakeward.pipeline.run import carry_out, finish_interrupted
 from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.schemas import spark_type
@@ -100,6 +97,9 @@ def _repaired(
 
 
 def _put_right(context: TableContext, workspace: Workspace, examined: Examined, options: VerifyOptions) -> OpReport:
+    if examined.bases.changelog is None or examined.bases.mirror is None:
+        msg = f"{context.table} has no rows to put right"
+        raise DataError(msg)
     if options.against is not None:
         return _from_other_copy(context, workspace, examined, options.against)
     return _from_recomputation(context, workspace, examined)
@@ -118,10 +118,10 @@ def _from_recomputation(context: TableContext, workspace: Workspace, examined: E
     thing = "key" if context.settings.primary_key else "row"
     reason = f"{counted(count, f'{thing} differs', f'{thing}s differ')} from what its {examined.report.basis} give"
     record = _record(context, examined.bases, keys=count, reason=reason)
-    by_key = replace(context, settings=context.settings.model_copy(update={"primary_key": keys}))
-    plan = plan_fold(context.mirror, examined.bases.mirror, rows, by_key.settings)
+    by_key = context.settings.model_copy(update={"primary_key": keys})
+    plan = plan_fold(context.mirror, examined.bases.mirror, rows, by_key)
     effect = Effect(replace(plan, reason=f"{reason}; {plan.reason}"), rows)
-    return _carry_out(context, by_key, _prepared(examined.bases, record, effect), None, 0)
+    return _execute(context, examined.bases, record, effect, None, 0)
 
 
 def _corrections(examined: Examined, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
@@ -150,9 +150,9 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
     reason = f"{counted(count, 'key differs', 'keys differ')} from {shown_location(against)}"
     record = _record(context, bases, keys=count, reason=reason)
     record = replace(record, progress=_reached(record.progress, progress, count, _commit_micros(against)))
-    effect = work_out(context, workspace, OpInput(record, bases, bases.columns, changes, count))
+    effect = kind_of(record.kind).work_out(context, workspace, OpInput(record, bases, bases.columns, changes, count))
     effect = replace(effect, plan=replace(effect.plan, reason=f"{reason}; {effect.plan.reason}"))
-    return _carry_out(context, context, _prepared(bases, record, effect), changes, count)
+    return _execute(context, bases, record, effect, changes, count)
 
 
 def _as_changes(
@@ -231,28 +231,10 @@ def _record(context: TableContext, bases: Bases, *, keys: int, reason: str) -> O
     return OpRecord(number, OpKind.REPAIR, generation, replace(progress, op=number), keys=keys, reason=reason)
 
 
-def _prepared(bases: Bases, record: OpRecord, effect: Effect) -> Prepared:
-    return Prepared(record, bases, bases.columns, (), (), (), None, 0, effect)
-
-
-def _carry_out(
-    context: TableContext, by_key: TableContext, prepared: Prepared, changes: DataFrame | None, count: int
+def _execute(
+    context: TableContext, bases: Bases, record: OpRecord, effect: Effect, rows: DataFrame | None, row_count: int
 ) -> OpReport:
-    """Log the op, then apply it; ``by_key`` tells rows of a table without a key by all columns."""
-    started, bases, record = time.monotonic(), prepared.bases, prepared.record
-    if bases.changelog is None or bases.mirror is None:
-        msg = f"{context.table} has no rows to put right"
-        raise DataError(msg)
-    logged = log_op(
-        context, record, base=bases.changelog.id, rows=changes, row_count=count, bad_rows=bases.bad_rows, files=()
-    )  # fmt: skip
-    context.reached(Step.REPAIR_LOGGED)
-    names = [one.name for one in bases.columns]
-    published = apply_op(by_key, record, prepared.effect, base=bases.mirror.id, names=names)
-    return replace(
-        op_report(prepared),
-        changelog_snapshot=logged,
-        mirror_snapshot=published.id,
-        mirror_rows=published.rows,
-        seconds=time.monotonic() - started,
-    )
+    """Log and apply the op; ``rows`` are those that the changelog keeps, None where it only notes the repair."""
+    started = time.monotonic()
+    report = carry_out(context, Prepared(record, bases, bases.columns, (), (), (), rows, row_count, effect))
+    return replace(report, seconds=time.monotonic() - started)
