@@ -66,7 +66,7 @@ from lakeward.lake.iceberg.debt import Debt as Debt
 from lakeward.model import TableId as TableId
 from lakeward.pipeline.columns_repair import ColumnsRepair as ColumnsRepair
 from lakeward.pipeline.context import RunOptions as RunOptions
-from lakeward.pipeline.erase.landing import LandingTrace as LandingTrace
+from lakeward.pipeline.erasing import LandingTrace as LandingTrace
 from lakeward.pipeline.maintenance.report import (
     MaintenanceReport as MaintenanceReport,
     TableMaintenance as TableMaintenance,
@@ -85,8 +85,8 @@ from lakeward.pipeline.report import (
 )
 from lakeward.pipeline.row_changes import RowChanges as RowChanges
 from lakeward.pipeline.steps import Step as Step
-from lakeward.pipeline.undo.plan import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan
-from lakeward.pipeline.undo.undoing import Undone as Undone
+from lakeward.pipeline.undoing import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan
+from lakeward.pipeline.undoing import Undone as Undone
 from lakeward.snapshots.erasure.receipts import ErasedPlace as ErasedPlace, Receipt as Receipt
 from lakeward.snapshots.history.row_history import HistoryEntry as HistoryEntry, RowHistory as RowHistory
 from lakeward.snapshots.history.scd2_table import HistoryReport as HistoryReport

@@ -14,7 +14,7 @@ from lakeward.diffing.inputs.lake import primary_key
 from lakeward.diffing.inputs.manifests import _read
 from lakeward.errors import ConfigurationError, DataError, LakewardError
 from lakeward.model import TableId
-from lakeward.pipeline.erase.erased import ERASED_PROPERTY, UNFINISHED_PROPERTY, erased_keys, unfinished_erasure
+from lakeward.pipeline.erased import ERASED_PROPERTY, UNFINISHED_PROPERTY, erased_keys, unfinished_erasure
 from lakeward.pipeline.ledger import bad_row_details
 from lakeward.pipeline.maintenance.due import last_maintained
 from lakeward.pipeline.maintenance.runs import read_runs

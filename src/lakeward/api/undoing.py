@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from lakeward.controller.tables import KnownTable
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.undo.plan import Goal, Marked, UndoPlan
-    from lakeward.pipeline.undo.undoing import Undone
+    from lakeward.pipeline.undoing import Goal, Marked, Undone, UndoPlan
 
 
 class Undo:
@@ -54,7 +53,7 @@ class Undo:
             ConflictError: another writer holds the table or was faster.
         """
         from lakeward.controller.recording import record_op
-        from lakeward.pipeline.undo.undoing import undo
+        from lakeward.pipeline.undoing import undo
 
         bench, known, began = self._bench(), self._table(name), datetime.now(UTC)
         goal = self._goal(bench, to_op, to_time, skip_files, newest_op)
@@ -85,7 +84,7 @@ class Undo:
             finish: first finish an op that a crash interrupted, as the undo itself would.
         """
         from lakeward.pipeline.run import finish_interrupted
-        from lakeward.pipeline.undo.undoing import plan_undo
+        from lakeward.pipeline.undoing import plan_undo
 
         bench, known = self._bench(), self._table(name)
         goal = self._goal(bench, to_op, to_time, skip_files)
@@ -104,7 +103,7 @@ class Undo:
         newest_op: int | None = None,
     ) -> Goal:
         from lakeward.pipeline.moments import parse_moment
-        from lakeward.pipeline.undo.plan import Goal
+        from lakeward.pipeline.undoing import Goal
 
         if (to_op is None) == (to_time is None):
             msg = "an undo goes back either to an op or to a time"
@@ -128,7 +127,7 @@ def _marked(context: TableContext, plan: UndoPlan) -> Iterator[Marked]:
     """Give what was made of the table and holds ops that are taken back: publications, then tags made by hand."""
     from lakeward.lake.iceberg.define import APPLIED_STAMP
     from lakeward.pipeline.load_branches import UNDONE_TAG_PREFIX
-    from lakeward.pipeline.undo.plan import Marked
+    from lakeward.pipeline.undoing import Marked
     from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 
     gone = range(plan.back_to + 1, plan.newest_op + 1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakeward.cli.invocation import Invocation
     from lakeward.pipeline.report import OpReport
-    from lakeward.pipeline.undo.plan import ConcernedOp, UndoPlan
+    from lakeward.pipeline.undoing import ConcernedOp, UndoPlan
 
 _SHOWN = 20
 

@@ -17,7 +17,7 @@ from lakeward.lake.iceberg.debt import Debt, debt_of
 from lakeward.lake.iceberg.session import table_session
 from lakeward.pipeline.choose import Scan, pending_files
 from lakeward.pipeline.effect import bases_of
-from lakeward.pipeline.erase.erased import unfinished_erasure
+from lakeward.pipeline.erased import unfinished_erasure
 from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.loads import undecided_loads
 from lakeward.pipeline.maintenance.due import maintained_at

@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.define import (
     SETTINGS_PROPERTY,
 )
 from lakeward.pipeline.changelog import changes_before
-from lakeward.pipeline.erase.erased import erased_keys
+from lakeward.pipeline.erased import erased_keys
 from lakeward.pipeline.schema import require_readable_names
 from lakeward.transforms.columns import conformed
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.erase.erased import ErasedKeys
+    from lakeward.pipeline.erased import ErasedKeys
     from lakeward.pipeline.folding import Folded
     from lakeward.pipeline.planner import ApplyPlan
     from lakeward.pipeline.records import FileRecord, OpRecord

@@ -17,7 +17,7 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.model import OpKind, Place
 from lakeward.pipeline.effect import OpInput, Prepared, capture
-from lakeward.pipeline.erase.erased import is_erased
+from lakeward.pipeline.erased import is_erased
 from lakeward.pipeline.kinds import kind_of
 from lakeward.pipeline.ledger import bad_row_details, current_progress, progress_of
 from lakeward.pipeline.open_rows import is_named, open_rows

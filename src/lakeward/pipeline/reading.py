@@ -19,7 +19,7 @@ from lakeward import schemas as S
 from lakeward.errors import BugError, ConfigurationError, DataError
 from lakeward.model import FileClass
 from lakeward.pipeline.check import require_readable
-from lakeward.pipeline.erase.rows import without_erased
+from lakeward.pipeline.erased import without_erased
 from lakeward.pipeline.schema import known_columns, require_names, require_usable, with_file_columns
 from lakeward.sources.base import FileSummary, ReadSpec
 from lakeward.sources.dms import transactions as T
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakeward.datatypes import Column
     from lakeward.model import Generation, LandingFile
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.erase.erased import ErasedKeys
+    from lakeward.pipeline.erased import ErasedKeys
     from lakeward.pipeline.workspace import Workspace
     from lakeward.sources.storage import Storage
 

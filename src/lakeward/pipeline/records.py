@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from lakeward import schemas as S
 from lakeward.model import Disposition, FileClass, LedgerEntry, OpKind, Progress
-from lakeward.pipeline.erase.erased import Erasure
+from lakeward.pipeline.erased import Erasure
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.sources.base import FileSummary
 

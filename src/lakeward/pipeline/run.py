@@ -15,10 +15,9 @@ from lakeward.logs import bind, event
 from lakeward.pipeline.changelog import log_op
 from lakeward.pipeline.choose import choose
 from lakeward.pipeline.effect import bases_of, capture
-from lakeward.pipeline.erase.erased import unfinished_erasure
-from lakeward.pipeline.erase.lake import expire_after_erasure
-from lakeward.pipeline.erase.rewritten import rewritten_files
+from lakeward.pipeline.erased import unfinished_erasure
 from lakeward.pipeline.kinds import kind_of
+from lakeward.pipeline.kinds.erase import expire_after_erasure, rewritten_files
 from lakeward.pipeline.ledger import progress_of
 from lakeward.pipeline.open_rows import open_after
 from lakeward.pipeline.prepare import prepare

@@ -18,12 +18,12 @@ from lakeward.controller.takeover import ImportedTable
 from lakeward.controller.validation import Finding
 from lakeward.lake.iceberg.debt import Debt
 from lakeward.pipeline.columns_repair import ColumnsRepair
-from lakeward.pipeline.erase.landing import LandingTrace
+from lakeward.pipeline.erasing import LandingTrace
 from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
 from lakeward.pipeline.quarantine import BadRow, QuarantineReport
 from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
 from lakeward.pipeline.row_changes import RowChanges
-from lakeward.pipeline.undo.plan import ConcernedOp, Marked, UndoPlan
+from lakeward.pipeline.undoing import ConcernedOp, Marked, UndoPlan
 from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
 from lakeward.snapshots.history.row_history import HistoryEntry, RowHistory
 from lakeward.snapshots.history.scd2_table import HistoryReport

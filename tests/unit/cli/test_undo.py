@@ -13,8 +13,7 @@ from lakeward.cli import confirm, lake
 from lakeward.cli.main import cli
 from lakeward.pipeline.report import OpReport, RowCounts
 from lakeward.pipeline.row_changes import RowChanges
-from lakeward.pipeline.undo.plan import ConcernedOp, Marked, UndoPlan
-from lakeward.pipeline.undo.undoing import Undone
+from lakeward.pipeline.undoing import ConcernedOp, Marked, Undone, UndoPlan
 
 TABLE = "sales.product"
 PLAN = UndoPlan(

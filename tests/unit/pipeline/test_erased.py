@@ -10,8 +10,8 @@ import pytest
 from lakeward.errors import BugError
 from lakeward.lake.iceberg.purge import Stored
 from lakeward.model import Generation, OpKind, Progress
-from lakeward.pipeline.erase import erased
-from lakeward.pipeline.erase.erased import Erasure, UnfinishedErasure, erased_keys, new_salt, unfinished_erasure
+from lakeward.pipeline import erased
+from lakeward.pipeline.erased import Erasure, UnfinishedErasure, erased_keys, new_salt, unfinished_erasure
 from lakeward.pipeline.records import OpRecord
 from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
 

@@ -14,7 +14,7 @@ from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.load_branches import loads_at, undone_tag
 from lakeward.pipeline.records import FileRecord, OpRecord
 from lakeward.pipeline.stamps import applied_stamps
-from lakeward.pipeline.undo.files import kept_note
+from lakeward.pipeline.undone import kept_note
 from lakeward.sources.base import FileSummary
 
 TABLE = TableId("sales", "product")

@@ -11,7 +11,7 @@ from lakeward.pipeline.ledger import op_record
 from lakeward.pipeline.load_branches import take_back_load
 from lakeward.pipeline.planner import ApplyPlan, Strategy
 from lakeward.pipeline.records import OpRecord
-from lakeward.pipeline.undo.files import notes
+from lakeward.pipeline.undone import notes
 
 if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext

@@ -11,8 +11,8 @@ from lakeward.lake.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.purge import Stored, count_stored, places, purge, stored_rows
 from lakeward.lake.stores import open_store
-from lakeward.pipeline.erase.erased import is_erased_key, note
-from lakeward.pipeline.erase.lake import erasure_of, same_stamps
+from lakeward.pipeline.erased import is_erased_key, note
+from lakeward.pipeline.kinds.erase import erasure_of, same_stamps
 from lakeward.pipeline.steps import Step
 from lakeward.pipeline.workspace import Workspace
 from lakeward.snapshots.history.scd2 import shown_names

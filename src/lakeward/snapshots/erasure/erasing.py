@@ -15,7 +15,7 @@ from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.purge import expire_unreferenced
 from lakeward.pipeline.effect import capture
-from lakeward.pipeline.erase.erased import (
+from lakeward.pipeline.erased import (
     SALT_PROPERTY,
     UNFINISHED_PROPERTY,
     Erasure,
@@ -23,9 +23,17 @@ from lakeward.pipeline.erase.erased import (
     new_salt,
     unfinished_erasure,
 )
-from lakeward.pipeline.erase.erasing import MAX_KEYS, erase_keys, hashes_of, next_record, record_of, with_moved_keys
-from lakeward.pipeline.erase.lake import erasure_of
-from lakeward.pipeline.erase.landing import landing_traces, rewrite_landing
+from lakeward.pipeline.erasing import (
+    MAX_KEYS,
+    erase_keys,
+    hashes_of,
+    landing_traces,
+    next_record,
+    record_of,
+    rewrite_landing,
+    with_moved_keys,
+)
+from lakeward.pipeline.kinds.erase import erasure_of
 from lakeward.pipeline.run import finish_interrupted
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.erasure.copies import clean_history, clean_publications

@@ -8,14 +8,14 @@ from lakeward import schemas as S
 from lakeward.lake.iceberg.define import APPLIED_STAMP, history_of
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.purge import Stored, count_stored, stored_rows
-from lakeward.pipeline.erase.lake import (
+from lakeward.pipeline.erased import keys_of_bad_rows
+from lakeward.pipeline.kinds.erase import (
     CHANGELOG,
     MIRROR,
     doomed_in_changelog,
     doomed_in_mirror,
     references_by_snapshot,
 )
-from lakeward.pipeline.erase.rows import keys_of_bad_rows
 from lakeward.snapshots.erasure.copies import HISTORY, doomed_in_history, published, rows_in_publication
 from lakeward.snapshots.erasure.receipts import ErasedPlace
 from lakeward.sources.dms.raw import TOLD

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import BugError
-from lakeward.pipeline.erase.lake import erasure_of
+from lakeward.pipeline.kinds.erase import erasure_of
 
 if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.erase.landing import LandingTrace
+    from lakeward.pipeline.erasing import LandingTrace
     from lakeward.pipeline.records import OpRecord
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
-from lakeward.pipeline.erase.erased import is_erased_key, key_fields, key_hash
+from lakeward.pipeline.erased import is_erased_key, key_fields, key_hash
 from lakeward.snapshots.verification.source import open_other
 from lakeward.snapshots.verification.types import comparable_type
 from lakeward.transforms.columns import column

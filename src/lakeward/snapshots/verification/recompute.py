@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.model import OpKind
-from lakeward.pipeline.erase.erased import is_erased
+from lakeward.pipeline.erased import is_erased
 from lakeward.pipeline.folding import FoldInput, fold_changes, fold_keyless
 from lakeward.snapshots.verification.files import read_files
 from lakeward.snapshots.verification.report import Basis

@@ -1,4 +1,7 @@
-"""Files of ops that are taken back: new to the next run, unless they are fenced."""
+"""Ops that an undo takes back, or lets stand again, in the changelog; and their files.
+
+Files of ops that are taken back are new to the next run, unless they are fenced.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
-from lakeward.errors import ConfigurationError
+from lakeward.errors import BugError, ConfigurationError
 from lakeward.model import Disposition, FileClass
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.records import FileRecord
-from lakeward.pipeline.undo.effect import is_earlier, stands_no_more
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
@@ -24,10 +26,39 @@ if TYPE_CHECKING:
 
     from lakeward.model import Progress
     from lakeward.pipeline.context import TableContext
+    from lakeward.pipeline.effect import Bases
     from lakeward.pipeline.records import OpRecord
 
 _NAMED = 20
 _NOTES = tuple(one.value for one in Disposition if one.is_note)
+
+
+def pinned_log(context: TableContext, bases: Bases) -> DataFrame:
+    """Read the changelog as it was captured."""
+    if bases.changelog is None:
+        msg = f"{context.table}: an undo needs a changelog"
+        raise BugError(msg)
+    return context.changelog.read(bases.changelog.id)
+
+
+def stands_no_more(before: Progress, record: OpRecord) -> Column:
+    """Tell rows of ops that stood before an undo and do not after it."""
+    return is_earlier(record) & is_standing(before.undone) & ~is_standing(record.progress.undone)
+
+
+def stands_again(before: Progress, record: OpRecord) -> Column:
+    """Tell rows of ops that did not stand before an undo and do after it: it undoes an undo."""
+    return is_earlier(record) & ~is_standing(before.undone) & is_standing(record.progress.undone)
+
+
+def is_earlier(record: OpRecord) -> Column:
+    """Tell rows of ops before this one."""
+    return column(S.OP) < F.lit(record.op)
+
+
+def is_op_row() -> Column:
+    """Tell the one row that says what an op did."""
+    return (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull()
 
 
 @dataclass(frozen=True)

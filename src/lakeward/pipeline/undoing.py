@@ -1,26 +1,43 @@
-"""What an undo would take back, worked out and described without writing."""
+"""Undo: which op to go back to, what that takes back, and the op that does it.
+
+First comes the record in the changelog, then the mirror. Once the record is logged, the ops it takes back stand no
+longer: their files are new, their changes do not count, and whoever finds the mirror not yet changed finishes it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
-from lakeward.errors import ConfigurationError, ConflictError, DataError
+from lakeward.errors import BugError, ConfigurationError, ConflictError, DataError
+from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.model import OpKind, Progress
-from lakeward.pipeline.effect import capture
+from lakeward.pipeline.as_of import require_captured
+from lakeward.pipeline.checkpoints import is_undone
+from lakeward.pipeline.effect import Prepared, capture
+from lakeward.pipeline.kinds.undo import undo_effect
 from lakeward.pipeline.ledger import last_load_ops, op_records, progress_of, require_state
 from lakeward.pipeline.load_branches import loads_at
+from lakeward.pipeline.moments import MomentKind
+from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.records import OpRecord
 from lakeward.pipeline.recover import unfinished_op
+from lakeward.pipeline.row_changes import RowChanges, row_changes
 from lakeward.pipeline.row_count import require_expected_rows
+from lakeward.pipeline.run import carry_out, finish_interrupted
 from lakeward.pipeline.settings import require_same_layout
-from lakeward.pipeline.undo.effect import is_op_row, pinned_log, stands_again, stands_no_more
-from lakeward.pipeline.undo.files import fences, files_of, notes
-from lakeward.pipeline.undo.target import Target, target_before, target_op
-from lakeward.transforms.columns import column
+from lakeward.pipeline.steps import Step
+from lakeward.pipeline.undone import fences, files_of, is_op_row, notes, pinned_log, stands_again, stands_no_more
+from lakeward.pipeline.workspace import Workspace
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.fold import is_delete
+from lakeward.transforms.keys import having_keys
+from lakeward.transforms.order import lacks_commit_time
+from lakeward.transforms.standing import is_standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +45,89 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.effect import Bases
+    from lakeward.pipeline.effect import Bases, Effect
     from lakeward.pipeline.moments import Moment
     from lakeward.pipeline.records import FileRecord
-    from lakeward.pipeline.row_changes import RowChanges
+    from lakeward.pipeline.report import OpReport
 
 # Ops and files that a plan names one by one; beyond that it counts them.
 LISTED = 1000
+
+
+@dataclass(frozen=True)
+class Target:
+    """The op to go back to, and in words why it is that one."""
+
+    op: int
+    reason: str
+
+
+def target_op(context: TableContext, progress: Progress, op: int) -> Target:
+    """Give the target of an undo to a named op.
+
+    Raises:
+        ConfigurationError: there is no such op.
+    """
+    if not 0 <= op <= progress.op:
+        msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
+        raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP, 0 for nothing at all")
+    return Target(op, f"op {op} is the newest" if op == progress.op else f"op {op} was asked for")
+
+
+def target_before(context: TableContext, bases: Bases, progress: Progress, moment: Moment) -> Target:
+    """Give the last op such that neither it nor one before it holds a change committed after the moment.
+
+    Raises:
+        ConfigurationError: the table cannot be asked by time, or no op or not even its capture lies before the moment.
+        DataError: some changes have no commit time.
+    """
+    _require_times(context, moment)
+    require_captured(context, moment)
+    log = pinned_log(context, bases).filter(is_standing(progress.undone))
+    late = _first_late_op(context, log, progress, moment)
+    if late is None:
+        return Target(progress.op, f"no change was committed after {moment.label}")
+    before = next((op for op in range(late - 1, 0, -1) if not is_undone(op, progress.undone)), 0)
+    if before == 0:
+        msg = f"{context.table}: its first op, {late}, already holds changes that were committed after {moment.label}"
+        raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op 0   (back to an empty table)")
+    reason = f"op {before} is the last one before {moment.label}: op {late} holds what was committed after it"
+    return Target(before, reason)
+
+
+def _require_times(context: TableContext, moment: Moment) -> None:
+    by_op = f"lakeward undo {context.table} --to-op OP   (lakeward runs lists ops with their times)"
+    if moment.kind is not MomentKind.TIME:
+        msg = f"{moment.label} is not a time; expected 2020-11-14 or 2020-11-14T10:30:00"
+        raise ConfigurationError(msg, hint=by_op)
+    if context.settings.timestamp_column is None:
+        msg = f"{context.table} has no timestamp_column: nothing tells when its changes were committed"
+        raise ConfigurationError(msg, hint=by_op)
+
+
+def _first_late_op(context: TableContext, log: DataFrame, progress: Progress, moment: Moment) -> int | None:
+    """Give the first op with a change committed after the moment, or with a load that began after it."""
+    after = column(S.COMMIT_TIME) > F.timestamp_micros(F.lit(moment.micros))
+    changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
+    changed, unknown = changes.agg(
+        *(F.min(F.when(one, column(S.OP))) for one in (after, lacks_commit_time()))
+    ).collect()[0]  # fmt: skip
+    late = min((one for one in (changed, _first_late_load(log, progress, moment)) if one is not None), default=None)
+    if unknown is not None and (late is None or unknown < late):
+        msg = f"{context.table}: op {unknown} holds changes without a commit time: nothing tells where they belong"
+        raise DataError(msg, hint=f"lakeward undo {context.table} --to-op OP")
+    return late
+
+
+def _first_late_load(log: DataFrame, progress: Progress, moment: Moment) -> int | None:
+    late = [one.number for one in progress.generations if one.began > moment.digits]
+    if not late:
+        return None
+    starts = F.get_json_object(column(S.DETAIL), "$.starts") == F.lit("true")
+    found: int | None = (
+        log.filter(is_op_row() & starts & column(S.GENERATION).isin(late)).agg(F.min(S.OP)).collect()[0][0]
+    )
+    return found
 
 
 @dataclass(frozen=True)
@@ -210,3 +303,63 @@ def _ops(log: DataFrame, gone: Column, again: Column) -> tuple[tuple[ConcernedOp
     rows = found.orderBy(column(S.OP).desc_nulls_last()).limit(LISTED).collect()[::-1]
     described = [(row[-1], ConcernedOp(*row[:-1])) for row in rows]
     return tuple(one for goes, one in described if goes), tuple(one for goes, one in described if not goes)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """An undo that was done, or that had nothing to do: then without an op."""
+
+    plan: UndoPlan
+    op: OpReport | None = None
+
+
+def plan_undo(context: TableContext, goal: Goal) -> UndoPlan:
+    """Tell what an undo would do, down to the rows; nothing is written.
+
+    Raises:
+        LakewardError: the undo would be refused.
+    """
+    decision = decide(context, goal)
+    if decision.record is None:
+        return describe(context, decision)
+    with Workspace() as workspace:
+        effect = undo_effect(context, workspace, decision.record, decision.bases, decision.before)
+        return describe(context, decision, _row_changes(context, decision, effect))
+
+
+def undo(context: TableContext, goal: Goal) -> Undone:
+    """Take back every op after the goal; the context holds the table's lease.
+
+    Raises:
+        LakewardError: the undo is refused; nothing was written. A ConflictError: another writer was faster.
+    """
+    started = time.monotonic()
+    for table in (context.changelog, context.mirror):
+        drop_abandoned(table)
+    finish_interrupted(context)
+    decision = decide(context, goal)
+    plan = describe(context, decision)
+    if decision.record is None:
+        return Undone(plan)
+    with Workspace() as workspace:
+        effect = undo_effect(context, workspace, decision.record, decision.bases, decision.before)
+        context.reached(Step.UNDO_DECIDED)
+        columns_now, files = decision.bases.columns, decision.fences + decision.notes
+        prepared = Prepared(decision.record, decision.bases, columns_now, (), files, (), None, 0, effect)
+        report = carry_out(context, prepared)
+    return Undone(plan, replace(report, seconds=time.monotonic() - started))
+
+
+def _row_changes(context: TableContext, decision: Decision, effect: Effect) -> RowChanges:
+    """Count what becomes of the mirror's rows."""
+    base, keys = decision.bases.mirror, context.settings.primary_key
+    if base is None:
+        msg = f"{context.table}: an undo needs a mirror"
+        raise BugError(msg)
+    mirror = context.mirror.read(base.id)
+    if effect.plan.strategy is Strategy.LOG_ONLY:
+        return RowChanges()
+    if effect.folded is not None:
+        after = effect.folded.rows.filter(~is_delete()).select(*columns(mirror.columns))
+        return row_changes(having_keys(mirror, effect.folded.rows, keys=keys), after, keys)
+    return row_changes(mirror, mirror.limit(0) if effect.state is None else effect.state, keys)
