@@ -19,11 +19,11 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.plans.planner import planned_pairs
 from lakeward.diffing.shaping import shaped
 from lakeward.lake.iceberg.define import mirror_of
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.pipeline.workspace import Workspace
 from lakeward.storage.checksum import checksum_of
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.sets import write_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,9 +166,9 @@ def _plain(spark: SparkSession, folder: str) -> Side:
 
 
 def _as_set(rows: DataFrame, folder: str) -> Side:
-    layout = write_set(rows, LocalStore(), folder, [_KEY])
+    layout = write_set(rows, LocalFileSystem(), folder, [_KEY])
     frame = rows.sparkSession.read.parquet(folder)
-    found = FoundSet(LocalStore(), folder, layout)
+    found = FoundSet(LocalFileSystem(), folder, layout)
     return Side(folder, frame, (_KEY,), found, rows=layout.rows, checksum=layout.checksum, format="parquet")
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.snapshots import snapshot_struct
-from lakeward.lake.publish import publish_folder
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.publish import publish_folder
+from lakeward.storage.sets import write_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lakeward.lake.ownership import Claim
+    from lakeward.storage.claims import Claim
 
 ORDERS = TableName("shop", "orders")
 
@@ -45,7 +45,7 @@ def export(
     )
     times = {"writetime": block.get("writetime", False), "ttl": block.get("ttl", False)}
     struct = snapshot_struct(schema, block.get("columns") or None, **times)
-    store = LocalStore()
+    store = LocalFileSystem()
 
     def write(claim: Claim) -> str:
         layout = write_set(spark.createDataFrame(rows, struct), claim.store, claim.folder, schema.primary_key)

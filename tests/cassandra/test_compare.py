@@ -21,7 +21,7 @@ from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.session import table_session
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 
 COLUMNS = (
     "customer int, day int, tier text static, total decimal, tags set<text>, sizes map<text, double>, "
@@ -55,7 +55,7 @@ def compare(spark: Any, tmp_path: Path, tables: Any) -> Callable[..., Comparison
     session = table_session(spark)
 
     def run(tell: Callable[[str], None] | None = None, **asked: Any) -> ComparisonReport:
-        stage = Stage(session, LocalStore(), str(tmp_path / "stage"), 2)
+        stage = Stage(session, LocalFileSystem(), str(tmp_path / "stage"), 2)
         given = {"table": tables[0], "copy": tables[1], "pause": 0.0, "ranges": 24, **asked}
         return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, tell=tell)
 

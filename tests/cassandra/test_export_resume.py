@@ -31,7 +31,10 @@ _ROWS, _PARTS = 1200, 8
 _PATIENCE_SECONDS = 600
 _LAKEWARD = "from lakeward.cli.main import main; main()"
 # Ends as if killed at the moment when all is written and would be seen next.
-_DYING = "import os; from lakeward.lake.stores import LocalStore; LocalStore.move = lambda *_: os.kill(os.getpid(), 9)"
+_DYING = (
+    "import os; from lakeward.storage.filesystem import LocalFileSystem; "
+    "LocalFileSystem.move = lambda *_: os.kill(os.getpid(), 9)"
+)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from lakeward.cassandra.sync_steps import First
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
 from lakeward.lake.iceberg.session import table_session
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 from tests.cassandra.clock import Clock, set_back
 from tests.cassandra.scene import read_cells
 
@@ -199,7 +199,7 @@ def _export(pair: Pair, **asked: Any) -> None:
 def _repair(pair: Pair, folder: str, missing: int | None = None) -> str:
     pair.clock.next_minute()
     tables = [LiveTable(pair.address, one) for one in (pair.table, pair.copy)]
-    stage = Stage(pair.spark, LocalStore(), str(pair.folder / f"stage-of-{folder}"), 2)
+    stage = Stage(pair.spark, LocalFileSystem(), str(pair.folder / f"stage-of-{folder}"), 2)
     request = CompareRequest(*tables, pause=0.0, to=str(pair.folder / folder))
     found = compare_tables(pair.spark, Config(base=pair.folder), request, stage)
     assert found.result is not None and found.result.change_set is not None

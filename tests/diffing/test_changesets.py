@@ -25,8 +25,8 @@ from lakeward.diffing.inputs.opening import open_side
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
-from lakeward.lake.stores import LocalStore
 from lakeward.storage.checksum import checksum_of
+from lakeward.storage.filesystem import LocalFileSystem
 from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frozen_rows, make_change, settled
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
 
 NOON = datetime(2026, 11, 15, 21, 5, 59, tzinfo=UTC)
-STORE = LocalStore()
+STORE = LocalFileSystem()
 SCHEMA = "id int, name string"
 
 

@@ -17,10 +17,10 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.plans.planned import Planned
 from lakeward.diffing.shaping import shaped
-from lakeward.lake.hadoop_store import HadoopStore
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import LocalStore
 from lakeward.spark.errors import recognised, spark_faults
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.hadoop import HadoopFileSystem
+from lakeward.storage.sets import write_set
 
 _SCHEMA = (
     "id bigint, `a.b` string, small smallint, f float, d double, dec decimal(38,10), flag boolean, day date, "
@@ -69,7 +69,7 @@ def _after():
 
 
 def _side(frame, folder, keys, *, store=None, count=4):
-    store = store or LocalStore()
+    store = store or LocalFileSystem()
     layout = write_set(frame, store, str(folder), keys, count=count)
     return Side(
         str(folder), frame, tuple(keys), FoundSet(store, str(folder), layout), rows=layout.rows, format="parquet"
@@ -179,7 +179,7 @@ def test_a_side_without_rows(spark, tmp_path):
 
 
 def test_files_that_only_spark_can_read_are_sent_to_the_tasks(spark, sides, tmp_path):
-    store = HadoopStore(spark, parse_config({}, base=tmp_path), "file")
+    store = HadoopFileSystem(spark, parse_config({}, base=tmp_path), "file")
     past, current = sides
     keys = ["id", "a.b"]
     sent = [

@@ -13,10 +13,10 @@ from lakeward.diffing.plans.planner import WIDE_ROW_BYTES, planned_pairs
 from lakeward.diffing.refusals import duplicate_key_in
 from lakeward.diffing.shaping import shaped
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import LocalStore
 from lakeward.pipeline.workspace import Workspace
 from lakeward.spark.errors import Failure
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.sets import write_set
 
 _SCHEMA = "k1 int, k2 string, v double, m map<string, int>, a array<int>"
 _PAST = [
@@ -46,7 +46,7 @@ def _plain(frame, label="plain", **more):
 
 
 def _as_set(frame, folder):
-    return _plain(frame, set=FoundSet(LocalStore(), folder, write_set(frame, LocalStore(), folder, _KEYS)))
+    return _plain(frame, set=FoundSet(LocalFileSystem(), folder, write_set(frame, LocalFileSystem(), folder, _KEYS)))
 
 
 def _planned(past, current, options=None, keys=_KEYS, **more):

@@ -11,10 +11,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.sets.layout import SetLayout
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import LocalStore, for_reading
 from lakeward.storage.checksum import checksum_columns, checksum_of, read_checksum
+from lakeward.storage.filesystem import LocalFileSystem, for_reading
+from lakeward.storage.sets import SetLayout, write_set
 
 _NESTED = "k int, a array<int>, s struct<x: int, y: array<string>>, m map<string, array<int>>, d double"
 _ROWS = [
@@ -79,7 +78,7 @@ def test_each_bucket_is_a_sorted_file_with_the_keys_of_its_hash(spark, tmp_path)
     rows = spark.range(3000).select(
         F.when(F.col("id") > 0, F.col("id")).alias("id"), F.concat(F.lit("k"), "id").alias("a.b"), F.rand(1).alias("v")
     )
-    layout = write_set(rows, LocalStore(), str(tmp_path / "set"), ["id", "a.b"], count=8, expected_rows=3000)
+    layout = write_set(rows, LocalFileSystem(), str(tmp_path / "set"), ["id", "a.b"], count=8, expected_rows=3000)
 
     assert layout.count == 8 and layout.rows == 3000 and layout.keys == ("id", "a.b")
     placed = rows.select(F.pmod(F.hash("id", "`a.b`"), F.lit(8)).alias("bucket")).groupBy("bucket").count().collect()
@@ -97,7 +96,7 @@ def test_values_come_back_as_they_were(spark, tmp_path):
     moment = datetime(1402, 2, 3, 4, 5, 6, 789, UTC)
     rest = (moment, datetime(9999, 12, 31, 23, 59), date(1500, 1, 1), Decimal("1.0000000001"), b"\x00\xff")
     rows = spark.createDataFrame([(*row, *rest) for row in _ROWS], struct)
-    layout = write_set(rows, LocalStore(), str(tmp_path / "a [b]*?"), ["k"])
+    layout = write_set(rows, LocalFileSystem(), str(tmp_path / "a [b]*?"), ["k"])
 
     found = spark.read.schema(rows.schema).parquet(for_reading(str(tmp_path / "a [b]*?")))
     assert _checksum(found) == _checksum(rows) == layout.checksum
@@ -106,7 +105,7 @@ def test_values_come_back_as_they_were(spark, tmp_path):
 
 def test_sets_of_different_counts_have_checksums_that_add_up(spark, tmp_path):
     rows = spark.range(500).select("id", (F.col("id") * 3).alias("v"))
-    few, many = (write_set(rows, LocalStore(), str(tmp_path / str(n)), ["id"], count=n) for n in (2, 16))
+    few, many = (write_set(rows, LocalFileSystem(), str(tmp_path / str(n)), ["id"], count=n) for n in (2, 16))
 
     assert few.checksum == many.checksum
     for number, buckets in many.grouped(2).items():
@@ -116,7 +115,7 @@ def test_sets_of_different_counts_have_checksums_that_add_up(spark, tmp_path):
 def test_an_empty_set_has_no_rows(spark, tmp_path):
     seen = Observation()
     rows = spark.range(10).filter("id > 10").observe(seen, F.count(F.lit(1)).alias("rows"))
-    layout = write_set(rows, LocalStore(), str(tmp_path / "set"), ["id"], count=4)
+    layout = write_set(rows, LocalFileSystem(), str(tmp_path / "set"), ["id"], count=4)
 
     assert (layout.rows, layout.buckets, seen.get) == (0, (), {"rows": 0})
 
@@ -125,7 +124,7 @@ def test_a_key_that_comes_twice_is_named(spark, tmp_path):
     rows = spark.createDataFrame([(1, "a"), (None, "b"), (None, "c"), (2, "d")], "id int, v string")
 
     with pytest.raises(RefusedInputError, match=r"more than once"):
-        write_set(rows, LocalStore(), str(tmp_path / "set"), ["id"])
+        write_set(rows, LocalFileSystem(), str(tmp_path / "set"), ["id"])
 
 
 @pytest.mark.parametrize(
@@ -136,9 +135,9 @@ def test_keys_that_tell_no_bucket_are_refused(spark, tmp_path, keys, expected):
     rows = spark.createDataFrame([(1, {"a": 1}, 1.5)], "id int, m map<string, int>, d double")
 
     with pytest.raises(RefusedInputError, match=expected):
-        write_set(rows, LocalStore(), str(tmp_path / "set"), keys)
+        write_set(rows, LocalFileSystem(), str(tmp_path / "set"), keys)
 
 
 def test_other_rows_than_expected_are_an_error(spark, tmp_path):
     with pytest.raises(DataError, match="hold 10 rows, expected 11"):
-        write_set(spark.range(10), LocalStore(), str(tmp_path / "set"), ["id"], expected_rows=11)
+        write_set(spark.range(10), LocalFileSystem(), str(tmp_path / "set"), ["id"], expected_rows=11)

@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.ownership import Claim, listed_files, remove_listed
-from lakeward.lake.publish import publish_folder
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import open_store
-from lakeward.lake.writers import Writer
+from lakeward.storage.claims import Claim, Writer, listed_files, remove_listed
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.storage.publish import publish_folder
+from lakeward.storage.sets import write_set
 from tests.s3.bucket import Bucket
 from tests.snapshots.versions import made, names, refused, set_up
 from tests.spark.scene import TABLE
@@ -43,7 +42,7 @@ def read(bucket: Bucket, theirs: dict[str, bytes]) -> dict[str, bytes]:
 
 def test_a_folder_in_s3_that_holds_objects_of_others_is_refused_and_they_stay(s3_scene: S3Scene) -> None:
     lakeward, bucket = s3_scene.lakeward, s3_scene.bucket
-    store = open_store(lakeward.spark, lakeward.config, f"s3://{bucket.name}/x")
+    store = open_filesystem(lakeward.spark, lakeward.config, f"s3://{bucket.name}/x")
     for number, name in enumerate((*FOREIGN, "_manifest.json", "_SUCCESS")):
         theirs = put_foreign(bucket, f"taken/{number}", name)
         with pytest.raises(RefusedInputError, match=r"nothing shows that Lakeward wrote|exists already"):
@@ -69,7 +68,7 @@ def test_what_a_dead_writer_left_in_s3_is_removed_and_nothing_else(
 ) -> None:
     lakeward, bucket = s3_scene.lakeward, s3_scene.bucket
     folder = f"s3://{bucket.name}/out/set é"
-    store = open_store(lakeward.spark, lakeward.config, folder)
+    store = open_filesystem(lakeward.spark, lakeward.config, folder)
     rows = lakeward.spark.range(10).select("id", F.lit("old").alias("v"))
     here = Writer.here()
     with monkeypatch.context() as killed:

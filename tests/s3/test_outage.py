@@ -37,7 +37,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def bucket(mortal: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setattr("lakeward.s3._ATTEMPTS", 1)
+    monkeypatch.setattr("lakeward.storage.s3._ATTEMPTS", 1)
     settings = S3Settings(**settings_of(mortal, monkeypatch))
     with Bucket.create(mortal, f"outage-{uuid.uuid4().hex[:8]}", settings) as made:
         yield made

@@ -13,8 +13,8 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.plans.planned import Planned
 from lakeward.diffing.shaping import shaped
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import open_store
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.storage.sets import write_set
 
 if TYPE_CHECKING:
     from tests.s3.scene import S3Scene
@@ -30,7 +30,7 @@ def test_sets_in_s3_are_compared_bucket_by_bucket(s3_scene: S3Scene) -> None:
     sides = []
     for name, frame, count in (("past", rows, 4), ("current", rows.filter("id <> 8").select("id", changed), 8)):
         folder = f"{root}/{name}"
-        store = open_store(lakeward.spark, lakeward.config, folder)
+        store = open_filesystem(lakeward.spark, lakeward.config, folder)
         layout = write_set(frame, store, folder, ["id"], count=count)
         assert len(s3_scene.bucket.keys(f"sets é/{name}/")) == len(layout.buckets) == count
         sides.append(Side(name, frame, ("id",), FoundSet(store, folder, layout)))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward import s3
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.sources.s3 import S3Storage
 from lakeward.sources.storage import open_storage
+from lakeward.storage import s3
 from tests.s3.bucket import PART_BYTES
 from tests.servers.moto import moto_client
 from tests.servers.s3 import READER_KEY, READER_SECRET

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
-from lakeward.lake.stores import LocalStore
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.reading import find_version
+from lakeward.storage.filesystem import LocalFileSystem
 from tests.snapshots.test_current_files import DATED, seen_by_readers
 from tests.snapshots.versions import line, made, names, set_up, states
 from tests.spark.crash import crash_at, leave_branches
@@ -54,7 +54,7 @@ def test_replacing_files_and_dropping_them(scene: Scene) -> None:
     place = made(scene, "2020-11-14")
     for step in REPLACING:
         crash_at(scene, step, lambda: made(scene, "2020-11-14", replace=True, register=""))
-        found = find_version(LocalStore(), place)
+        found = find_version(LocalFileSystem(), place)
         assert found.manifest.rows == 2, f"readers find neither the former version nor the new one after {step}"
     made(scene, "2020-11-14", replace=True)
     assert names(scene, place) == {1: "one on 13th", 2: None}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.lake.hadoop_store import HadoopStore
 from lakeward.storage.checksum import checksum_of
+from lakeward.storage.hadoop import HadoopFileSystem
 from tests.snapshots.versions import LOADED, SETTINGS, create, line, made, names, refused, set_up, states
 from tests.spark.scene import TABLE, Scene
 
@@ -173,7 +173,7 @@ def test_a_registered_table_follows_the_newest_version(loaded: Scene, tmp_path: 
 
 
 def test_hadoop_file_systems_do_what_the_local_disk_does(loaded: Scene, tmp_path: Path) -> None:
-    store, root = HadoopStore(loaded.lakeward.spark, loaded.lakeward.config, "file"), f"file://{tmp_path}"
+    store, root = HadoopFileSystem(loaded.lakeward.spark, loaded.lakeward.config, "file"), f"file://{tmp_path}"
     assert store.can_rename
     for text in ("first", "second"):
         store.write_text(f"{root}/a b/pointer.json", text)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.lake.iceberg.attempt import Attempt
-from lakeward.lake.publish import _Work
 from lakeward.pipeline.steps import Step
+from lakeward.storage.publish import _Work
 from tests.spark.scene import TABLE
 
 if TYPE_CHECKING:

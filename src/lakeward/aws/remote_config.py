@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.config import load_config, read_config
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError
-from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from lakeward.config import Config

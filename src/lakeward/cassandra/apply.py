@@ -36,8 +36,8 @@ from lakeward.cassandra.write_plan import WriteColumn
 from lakeward.diffing.changesets.finding import find_change_set
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import MANIFEST
-from lakeward.lake.stores import open_store
+from lakeward.storage.claims import MANIFEST
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def decide(
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
     folder = absolute(request.source).rstrip("/")
-    store = open_store(spark, config, folder)
+    store = open_filesystem(spark, config, folder)
     if store.exists(f"{folder}/{MANIFEST}"):
         return find_change_set(spark, config, folder)
     # One that the published recipe wrote says neither what identifies a row nor its types; the table does.

@@ -34,8 +34,8 @@ from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.running import Wanted, run_comparison
 from lakeward.errors import ConfigurationError
-from lakeward.lake.ownership import remove_files
-from lakeward.lake.stores import open_store
+from lakeward.storage.claims import remove_files
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column, columns
 from lakeward.words import count
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.diffing.options import DiffOptions
     from lakeward.diffing.running import DiffResult
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Stage:
     """Where the rows of live tables are put, and by how many tasks they are read."""
 
     spark: SparkSession
-    store: Store
+    store: FileSystem
     folder: str
     tasks: int
 
@@ -98,7 +98,7 @@ def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: in
     with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
         folder = f"{absolute(place or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
         parallelism = tasks or max(spark.sparkContext.defaultParallelism, 1)
-        stage = Stage(spark, open_store(spark, config, folder), folder, parallelism)
+        stage = Stage(spark, open_filesystem(spark, config, folder), folder, parallelism)
         try:
             yield stage
         finally:
@@ -420,6 +420,6 @@ class _Looks:
     def _wait_for_free_minute(self, to: str) -> None:
         """Wait for the next minute where this one has a change set: all has been read by now."""
         now = datetime.now(UTC)
-        if open_store(self._spark, self._config, to).exists(change_set_folder(to, now)):
+        if open_filesystem(self._spark, self._config, to).exists(change_set_folder(to, now)):
             self._tell("this minute has a change set already; waiting for the next one")
             time.sleep(seconds_to_next_minute(now))

@@ -39,8 +39,8 @@ from lakeward.cassandra.tables import require_exportable, server_version
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
 from lakeward.errors import ConfigurationError
-from lakeward.lake.stores import open_store
 from lakeward.spark.errors import spark_faults, translated
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.words import count
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.range_files import ReadGroup
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 # Ranges for each task that reads, and how much a range of a large table holds.
 _RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
@@ -284,7 +284,7 @@ class _Job:
         self.spark, self.address, self.request = spark, address, request
         self.say = tell or _nobody
         self._tell = tell
-        self.store: Store = open_store(spark, config, request.to)
+        self.store: FileSystem = open_filesystem(spark, config, request.to)
         self.root = f"{request.to}/{request.table.keyspace}/{request.table.table}"
         self.journal = Journal(self.store, self.root)
         self.place = place_of(self.store, self.journal.folder)

@@ -36,12 +36,12 @@ from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.folders import INCREMENTAL, Listing
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_schema, write_text
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.ownership import MANIFEST, SUCCESS, listed_files, remove_files, remove_listed, written_files
-from lakeward.lake.publish import not_as_written, publish_folder, require_absent
-from lakeward.lake.sets.writing import write_set
-from lakeward.lake.stores import read_parquet
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.storage.checksum import checksum_of
+from lakeward.storage.claims import MANIFEST, SUCCESS, listed_files, remove_files, remove_listed, written_files
+from lakeward.storage.filesystem import read_parquet
+from lakeward.storage.publish import not_as_written, publish_folder, require_absent
+from lakeward.storage.sets import write_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.cql import TableName
     from lakeward.cassandra.range_files import ReadGroup
-    from lakeward.lake.ownership import Claim
-    from lakeward.lake.sets.layout import SetLayout
-    from lakeward.lake.stores import Store
+    from lakeward.storage.claims import Claim
+    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.sets import SetLayout
 
 SNAPSHOTS = "snapshot"
 SET = "set"
@@ -67,7 +67,7 @@ def snapshot_folder(root: str, moment: datetime) -> str:
     return f"{root}/{SNAPSHOTS}/{moment.strftime('year=%Y/month=%m/day=%d/hour=%H/minute=%M')}"
 
 
-def require_free_minute(store: Store, folder: str, export_id: str) -> None:
+def require_free_minute(store: FileSystem, folder: str, export_id: str) -> None:
     """Refuse the second export of a minute, and a folder that holds anything else, before a row is read.
 
     Raises:
@@ -82,12 +82,12 @@ def require_free_minute(store: Store, folder: str, export_id: str) -> None:
     require_absent(store, folder, lease=export_id)
 
 
-def is_published(store: Store, folder: str, export_id: str) -> bool:
+def is_published(store: FileSystem, folder: str, export_id: str) -> bool:
     """Tell whether an export is there already: who wrote it was ended before it could tidy up."""
     return (_complete(store, folder) or {}).get("id") == export_id
 
 
-def _complete(store: Store, folder: str) -> dict[str, Any] | None:
+def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
     """Give the manifest of what is complete in a folder."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
@@ -101,7 +101,7 @@ def _complete(store: Store, folder: str) -> dict[str, Any] | None:
 class Staged:
     """All that tasks have read: its files in ``folder``, the columns they have, and the key of the table."""
 
-    store: Store
+    store: FileSystem
     folder: str
     groups: tuple[ReadGroup, ...]
     struct: StructType
@@ -295,7 +295,7 @@ class ExportFolder:
     at again, not its manifest.
     """
 
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: FileSystem, folder: str) -> None:
         self.store, self.folder = store, folder
         self._known: dict[str, tuple[KnownExport, Mapping[str, int]]] = {}
 

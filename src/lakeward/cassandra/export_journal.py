@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any, Self
 from lakeward.cassandra.range_files import Group, ReadGroup, is_group_file
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
-from lakeward.lake.ownership import remove_files
-from lakeward.lake.writers import Writer
 from lakeward.logs import event
 from lakeward.reading_back import MALFORMED, json_object, refusing_damage
+from lakeward.storage.claims import Writer, remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 FOLDER = ".export-in-progress"
 _PLAN = "plan.json"
@@ -85,7 +84,7 @@ def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[Grou
 class Journal:
     """The folder of an export under way."""
 
-    def __init__(self, store: Store, root: str) -> None:
+    def __init__(self, store: FileSystem, root: str) -> None:
         """Name the folder of the table's exports."""
         self.store, self.folder = store, f"{root}/{FOLDER}"
 
@@ -181,7 +180,7 @@ class Ownership:
     interrupted export can be gone on with at once.
     """
 
-    def __init__(self, store: Store, root: str) -> None:
+    def __init__(self, store: FileSystem, root: str) -> None:
         self._store, self._file = store, f"{root}/{_NAME}"
         self._run = uuid.uuid4().hex
         self._over = threading.Event()

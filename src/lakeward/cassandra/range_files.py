@@ -22,11 +22,11 @@ from pyarrow import NativeFile, OSFile
 from lakeward.cassandra.connection import task_session
 from lakeward.cassandra.reading import read_ranges
 from lakeward.errors import ConfigurationError
-from lakeward.lake.hadoop_store import HadoopStore
-from lakeward.lake.stores import LocalStore, local_path
-from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
 from lakeward.spark.errors import store_errors, task_error, translated
 from lakeward.spark.marks import marked_errors
+from lakeward.storage.filesystem import LocalFileSystem, local_path
+from lakeward.storage.hadoop import HadoopFileSystem
+from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.read_plan import ReadPlan, TokenRange
     from lakeward.config.s3 import S3Keys, S3Settings
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 
 class Place(Protocol):
@@ -50,15 +50,15 @@ class Place(Protocol):
         """Give a stream to write a file by; the file is there once the block ended well."""
 
 
-def place_of(store: Store, folder: str) -> Place:
+def place_of(store: FileSystem, folder: str) -> Place:
     """Give the way by which tasks write into a folder.
 
     Raises:
         ConfigurationError: only Spark itself can write there.
     """
-    if isinstance(store, LocalStore):
+    if isinstance(store, LocalFileSystem):
         return LocalPlace(str(local_path(folder)))
-    if is_s3(folder) and isinstance(store, HadoopStore):
+    if is_s3(folder) and isinstance(store, HadoopFileSystem):
         return S3Place(folder, store.s3, store.s3.keys())
     _arrow_system(folder)
     return ArrowPlace(folder)
@@ -133,10 +133,10 @@ class ArrowPlace:
 
 def _arrow_system(folder: str) -> tuple[Any, str]:
     import pyarrow as pa
-    from pyarrow.fs import FileSystem
+    from pyarrow import fs
 
     try:
-        system, path = FileSystem.from_uri(folder)
+        system, path = fs.FileSystem.from_uri(folder)
     except (pa.ArrowException, OSError, ValueError) as error:
         msg = f"tasks cannot write to {folder}: {error}"
         raise ConfigurationError(

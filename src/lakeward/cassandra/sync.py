@@ -25,8 +25,8 @@ from lakeward.cassandra.sync_steps import Action, Rules
 from lakeward.cassandra.tables import has_keyspace, has_rows, is_there, require_writable
 from lakeward.diffing.inputs.opening import open_side
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.stores import open_store
 from lakeward.spark.errors import spark_faults, translated
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -146,7 +146,7 @@ def followed_table(named: str | None, other: TableName) -> TableName:
 def export_folder(spark: SparkSession, config: Config, request: SyncRequest) -> ExportFolder:
     """Give the folder of the exports that a sync follows."""
     folder = table_folder(request.to, request.table)
-    return ExportFolder(open_store(spark, config, folder), folder)
+    return ExportFolder(open_filesystem(spark, config, folder), folder)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHO
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
-from lakeward.lake.ownership import SUCCESS
-from lakeward.lake.stores import LocalStore, local_path
+from lakeward.storage.claims import SUCCESS
+from lakeward.storage.filesystem import LocalFileSystem, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -290,7 +290,7 @@ class NewExport:
     def wait_after(self, name: str) -> None:
         """Wait until the folder has a complete export later than the named one, or any if the name is empty."""
         while not self._folder.exports(name).exports:
-            if isinstance(self._folder.store, LocalStore):
+            if isinstance(self._folder.store, LocalFileSystem):
                 self._wait_for_change(local_path(f"{self._folder.folder}/{SNAPSHOTS}"), self._poll or LOCAL_POLL)
             else:
                 self._sleep(self._poll or REMOTE_POLL)

@@ -12,8 +12,8 @@ from lakeward import schemas as S
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.lake.stores import local_path
-from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.storage.filesystem import local_path
+from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -59,7 +59,7 @@ def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], ch
     from lakeward.api.sides import SideDesk
     from lakeward.diffing.changesets.applying import apply_change_sets
     from lakeward.diffing.inputs.addresses import absolute
-    from lakeward.lake.stores import open_store
+    from lakeward.storage.filesystem import open_filesystem
 
     taken = {"incomplete_ok": choices["incomplete_ok"]}
     keys = tuple(one.strip() for one in (choices["keys"] or "").split(",") if one.strip())
@@ -67,7 +67,7 @@ def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], ch
         side = desk.open(past, schema=choices["schema"], format=choices["format"], **taken)
         sets = _found(desk, change_sets, side.frame.schema, keys, **taken)
         to = absolute(choices["to"]).rstrip("/") if choices["to"] else None
-        store = open_store(desk.spark, desk.config, to) if to else None
+        store = open_filesystem(desk.spark, desk.config, to) if to else None
         with during("applying" if to else "checking"):
             return apply_change_sets(side, sets, store, to, force=choices["force"])
 

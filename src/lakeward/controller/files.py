@@ -11,8 +11,8 @@ from lakeward.controller.triggers.filters import parent
 from lakeward.controller.triggers.notices import S3Object, path_under
 from lakeward.errors import ConfigurationError
 from lakeward.reading_back import split_address
-from lakeward.s3 import S3Location, is_s3
 from lakeward.sources.storage import LocalStorage
+from lakeward.storage.s3 import S3Location, is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakeward.demo import shop
 from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_changes, write_parquet_load
 from lakeward.errors import ConfigurationError
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,9 +182,9 @@ def make_room(
         shown = ", ".join(str(file) for file in foreign[:_SHOWN]) + more
         msg = f"the demo in {folder} holds files that it did not write: {shown}"
         raise ConfigurationError(msg, hint=f"move them elsewhere, or {command} OTHER_FOLDER; nothing was removed")
-    LocalStore().remove(str(folder), [file.relative_to(folder).as_posix() for file in files])
+    LocalFileSystem().remove(str(folder), [file.relative_to(folder).as_posix() for file in files])
     for path in present:
-        LocalStore().prune(str(path))
+        LocalFileSystem().prune(str(path))
 
 
 def _files(path: Path) -> list[Path]:

@@ -20,11 +20,11 @@ from lakeward.diffing.report.examples import Example, examples
 from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
 from lakeward.diffing.summary import Summary, read_summary, summary_columns
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.sets.writing import OBSERVED
-from lakeward.lake.settings import session_settings
 from lakeward.pipeline.workspace import Workspace
 from lakeward.spark.errors import Failure, task_error, translated
+from lakeward.spark.settings import session_settings
 from lakeward.storage.checksum import checksum_columns, read_checksum
+from lakeward.storage.sets import OBSERVED
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.normalising import holds_map
 

@@ -14,8 +14,8 @@ from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.report.page import render_report, require_replaceable
 from lakeward.errors import RefusedInputError
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +129,7 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
     _require_common_keys(comparison.alignment)
     identities = (comparison.past.identity, comparison.current.identity)
     require_outside(to, [str(one["location"]) for one in identities if "location" in one])
-    store, moment = open_store(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
+    store, moment = open_filesystem(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
     require_free_minute(store, to, moment)
     manifest = describe(
         comparison.alignment,

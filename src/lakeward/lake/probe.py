@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, hadoop_location, is_on_s3
-from lakeward.s3 import S3Location, s3_client, s3_errors
+from lakeward.storage.s3 import S3Location, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from lakeward.config import Config

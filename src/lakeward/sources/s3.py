@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import RetriableError
 from lakeward.model import FileIdentity
-from lakeward.s3 import S3Location, s3_client, s3_errors
 from lakeward.sources.storage import CHUNK_BYTES, StoredFile, is_hidden, new_digest
+from lakeward.storage.s3 import S3Location, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileIdentity
 from lakeward.reading_back import split_address
 from lakeward.redaction import holds_login, redact_address
-from lakeward.s3 import is_s3
+from lakeward.storage.s3 import is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

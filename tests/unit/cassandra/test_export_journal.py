@@ -20,8 +20,8 @@ from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is
 from lakeward.cassandra.range_files import ArrowPlace, Group, LocalPlace, place_of
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
-from lakeward.lake.stores import LocalStore
 from lakeward.spark.marks import TaskError
+from lakeward.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def _note(folder: Path, group: Group, file: str | None, size: int, **other: obje
 
 
 def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: Path) -> None:
-    journal = Journal(LocalStore(), str(tmp_path))
+    journal = Journal(LocalFileSystem(), str(tmp_path))
     plan = ExportPlan.new(_WANTED, [*_RANGES, (TokenRange(20, 30),)])
     assert journal.plan() is None
 
@@ -64,7 +64,7 @@ def test_files_of_others_in_the_folder_of_an_export_under_way_stay(tmp_path: Pat
     for path, text in theirs.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    journal, plan = Journal(LocalStore(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
+    journal, plan = Journal(LocalFileSystem(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
     journal.begin(plan)
     _note(folder, plan.groups[0], None, 0)
     journal.remove()
@@ -74,12 +74,12 @@ def test_files_of_others_in_the_folder_of_an_export_under_way_stay(tmp_path: Pat
         journal.plan()
     (tmp_path / ".export-owner.json").write_text("the owner of this folder is me")
     with pytest.raises(ConfigurationError, match="it is not replaced"):
-        Ownership(LocalStore(), str(tmp_path)).require_free()
+        Ownership(LocalFileSystem(), str(tmp_path)).require_free()
     assert (tmp_path / ".export-owner.json").read_text() == "the owner of this folder is me"
 
 
 def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_own(tmp_path: Path) -> None:
-    journal, other = Journal(LocalStore(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
+    journal, other = Journal(LocalFileSystem(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
     plan = ExportPlan.new(_WANTED, [(TokenRange(-10, 5), TokenRange(5, 10)), (TokenRange(10, 20),)])
     journal.begin(plan)
     folder = tmp_path / ".export-in-progress"
@@ -93,7 +93,7 @@ def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_ow
 
 
 def test_a_plan_that_nobody_understands_is_begun_anew(tmp_path: Path) -> None:
-    journal = Journal(LocalStore(), str(tmp_path))
+    journal = Journal(LocalFileSystem(), str(tmp_path))
     (tmp_path / ".export-in-progress").mkdir()
     (tmp_path / ".export-in-progress" / "plan.json").write_text('{"version": 99}')
 
@@ -125,8 +125,8 @@ def _owner(folder: Path, **known: object) -> None:
 
 
 def test_a_live_process_keeps_others_out_and_a_dead_one_does_not(tmp_path: Path) -> None:
-    other = Ownership(LocalStore(), str(tmp_path))
-    with Ownership(LocalStore(), str(tmp_path)) as own:
+    other = Ownership(LocalFileSystem(), str(tmp_path))
+    with Ownership(LocalFileSystem(), str(tmp_path)) as own:
         with pytest.raises(ConflictError, match=f"process {os.getpid()} on"):
             other.require_free()
         own.require_own()
@@ -141,7 +141,7 @@ def test_a_live_process_keeps_others_out_and_a_dead_one_does_not(tmp_path: Path)
 
 
 def test_a_process_on_another_machine_is_dead_when_it_has_been_silent_for_long(tmp_path: Path) -> None:
-    own = Ownership(LocalStore(), str(tmp_path))
+    own = Ownership(LocalFileSystem(), str(tmp_path))
 
     _owner(tmp_path, host="elsewhere")
     with pytest.raises(ConflictError, match="on elsewhere"):
@@ -151,7 +151,7 @@ def test_a_process_on_another_machine_is_dead_when_it_has_been_silent_for_long(t
 
 
 def test_what_another_process_took_over_is_not_published(tmp_path: Path) -> None:
-    with Ownership(LocalStore(), str(tmp_path)) as own:
+    with Ownership(LocalFileSystem(), str(tmp_path)) as own:
         _owner(tmp_path)
         with pytest.raises(ConflictError):
             own.require_own()
@@ -173,7 +173,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalPlac
 
 
 def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:
-    assert isinstance(place_of(LocalStore(), "/tmp/x"), LocalPlace)
+    assert isinstance(place_of(LocalFileSystem(), "/tmp/x"), LocalPlace)
     with pytest.raises(ConfigurationError, match="tasks cannot write to ftp"):
         place_of(_NoStore(), "ftp://host/x")  # type: ignore[arg-type]
 
@@ -195,13 +195,13 @@ def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: 
     moment = datetime(2026, 11, 15, 10, 30, 59, tzinfo=UTC)
     folder = snapshot_folder(str(tmp_path), moment)
     assert folder == f"{tmp_path}/snapshot/year=2026/month=11/day=15/hour=10/minute=30"
-    require_free_minute(LocalStore(), folder, "e")
+    require_free_minute(LocalFileSystem(), folder, "e")
     made = tmp_path / "snapshot" / "year=2026" / "month=11" / "day=15" / "hour=10" / "minute=30"
     made.mkdir(parents=True)
     (made / "_manifest.json").write_text(json.dumps({"id": "abc123", "created": "2026-11-15T10:30:58"}))
     with pytest.raises(RefusedInputError, match="exists already and is not overwritten"):
-        require_free_minute(LocalStore(), folder, "e")
+        require_free_minute(LocalFileSystem(), folder, "e")
     (made / "_SUCCESS").touch()
 
     with pytest.raises(RefusedInputError, match=r"minute=30 holds the export abc123 of 2026-11-15T10:30:58 already"):
-        require_free_minute(LocalStore(), folder, "e")
+        require_free_minute(LocalFileSystem(), folder, "e")

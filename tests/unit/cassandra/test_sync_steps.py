@@ -15,7 +15,7 @@ from lakeward.cassandra.export_folder import ExportFolder, table_folder
 from lakeward.cassandra.sync_rounds import SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, First, Rules, Step
 from lakeward.errors import RefusedInputError, RetriableError
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 
 START = datetime(2026, 11, 15, 10, 30, 20, tzinfo=UTC)
 Rows = dict[int, str]
@@ -147,7 +147,7 @@ class World:
 
     @property
     def folder(self) -> ExportFolder:
-        return ExportFolder(LocalStore(), str(self.root))
+        return ExportFolder(LocalFileSystem(), str(self.root))
 
     def forget_unfinished(self) -> None:
         """Do what the real steps do first: remove what a dead writer left."""

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.cassandra.export_folder import ExportFolder
 from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncReport
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 
 NAME = "year=2026/month=11/day=15/hour=10/minute={:02d}"
 
@@ -26,7 +26,7 @@ def land(folder: Path, minute: int, *, complete: bool = True) -> None:
 def test_a_complete_export_ends_the_wait(tmp_path, there):
     if there:
         land(tmp_path, 1)
-    folder = ExportFolder(LocalStore(), str(tmp_path))
+    folder = ExportFolder(LocalFileSystem(), str(tmp_path))
     after = NAME.format(1) if there else ""
     heard = threading.Event()
 
@@ -52,14 +52,14 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
 
 def test_what_is_there_is_not_waited_for(tmp_path):
     land(tmp_path, 1)
-    NewExport(ExportFolder(LocalStore(), str(tmp_path))).wait_after("")
+    NewExport(ExportFolder(LocalFileSystem(), str(tmp_path))).wait_after("")
 
 
 def test_other_stores_are_looked_at_again_and_again(tmp_path):
     class Elsewhere:
         """A store that tells nothing of changes."""
 
-        files, read_text = LocalStore.files, LocalStore.read_text
+        files, read_text = LocalFileSystem.files, LocalFileSystem.read_text
 
     looks: list[float] = []
 
@@ -74,8 +74,8 @@ def test_other_stores_are_looked_at_again_and_again(tmp_path):
 
 def test_after_a_failed_round_the_folder_is_left_alone_for_a_while():
     waited: list[float] = []
-    NewExport(ExportFolder(LocalStore(), "/nowhere"), sleep=waited.append)(None)
-    NewExport(ExportFolder(LocalStore(), "/nowhere"), 2.5, sleep=waited.append)(None)
+    NewExport(ExportFolder(LocalFileSystem(), "/nowhere"), sleep=waited.append)(None)
+    NewExport(ExportFolder(LocalFileSystem(), "/nowhere"), 2.5, sleep=waited.append)(None)
     assert waited == [30.0, 2.5]
 
 

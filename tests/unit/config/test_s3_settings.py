@@ -11,7 +11,7 @@ import yaml
 from lakeward.config import Config, parse_config
 from lakeward.config.s3 import S3Settings
 from lakeward.errors import ConfigurationError
-from lakeward.s3 import S3Location, s3_client
+from lakeward.storage.s3 import S3Location, s3_client
 
 
 def configured(**s3) -> Config:

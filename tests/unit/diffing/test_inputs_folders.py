@@ -5,7 +5,7 @@ import pytest
 from lakeward.diffing.inputs.files import format_of_name, plain_files
 from lakeward.diffing.inputs.folders import Listing, choose, require_one, require_outside
 from lakeward.errors import RefusedInputError
-from lakeward.lake.stores import LocalStore
+from lakeward.storage.filesystem import LocalFileSystem
 
 MINUTE = "year=2026/month=11/day={day:02d}/hour=10/minute={minute:02d}"
 
@@ -107,11 +107,11 @@ def test_files_that_spark_would_pass_over_are_refused():
     with pytest.raises(
         RefusedInputError, match=r"files in the folder sub, which is no partition .*: sub/b\.parquet"
     ) as refused:
-        plain_files(LocalStore(), "/data/x", {"a.parquet": 1, "dept=1/c.parquet": 1, "sub/b.parquet": 1}, None)
+        plain_files(LocalFileSystem(), "/data/x", {"a.parquet": 1, "dept=1/c.parquet": 1, "sub/b.parquet": 1}, None)
     assert str(refused.value.hint).endswith(": /data/x/sub")
     with pytest.raises(RefusedInputError, match="files in the folder dept=1/sub,"):
-        plain_files(LocalStore(), "/data/x", {"dept=1/sub/b.parquet": 1}, None)
-    assert plain_files(LocalStore(), "/data/x", {"dept=1/b.parquet": 1}, None).format == "parquet"
+        plain_files(LocalFileSystem(), "/data/x", {"dept=1/sub/b.parquet": 1}, None)
+    assert plain_files(LocalFileSystem(), "/data/x", {"dept=1/b.parquet": 1}, None).format == "parquet"
 
 
 @pytest.mark.parametrize("location", ["/data/incremental", "/data"])

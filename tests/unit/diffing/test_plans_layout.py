@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import DataError
-from lakeward.lake.sets.layout import Bucket, SetLayout, bucket_count, is_usable_count
 from lakeward.storage.checksum import Checksum, total
+from lakeward.storage.sets import Bucket, SetLayout, bucket_count, is_usable_count
 
 
 def _layout(count: int = 4) -> SetLayout:

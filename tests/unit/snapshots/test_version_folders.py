@@ -12,9 +12,6 @@ import pytest
 
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
-from lakeward.lake.ownership import Claim, written_files
-from lakeward.lake.publish import _Work
-from lakeward.lake.stores import LocalStore
 from lakeward.model import TableId
 from lakeward.snapshots.versions import files
 from lakeward.snapshots.versions.current import _require_own_pointer
@@ -31,6 +28,9 @@ from lakeward.snapshots.versions.manifest import Lineage, Manifest, read_manifes
 from lakeward.snapshots.versions.reading import find_version
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.memory import MemoryStateStore
+from lakeward.storage.claims import Claim, written_files
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.publish import _Work
 
 STEPS = ("publish.written", "publish.staged", "publish.recorded", "publish.aside", "publish.moved")
 
@@ -39,7 +39,7 @@ class Crash(BaseException):
     """The process is gone."""
 
 
-class ObjectStore(LocalStore):
+class ObjectStore(LocalFileSystem):
     """A store without renames, as far as publishing can tell."""
 
     can_rename = False
@@ -92,7 +92,7 @@ def publish(place: Place, content: str, crash_at: str | None = None, *, killed: 
     return recorded
 
 
-@pytest.fixture(params=[LocalStore, ObjectStore])
+@pytest.fixture(params=[LocalFileSystem, ObjectStore])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(request.param(), str(tmp_path / "sales.product"), "v1")
 
@@ -210,7 +210,7 @@ def test_files_that_are_missing_or_changed_are_refused(place):
 
 
 def test_a_path_given_in_part_names_the_versions_it_would_mix(tmp_path):
-    store = LocalStore()
+    store = LocalFileSystem()
     for version in ("2020-11-13", "2020-11-14"):
         publish(Place(store, str(tmp_path / "sales.product"), version), "x")
     for partly in (tmp_path / "sales.product", tmp_path):
@@ -225,7 +225,7 @@ def test_a_path_given_in_part_names_the_versions_it_would_mix(tmp_path):
 
 
 def test_the_local_store_links_points_and_understands_uris(tmp_path):
-    store = LocalStore()
+    store = LocalFileSystem()
     store.write_text(f"file://{tmp_path}/a b/one.txt", "1")
     assert store.read_text(f"{tmp_path}/a b/one.txt") == "1"
     store.link({f"{tmp_path}/a b/one.txt": f"{tmp_path}/c/two.txt"})

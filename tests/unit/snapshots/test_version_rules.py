@@ -14,7 +14,6 @@ from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.iceberg.catalog import CatalogKind
-from lakeward.lake.stores import for_reading
 from lakeward.pipeline.moments import parse_moment
 from lakeward.snapshots.versions.creating import moment_of, moment_text
 from lakeward.snapshots.versions.dropping import beyond
@@ -28,6 +27,7 @@ from lakeward.snapshots.versions.registering import (
 )
 from lakeward.snapshots.versions.shapes import Shape
 from lakeward.storage.checksum import CHECKSUM_VERSION, Checksum, checksum_form, total
+from lakeward.storage.filesystem import for_reading
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
 NOW = datetime.now(UTC)

@@ -15,8 +15,8 @@ from lakeward.controller.triggers.sqs import Queue
 from lakeward.controller.triggers.timers import Cron, Every
 from lakeward.controller.triggers.watcher import Watcher
 from lakeward.errors import ConfigurationError
-from lakeward.s3 import is_s3
 from lakeward.sources.storage import LocalStorage
+from lakeward.storage.s3 import is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

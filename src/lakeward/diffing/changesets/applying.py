@@ -21,11 +21,9 @@ from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import input_errors, refusals
 from lakeward.errors import RefusedInputError
-from lakeward.lake.publish import publish_folder, require_absent
-from lakeward.lake.sets.layout import bucket_count
-from lakeward.lake.sets.plain import write_plain
-from lakeward.lake.sets.writing import why_no_set, write_set
 from lakeward.storage.checksum import checksum_of
+from lakeward.storage.publish import publish_folder, require_absent
+from lakeward.storage.sets import bucket_count, why_no_set, write_plain, write_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
     from lakeward.diffing.changesets.finding import ChangeSet
     from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.reading_diffs import ReadDiff
-    from lakeward.lake.ownership import Claim
-    from lakeward.lake.stores import Store
     from lakeward.storage.checksum import Checksum
+    from lakeward.storage.claims import Claim
+    from lakeward.storage.filesystem import FileSystem
 
 # Several diffs become one under names that no column of a table has. Rows that are back to what they were stay in: from
 # a condition on all columns that leaves them out Spark would derive those on every other name of each, without end.
@@ -82,7 +80,7 @@ class Applied:
 
 
 def apply_change_sets(
-    past: Side, sets: Sequence[ChangeSet], store: Store | None, to: str | None, *, force: bool = False
+    past: Side, sets: Sequence[ChangeSet], store: FileSystem | None, to: str | None, *, force: bool = False
 ) -> Applied:
     """Apply change sets to a snapshot and write the result as a snapshot set; without ``to`` only check that they fit.
 
@@ -158,7 +156,7 @@ def _write(
     rows: DataFrame,
     past: Side,
     sets: Sequence[ChangeSet],
-    store: Store,
+    store: FileSystem,
     to: str,
     keys: tuple[str, ...],
     expected: str | None,

@@ -15,12 +15,12 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import written_files
-from lakeward.lake.sets.writing import SESSION
-from lakeward.lake.settings import session_settings
-from lakeward.lake.stores import for_reading
 from lakeward.snapshots.versions.layouts import EMPTY_TEXT, from_text, reader_options, text_struct
 from lakeward.snapshots.versions.shapes import Shape
+from lakeward.spark.settings import session_settings
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import for_reading
+from lakeward.storage.sets import SESSION
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakeward.diffing.options import DiffOptions
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 FORMATS = ("parquet", "json", "csv")
 # What reads back from a text as it was.
@@ -62,7 +62,7 @@ def require_writable(schema: T.StructType, options: DiffOptions, kind: str) -> N
 
 
 def write_rows(
-    rows: DataFrame, store: Store, folder: str, kind: str, keys: Sequence[str], options: DiffOptions
+    rows: DataFrame, store: FileSystem, folder: str, kind: str, keys: Sequence[str], options: DiffOptions
 ) -> dict[str, int]:
     """Write the rows of a diff into a folder in a format (``kind``); return the files with their sizes."""
     before = store.files(folder)
@@ -81,7 +81,7 @@ def write_rows(
 
 
 def read_rows(
-    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], schema: T.StructType, kind: str
+    spark: SparkSession, store: FileSystem, folder: str, paths: Iterable[str], schema: T.StructType, kind: str
 ) -> DataFrame:
     """Read files exactly as they were written: nothing is inferred."""
     wanted = [for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)]
@@ -151,7 +151,7 @@ def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Co
     )
 
 
-def _named_as_json(store: Store, folder: str, written: Mapping[str, int]) -> dict[str, int]:
+def _named_as_json(store: FileSystem, folder: str, written: Mapping[str, int]) -> dict[str, int]:
     """Rename files of lines, which Spark calls texts, so that readers know them; return them with their sizes."""
     names = {path: f"{path.removesuffix('.txt')}.json" for path in written}
     store.link({f"{folder}/{old}": f"{folder}/{new}" for old, new in names.items()})

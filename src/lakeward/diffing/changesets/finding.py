@@ -13,9 +13,9 @@ from lakeward.diffing.options import DiffOptions
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import input_errors
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import MANIFEST
-from lakeward.lake.publish import not_as_written
-from lakeward.lake.stores import open_store
+from lakeward.storage.claims import MANIFEST
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.storage.publish import not_as_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
     from lakeward.diffing.reading_diffs import ReadDiff
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def find_change_set(
         RefusedInputError: there is none, or several, or it was not finished, or is not as it was written.
     """
     folder = location.rstrip("/")
-    store = open_store(spark, config, folder)
+    store = open_filesystem(spark, config, folder)
     with input_errors(folder):
         listing = Listing(folder, store.files(folder))
         if not listing.files:
@@ -86,7 +86,7 @@ def find_change_set(
         return _by_manifest(spark, store, listing, keys)
 
 
-def _by_manifest(spark: SparkSession, store: Store, listing: Listing, keys: Sequence[str]) -> ChangeSet:
+def _by_manifest(spark: SparkSession, store: FileSystem, listing: Listing, keys: Sequence[str]) -> ChangeSet:
     folder = listing.location
     manifest = read_change_set_manifest(store.read_text(f"{folder}/{MANIFEST}") or "", folder)
     _require_files(folder, manifest.files, listing.files)

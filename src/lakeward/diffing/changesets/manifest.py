@@ -40,8 +40,8 @@ from lakeward.diffing.comparator_texts import parse_comparator
 from lakeward.diffing.composing import is_exact
 from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import MANIFEST
 from lakeward.reading_back import json_object, refusing_damage
+from lakeward.storage.claims import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from pyspark.sql import types as T
 
 from lakeward.diffing.inputs.files import PlainFiles, format_of_name
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import MANIFEST
-from lakeward.lake.stores import for_reading, read_parquet
+from lakeward.storage.claims import MANIFEST
+from lakeward.storage.filesystem import for_reading, read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakeward.diffing.inputs.folders import Listing
     from lakeward.diffing.options import DiffOptions
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 _SHOWN = 5
 _TEXTS = ("json", "csv")
@@ -30,7 +30,7 @@ _TEXTS = ("json", "csv")
 
 def read_recipe(
     spark: SparkSession,
-    store: Store,
+    store: FileSystem,
     listing: Listing,
     keys: Sequence[str],
     options: DiffOptions,
@@ -67,7 +67,7 @@ def _expected(past: T.StructType, keys: Sequence[str], options: DiffOptions) -> 
     return T.StructType([T.StructField(name, data_type) for name, data_type in fields])
 
 
-def _require_known(spark: SparkSession, store: Store, listing: Listing, struct: T.StructType) -> None:
+def _require_known(spark: SparkSession, store: FileSystem, listing: Listing, struct: T.StructType) -> None:
     """Refuse columns that the schema would pass over in silence: a key that was not named, or another table's."""
     reader = spark.read.option("mode", "FAILFAST").option("primitivesAsString", "true")
     for name, value in store.options.items():

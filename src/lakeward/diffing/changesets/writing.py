@@ -10,8 +10,8 @@ from lakeward.diffing.changesets.files import FORMATS, require_writable, write_r
 from lakeward.diffing.changesets.manifest import read_change_set_manifest
 from lakeward.diffing.inputs.folders import INCREMENTAL
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import MANIFEST, SUCCESS
-from lakeward.lake.publish import publish_folder, require_absent
+from lakeward.storage.claims import MANIFEST, SUCCESS
+from lakeward.storage.publish import publish_folder, require_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
-    from lakeward.lake.ownership import Claim
-    from lakeward.lake.stores import Store
+    from lakeward.storage.claims import Claim
+    from lakeward.storage.filesystem import FileSystem
 
 
 def change_set_folder(to: str, moment: datetime) -> str:
@@ -30,7 +30,7 @@ def change_set_folder(to: str, moment: datetime) -> str:
     return f"{to.rstrip('/')}/{INCREMENTAL}/{parts}"
 
 
-def require_free_minute(store: Store, to: str, moment: datetime) -> None:
+def require_free_minute(store: FileSystem, to: str, moment: datetime) -> None:
     """Refuse the second change set of a minute; to be asked before the work, which may be long.
 
     Raises:
@@ -48,7 +48,7 @@ def require_free_minute(store: Store, to: str, moment: datetime) -> None:
 
 def write_change_set(
     frame: DataFrame,
-    store: Store,
+    store: FileSystem,
     to: str,
     manifest: ChangeSetManifest,
     *,

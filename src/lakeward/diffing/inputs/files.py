@@ -18,9 +18,9 @@ from lakeward.diffing.inputs.csv_files import OPTIONS as CSV_OPTIONS
 from lakeward.diffing.inputs.csv_files import read_csv
 from lakeward.diffing.refusals import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.settings import session_settings
-from lakeward.lake.stores import for_reading
 from lakeward.snapshots.versions.shapes import FORMATS
+from lakeward.spark.settings import session_settings
+from lakeward.storage.filesystem import for_reading
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 _SUFFIXES = {
     "parquet": "parquet", "parq": "parquet", "pq": "parquet", "orc": "orc",
@@ -50,7 +50,7 @@ _UNTYPED_FOLDERS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "f
 class PlainFiles:
     """Files of one format: a folder with its partitions, or a single one (``paths`` has just it, empty)."""
 
-    store: Store
+    store: FileSystem
     location: str
     sizes: Mapping[str, int]
     format: str
@@ -100,7 +100,7 @@ class PlainFiles:
         )
 
 
-def plain_files(store: Store, location: str, sizes: Mapping[str, int], format: str | None) -> PlainFiles:  # noqa: A002
+def plain_files(store: FileSystem, location: str, sizes: Mapping[str, int], format: str | None) -> PlainFiles:  # noqa: A002
     """Look at the names and sizes of files.
 
     Raises:

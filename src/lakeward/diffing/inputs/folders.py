@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.diffing.inputs.addresses import LATEST, PREVIOUS, span_of
 from lakeward.errors import RefusedInputError
-from lakeward.lake.ownership import is_claim
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
+from lakeward.storage.claims import is_claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,10 +11,10 @@ from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.lake.iceberg.define import LAYOUT_PROPERTY
 from lakeward.lake.iceberg.metadata import MAIN
 from lakeward.lake.iceberg.table import IcebergTable
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.moments import parse_moment
 from lakeward.reading_back import json_object, reading_property
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def iceberg_side(spark: SparkSession, config: Config, label: str, address: Addre
         "snapshot": found.id,
         "created": datetime.fromtimestamp(found.committed_ms / 1000, UTC).isoformat(),
     }
-    store = open_store(spark, config, str(metadata.java.location()))
+    store = open_filesystem(spark, config, str(metadata.java.location()))
     return Side(label, frame, primary_key(metadata), iceberg=IcebergState(table, found.id, store), identity=identity)
 
 

@@ -12,12 +12,12 @@ from lakeward.diffing.inputs.folders import or_as_it_is
 from lakeward.diffing.inputs.sides import FoundSet, Side
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.publish import not_as_written
-from lakeward.lake.sets.layout import SetLayout
-from lakeward.lake.stores import read_parquet
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
 from lakeward.snapshots.versions.reading import find_version
+from lakeward.storage.filesystem import read_parquet
+from lakeward.storage.publish import not_as_written
+from lakeward.storage.sets import SetLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.diffing.inputs.folders import Listing
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 # What a version's manifest has and a set's has not.
 _OF_VERSION = "lineage"
 
 
 def manifest_side(
-    spark: SparkSession, store: Store, listing: Listing, label: str, *, incomplete_ok: bool | None
+    spark: SparkSession, store: FileSystem, listing: Listing, label: str, *, incomplete_ok: bool | None
 ) -> Side | None:
     """Open a snapshot by its manifest; None where it is not whole and shall be taken as the plain files it has.
 
@@ -58,7 +58,7 @@ def manifest_side(
     return _side(store, listing.location, document, label, frame, format_)
 
 
-def _read(store: Store, folder: str) -> dict[str, Any]:
+def _read(store: FileSystem, folder: str) -> dict[str, Any]:
     what = f"{folder}: its {MANIFEST}"
     with refusing_damage(what, hint="write the snapshot again", kind=RefusedInputError):
         document = json_object(store.read_text(f"{folder}/{MANIFEST}") or "")
@@ -72,14 +72,14 @@ def _files(document: Mapping[str, Any]) -> dict[str, int]:
     return {one["path"]: one["size"] for one in document["files"]}
 
 
-def _version(spark: SparkSession, store: Store, folder: str) -> DataFrame:
+def _version(spark: SparkSession, store: FileSystem, folder: str) -> DataFrame:
     try:
         return find_version(store, folder).read(spark)
     except DataError as error:
         raise RefusedInputError(error.message, hint=error.hint) from error
 
 
-def _rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str, Any], format_: str) -> DataFrame:
+def _rows(spark: SparkSession, store: FileSystem, folder: str, document: Mapping[str, Any], format_: str) -> DataFrame:
     """Read the rows of a set or an export, by the types that its manifest has."""
     struct = T.StructType([T.StructField(one["name"], parse_type(spark, one["type"])) for one in document["schema"]])
     files = _files(document)
@@ -88,7 +88,9 @@ def _rows(spark: SparkSession, store: Store, folder: str, document: Mapping[str,
     return read_parquet(spark, store, folder, files, struct) if files else spark.createDataFrame([], struct)
 
 
-def _side(store: Store, folder: str, document: Mapping[str, Any], label: str, frame: DataFrame, format_: str) -> Side:
+def _side(
+    store: FileSystem, folder: str, document: Mapping[str, Any], label: str, frame: DataFrame, format_: str
+) -> Side:
     layout = SetLayout.from_document(document["set"]) if document.get("set") else None
     checksum = layout.checksum if layout else document.get("checksum")
     identity = {

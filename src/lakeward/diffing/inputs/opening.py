@@ -11,8 +11,8 @@ from lakeward.diffing.inputs.manifests import manifest_side
 from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.refusals import input_errors
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.lake.stores import LocalStore, local_path, open_store
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS
+from lakeward.storage.filesystem import LocalFileSystem, local_path, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.diffing.inputs.addresses import Address
-    from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.workspace import Workspace
+    from lakeward.storage.filesystem import FileSystem
 
 
 def open_side(
@@ -82,7 +82,7 @@ def _files_side(
 ) -> Side:
     location = address.location
     with input_errors(location):
-        store = open_store(spark, config, location)
+        store = open_filesystem(spark, config, location)
         if address.chosen is not None:
             location = _chosen(store, location, address.chosen)
         listing = _listing(store, location)
@@ -107,7 +107,7 @@ def _files_side(
     return Side(label, frame, rows=rows, format=files.format, identity=identity)
 
 
-def _chosen(store: Store, location: str, word: str) -> str:
+def _chosen(store: FileSystem, location: str, word: str) -> str:
     """Give the snapshot that a word stands for, or the folder that really has that name."""
     literal = f"{location.rstrip('/')}/{word}"
     if store.exists(literal):
@@ -117,11 +117,11 @@ def _chosen(store: Store, location: str, word: str) -> str:
     return f"{location.rstrip('/')}/{choose(Listing(location, store.files(location)), word)}"
 
 
-def _listing(store: Store, location: str) -> Listing:
+def _listing(store: FileSystem, location: str) -> Listing:
     """List a folder; a single file is listed under the empty name."""
     if not store.exists(location):
         raise _nothing(location)
-    if isinstance(store, LocalStore) and (file := local_path(location)).is_file():
+    if isinstance(store, LocalFileSystem) and (file := local_path(location)).is_file():
         return Listing(location, {"": file.stat().st_size})
     return Listing(location, store.files(location))
 

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.lake.iceberg.table import IcebergTable
-    from lakeward.lake.sets.layout import SetLayout
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.sets import SetLayout
 
 
 @dataclass(frozen=True)
 class FoundSet:
     """Files of a snapshot that lie in buckets by key; ``folder`` is what their paths count from."""
 
-    store: Store
+    store: FileSystem
     folder: str
     layout: SetLayout
 
@@ -30,7 +30,7 @@ class IcebergState:
 
     table: IcebergTable
     snapshot_id: int
-    store: Store | None = None
+    store: FileSystem | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 TEXT_FORMATS = ("json", "csv")
 _KEY, _VALUE = "key", "value"
@@ -50,7 +50,7 @@ def text_schema(struct: T.StructType, kind: str) -> T.StructType:
     return T.StructType([T.StructField(one.name, _packed_type(one.dataType)) for one in struct.fields])
 
 
-def write_text(rows: DataFrame, store: Store, folder: str, kind: str) -> None:
+def write_text(rows: DataFrame, store: FileSystem, folder: str, kind: str) -> None:
     """Write rows into a folder, in addition to what is there."""
     cells = [_written(one, kind).alias(one.name) for one in rows.schema.fields]
     writer = rows.select(*cells).write.format(kind).mode("append")
@@ -60,7 +60,7 @@ def write_text(rows: DataFrame, store: Store, folder: str, kind: str) -> None:
 
 
 def read_text_rows(
-    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], struct: T.StructType, kind: str
+    spark: SparkSession, store: FileSystem, folder: str, paths: Iterable[str], struct: T.StructType, kind: str
 ) -> DataFrame:
     """Read what :func:`write_text` wrote; ``struct`` has the columns that were written."""
     found = read_rows(spark, store, folder, paths, text_schema(struct, kind), kind)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.alignment import AlignedColumn, Alignment
     from lakeward.diffing.inputs.sides import FoundSet, Side
     from lakeward.diffing.options import DiffOptions
-    from lakeward.lake.sets.layout import Bucket
+    from lakeward.storage.sets import Bucket
 
     _Pair = tuple[tuple[Bucket, ...], tuple[Bucket, ...]]
 

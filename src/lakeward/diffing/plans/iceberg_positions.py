@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 from lakeward.diffing.plans.native_types import is_native
 from lakeward.diffing.plans.set_files import LocalFiles, S3Files, files_of
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.s3 import S3Location, is_s3
 from lakeward.spark.marks import in_task
+from lakeward.storage.s3 import S3Location, is_s3
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:

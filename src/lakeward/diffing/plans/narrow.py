@@ -16,8 +16,8 @@ from lakeward.diffing.joining import joined
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.refusals import duplicate_failure
 from lakeward.diffing.widening import as_type
-from lakeward.lake.sets.writing import OBSERVED
-from lakeward.lake.settings import session_settings
+from lakeward.spark.settings import session_settings
+from lakeward.storage.sets import OBSERVED
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.compare import all_of
 from lakeward.transforms.hashing import value_hash_lanes

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakeward.diffing.plans.kernel import Group, Kernel
-from lakeward.lake.sets.writing import PART_PATTERN
-from lakeward.lake.stores import for_reading
+from lakeward.storage.filesystem import for_reading
+from lakeward.storage.sets import PART_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -6,17 +6,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.lake.hadoop_store import HadoopStore
-from lakeward.lake.stores import LocalStore, local_path
-from lakeward.s3 import is_s3
 from lakeward.sources.s3 import S3Storage
+from lakeward.storage.filesystem import LocalFileSystem, local_path
+from lakeward.storage.hadoop import HadoopFileSystem
+from lakeward.storage.s3 import is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from lakeward.diffing.plans.kernel import Files
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class S3Files:
             yield copy
 
 
-def files_of(store: Store, folder: str) -> Files | None:
+def files_of(store: FileSystem, folder: str) -> Files | None:
     """Give the way by which tasks open a set's files; None where only Spark itself can read them."""
-    if isinstance(store, LocalStore):
+    if isinstance(store, LocalFileSystem):
         return LocalFiles(folder)
-    if is_s3(folder) and isinstance(store, HadoopStore):
+    if is_s3(folder) and isinstance(store, HadoopFileSystem):
         return S3Files(S3Storage(folder, store.s3))
     return None

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lakeward.config import Config
 
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-# Level of Spark's own log, read by log4j2.properties too.
-LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
 EXTENSIONS_KEY = "spark.sql.extensions"
 _JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 _DEFAULT_CATALOG_KEY = "spark.sql.defaultCatalog"

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConflictError, DataError
 from lakeward.lake.iceberg.metadata import MAIN
-from lakeward.lake.iceberg.spark_versions import STAMPS_STATEMENTS
 from lakeward.spark.errors import commit_errors
+from lakeward.spark.versions import STAMPS_STATEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -13,7 +13,7 @@ from lakeward.config.access import create_file, create_folder
 from lakeward.config.environment import from_environment
 from lakeward.errors import ConfigurationError
 from lakeward.redaction import holds_login, redact_address
-from lakeward.s3 import DEFAULT_REGION, is_s3
+from lakeward.storage.s3 import DEFAULT_REGION, hadoop_s3_settings, is_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,8 @@ def _rest_properties(config: Config) -> dict[str, str]:
 def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
     """Give the catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
     if kind is CatalogKind.HADOOP:
-        return _hadoop_s3_properties(config)
+        # As the catalog's own: the settings of the application are shared by every lake in it.
+        return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
     if any(sign in config.lake.warehouse for sign in CUT_OFF_SIGNS):
         msg = (
             f"lake.warehouse {config.lake.warehouse!r} holds a '?' or '#', where Iceberg cuts the path of its files off"
@@ -176,20 +177,6 @@ def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
         "s3.session-token": keys.token if keys else None,
     }
     return {name: value for name, value in properties.items() if value is not None}
-
-
-def _hadoop_s3_properties(config: Config) -> dict[str, str]:
-    """Give Hadoop's settings as the catalog's own: the application's are shared by every lake in it."""
-    settings, keys = config.s3, config.s3.keys()
-    properties = {
-        "path.style.access": str(settings.is_path_style).lower(),
-        "endpoint": settings.endpoint,
-        "endpoint.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
-        "access.key": keys.access if keys else None,
-        "secret.key": keys.secret if keys else None,
-        "session.token": keys.token if keys else None,
-    }
-    return {f"hadoop.fs.s3a.{name}": value for name, value in properties.items() if value is not None}
 
 
 def _glue_properties(config: Config) -> dict[str, str]:

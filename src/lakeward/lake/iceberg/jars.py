@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg import ivy
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind, is_on_s3, publishes_to_s3
-from lakeward.spark.jvm import has_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from pyspark.sql import SparkSession
 
     from lakeward.config import Config
 
@@ -71,7 +68,6 @@ SQLITE_JDBC = Jar(
 )
 
 
-S3_CLIENT_CLASS = "software.amazon.awssdk.services.s3.S3Client"
 # Brought along by the jars for S3, and left out: Spark has them itself, or nobody uses them (600 MB).
 _UNWANTED = (
     "software.amazon.awssdk:bundle",
@@ -120,14 +116,6 @@ def read_pins(package: str, name: str) -> tuple[Jar, ...]:
     text = (files(package) / name).read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return tuple(Jar(coordinate, int(size), sha256) for coordinate, size, sha256 in rows)
-
-
-def require_s3_classes(spark: SparkSession) -> None:
-    """Refuse a running application that was started without the jars for S3: they cannot be added any more."""
-    if not has_class(spark, S3_CLIENT_CLASS):
-        msg = "the running Spark application was started without the jars for S3"
-        hint = "let Lakeward start Spark with the lake or a publish: to: on S3, or start it with hadoop-aws and awssdk"
-        raise ConfigurationError(msg, hint=hint)
 
 
 def resolve_jars(config: Config) -> list[Path]:

@@ -27,11 +27,11 @@ from lakeward.lake.iceberg.application import (
     session_conf,
 )
 from lakeward.lake.iceberg.catalog import CATALOG_KEY, CATALOG_NAME, catalog_conf, is_on_s3
-from lakeward.lake.iceberg.jars import require_s3_classes
 from lakeward.lake.iceberg.java import require_java
 from lakeward.lake.iceberg.launching import start_jvm
-from lakeward.lake.iceberg.spark_versions import all_settings, quiet_query_errors
 from lakeward.spark.jvm import has_class, quiet_accumulators, starting_jvm
+from lakeward.spark.versions import all_settings, quiet_query_errors
+from lakeward.storage.hadoop import require_s3_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

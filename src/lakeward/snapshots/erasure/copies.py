@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from lakeward.lake.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.purge import Stored, count_stored, places, purge, stored_rows
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.erased import is_erased_key, note
 from lakeward.pipeline.kinds.erase import erasure_of, same_stamps
 from lakeward.pipeline.steps import Step
@@ -19,6 +18,7 @@ from lakeward.snapshots.history.scd2 import shown_names
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications, record_publication
 from lakeward.snapshots.versions.reading import read_version
 from lakeward.snapshots.versions.refreshing import rebuild_publication
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
 from lakeward.transforms.versions import VALID_FROM
 
@@ -63,7 +63,7 @@ def published(context: TableContext, record: OpRecord) -> list[Publication]:
     """Give the published files that were made of the table before the erasure; tags are the mirror's own."""
     metadata = context.mirror.metadata()
     files = [one for one in list_publications(metadata) if one.kind is not PublicationKind.TAG]
-    there = [one for one in files if open_store(context.spark, context.config, one.location).exists(one.location)]
+    there = [one for one in files if open_filesystem(context.spark, context.config, one.location).exists(one.location)]
     return [one for one in there if one.op <= record.op]
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.lake.stores import for_reading, open_store
 from lakeward.snapshots.verification.report import PASSWORD_VARIABLE, USER_VARIABLE
 from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.manifest import MANIFEST
 from lakeward.snapshots.versions.reading import find_version
 from lakeward.spark.errors import any_failure, translated
 from lakeward.spark.jvm import has_class
+from lakeward.storage.filesystem import for_reading, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,7 +110,7 @@ def _require_driver(context: TableContext, kind: str, driver: str) -> None:
 
 def _folder(context: TableContext, against: Against) -> OtherSide:
     location = context.config.resolve(against.location).rstrip("/")
-    store = open_store(context.spark, context.config, location)
+    store = open_filesystem(context.spark, context.config, location)
     present = store.files(location)
     if MANIFEST in present or location.rpartition("/")[2].startswith(VERSION_PREFIX):
         return OtherSide(find_version(store, location).read(context.spark))

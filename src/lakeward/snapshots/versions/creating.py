@@ -11,8 +11,6 @@ from pyspark.sql import functions as F
 from lakeward import __version__
 from lakeward import schemas as S
 from lakeward.errors import ConflictError
-from lakeward.lake.ownership import written_files
-from lakeward.lake.stores import open_store
 from lakeward.model import OpKind
 from lakeward.pipeline.as_of import rows_as_of
 from lakeward.pipeline.effect import capture
@@ -38,6 +36,8 @@ from lakeward.snapshots.versions.publications import (
     record_publication,
 )
 from lakeward.storage.checksum import CHECKSUM_VERSION
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from lakeward.lake.ownership import Claim
     from lakeward.pipeline.as_of import AsOf
     from lakeward.pipeline.context import TableContext
     from lakeward.pipeline.effect import Bases
     from lakeward.snapshots.versions.shapes import Shape
+    from lakeward.storage.claims import Claim
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -78,7 +78,7 @@ def create_files(context: TableContext, moment: Moment, order: FilesOrder) -> Pu
         ConfigurationError: the version exists, or the table cannot be asked for the moment.
         LeaseHeldError: another command is publishing the table.
     """
-    store = open_store(context.spark, context.config, order.to)
+    store = open_filesystem(context.spark, context.config, order.to)
     place = Place(store, table_root(order.to, context.table), moment.label)
     with publishing(context) as lease:
         tidy(place)

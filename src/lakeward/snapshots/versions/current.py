@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.lake.ownership import written_files
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.as_of import AsOf, standpoint
 from lakeward.pipeline.effect import capture
 from lakeward.pipeline.moments import op_moment
@@ -33,6 +31,8 @@ from lakeward.snapshots.versions.layouts import Target, require_rows, with_dates
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.shapes import NO_DATE, Shape
 from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_columns, checksum_form, read_checksum, total
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from lakeward.lake.ownership import Claim
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.manifest import Manifest
     from lakeward.snapshots.versions.publications import Publication
     from lakeward.storage.checksum import Checksum
+    from lakeward.storage.claims import Claim
 
 POINTER, LINK = "_current.json", "current"
 # Readers that opened the version before the flip can finish.
@@ -66,7 +66,7 @@ def publish_current(context: TableContext) -> Publication | None:
     to = context.config.resolve(settings.to)
     shape = Shape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
     place = Place(
-        open_store(context.spark, context.config, to),
+        open_filesystem(context.spark, context.config, to),
         table_root(to, context.table),
         op_moment(bases.applied).label,
     )
@@ -84,7 +84,7 @@ def publish_current(context: TableContext) -> Publication | None:
 
 def rebuild_current(context: TableContext, publication: Publication) -> Publication:
     """Make the copy of the current state anew, and let go of one that is no longer the newest."""
-    store = open_store(context.spark, context.config, publication.location)
+    store = open_filesystem(context.spark, context.config, publication.location)
     former = place_of(store, publication.location)
     timezone = context.config.timezone
     shape = Shape(publication.format, publication.layout, publication.date_column, timezone)

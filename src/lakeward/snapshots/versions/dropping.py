@@ -6,12 +6,12 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.creating import table_uuid
 from lakeward.snapshots.versions.files import place_of, publishing, remove_folder, tidy
 from lakeward.snapshots.versions.publications import PublicationKind, forget_publications
 from lakeward.snapshots.versions.tags import drop_tags
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def remove_versions(context: TableContext, folders: Sequence[Publication]) -> No
     """Remove version folders one after the other; the caller holds the publishing lease."""
     mirror_uuid = table_uuid(context)
     for one in folders:
-        place = place_of(open_store(context.spark, context.config, one.location), one.location)
+        place = place_of(open_filesystem(context.spark, context.config, one.location), one.location)
         tidy(place)
         remove_folder(place, mirror_uuid)
         context.reached(Step.PUBLISH_REMOVED)

@@ -1,6 +1,6 @@
 """The folders of a table's versions: where they are, who may publish them, and which may be replaced or removed.
 
-How a folder appears whole, and what becomes of one whose publisher died, is in :mod:`lakeward.lake.publish`. A
+How a folder appears whole, and what becomes of one whose publisher died, is in :mod:`lakeward.storage.publish`. A
 version's record comes before it is seen: whatever a crash leaves, no place that holds rows is unknown.
 """
 
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
-from lakeward.lake.ownership import listed_files, shown
-from lakeward.lake.publish import PublishHooks, remove_published, replace_folder
-from lakeward.lake.publish import tidy as tidy_folders
 from lakeward.logs import event
 from lakeward.model import TableId
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
 from lakeward.state.leases import HeldLease, current_owner
+from lakeward.storage.claims import listed_files, shown
+from lakeward.storage.publish import PublishHooks, remove_published, replace_folder
+from lakeward.storage.publish import tidy as tidy_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakeward.lake.ownership import Claim
-    from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
+    from lakeward.storage.claims import Claim
+    from lakeward.storage.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 VERSION_PREFIX = "version="
@@ -39,7 +39,7 @@ _PATIENCE_SECONDS = 60.0
 class Place:
     """The place of one version of a table on a file system."""
 
-    store: Store
+    store: FileSystem
     root: str
     version: str
 
@@ -68,13 +68,13 @@ def table_root(to: str, table: TableId) -> str:
     return f"{to.rstrip('/')}/{table}"
 
 
-def place_of(store: Store, location: str) -> Place:
+def place_of(store: FileSystem, location: str) -> Place:
     """Give the place of a version by its folder."""
     root, _, name = location.rpartition("/")
     return Place(store, root, name.removeprefix(VERSION_PREFIX))
 
 
-def complete_manifest(store: Store, folder: str) -> Manifest | None:
+def complete_manifest(store: FileSystem, folder: str) -> Manifest | None:
     """Give a folder's manifest, None where it is missing or damaged or the version was not finished."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from lakeward.errors import ConfigurationError
-from lakeward.s3 import s3_errors
+from lakeward.storage.s3 import s3_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,11 +11,10 @@ from pyspark.sql import types as T
 
 from lakeward import schemas as S
 from lakeward.errors import DataError
-from lakeward.lake.iceberg.spark_versions import gathered
-from lakeward.lake.sets.layout import bucket_count
-from lakeward.lake.sets.writing import SESSION, why_no_set, write_set
-from lakeward.lake.stores import for_reading
+from lakeward.spark.versions import gathered
 from lakeward.storage.checksum import checksum_columns, checksum_of, read_checksum
+from lakeward.storage.filesystem import for_reading
+from lakeward.storage.sets import SESSION, bucket_count, why_no_set, write_set
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.datatypes import Column
-    from lakeward.lake.sets.layout import SetLayout
-    from lakeward.lake.stores import Store
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.versions.shapes import Shape
     from lakeward.storage.checksum import Checksum
+    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.sets import SetLayout
 
 _INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 # Microseconds as they are; nulls and empty texts kept apart; quotes doubled as everybody but Spark writes them.
@@ -57,7 +56,7 @@ _NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 class Target:
     """Files to write: where, how, and the table's columns in order. ``folder_column`` is empty for flat ones."""
 
-    store: Store
+    store: FileSystem
     folder: str
     shape: Shape
     columns: tuple[Column, ...]
@@ -125,7 +124,12 @@ def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
 
 
 def read_files(
-    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], target_columns: Sequence[Column], shape: Shape
+    spark: SparkSession,
+    store: FileSystem,
+    folder: str,
+    paths: Iterable[str],
+    target_columns: Sequence[Column],
+    shape: Shape,
 ) -> DataFrame:
     """Read files of a version exactly as they were written: nothing is inferred."""
     wanted = [store.for_spark(f"{folder}/{path}") for path in paths]

@@ -12,7 +12,6 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake.iceberg.define import GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
 from lakeward.lake.iceberg.metadata import MAIN
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.pipeline.effect import bases_of
 from lakeward.pipeline.ledger import applied_progress
@@ -20,6 +19,7 @@ from lakeward.pipeline.moments import MomentKind
 from lakeward.snapshots.versions.creating import moment_of
 from lakeward.snapshots.versions.publications import PublicationKind, list_publications
 from lakeward.snapshots.versions.reading import find_version
+from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
 from lakeward.transforms.standing import is_standing
 
@@ -136,7 +136,7 @@ def _missing(context: TableContext, mirror: TableMetadata, one: Publication) -> 
     if one.kind is PublicationKind.TAG:
         return None if one.location in mirror.tags() else "the tag is gone"
     try:
-        found = find_version(open_store(context.spark, context.config, one.location), one.location)
+        found = find_version(open_filesystem(context.spark, context.config, one.location), one.location)
     except (DataError, ConfigurationError) as error:
         return error.message
     return None if found.manifest.id == one.id else "another version than the recorded one lies there"

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.datatypes import Column
-from lakeward.lake.ownership import MANIFEST, SUCCESS
-from lakeward.lake.sets.layout import SetLayout
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.snapshots.versions.shapes import Shape
+from lakeward.storage.claims import MANIFEST, SUCCESS
+from lakeward.storage.sets import SetLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

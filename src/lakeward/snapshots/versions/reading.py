@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import DataError
-from lakeward.lake.ownership import SET_ASIDE
-from lakeward.lake.publish import not_as_written
-from lakeward.lake.stores import open_store
 from lakeward.snapshots.versions.files import VERSION_PREFIX
 from lakeward.snapshots.versions.layouts import read_files
 from lakeward.snapshots.versions.manifest import MANIFEST, SUCCESS, Manifest, read_manifest
+from lakeward.storage.claims import SET_ASIDE
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.storage.publish import not_as_written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.config import Config
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
 class FoundVersion:
     """A complete version: its folder, its manifest and the file system it lies on."""
 
-    store: Store
+    store: FileSystem
     folder: str
     manifest: Manifest
 
@@ -40,10 +40,10 @@ def read_version(spark: SparkSession, config: Config, location: str) -> DataFram
     Raises:
         DataError: there is no complete version, or more than one below the folder.
     """
-    return find_version(open_store(spark, config, location), location).read(spark)
+    return find_version(open_filesystem(spark, config, location), location).read(spark)
 
 
-def find_version(store: Store, location: str) -> FoundVersion:
+def find_version(store: FileSystem, location: str) -> FoundVersion:
     """Find the version in a folder and hold its files against its manifest.
 
     Raises:
@@ -64,7 +64,7 @@ def find_version(store: Store, location: str) -> FoundVersion:
     return FoundVersion(store, folder, manifest)
 
 
-def _readable(store: Store, folder: str) -> str:
+def _readable(store: FileSystem, folder: str) -> str:
     """Give the folder, or the former version that an interrupted replacement has put aside."""
     parent, _, name = folder.rpartition("/")
     if not name.startswith(VERSION_PREFIX) or not store.can_rename or store.exists(folder):
@@ -73,7 +73,7 @@ def _readable(store: Store, folder: str) -> str:
     return f"{parent}/{aside[0]}" if aside else folder
 
 
-def _no_version(store: Store, location: str, folder: str) -> DataError:
+def _no_version(store: FileSystem, location: str, folder: str) -> DataError:
     """Say what is there instead: reading several versions as one would mix them."""
     below = [one for one in store.folders(folder) if not one.startswith((".", "_"))]
     versions = [one for one in below if one.startswith(VERSION_PREFIX)] or [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.moments import MomentKind
 from lakeward.snapshots.versions.creating import FilesOrder, moment_of, publish_as_of
 from lakeward.snapshots.versions.current import rebuild_current
@@ -14,6 +13,7 @@ from lakeward.snapshots.versions.publications import PublicationKind
 from lakeward.snapshots.versions.registering import renew_registration
 from lakeward.snapshots.versions.shapes import Shape
 from lakeward.snapshots.versions.tags import create_tag
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from lakeward.pipeline.context import TableContext
@@ -47,7 +47,7 @@ def rebuild_publication(context: TableContext, publication: Publication) -> Publ
         return create_tag(context, moment_of(publication), publication.location, former=publication)
     if publication.kind is PublicationKind.CURRENT:
         return rebuild_current(context, publication)
-    store = open_store(context.spark, context.config, publication.location)
+    store = open_filesystem(context.spark, context.config, publication.location)
     place = place_of(store, publication.location)
     former = place.manifest()
     timezone = former.timezone if former else context.config.timezone

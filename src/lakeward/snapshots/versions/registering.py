@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from lakeward.datatypes import quote_name
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.catalog import CatalogKind, catalog_kind
-from lakeward.lake.stores import open_store
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.glue import GlueTables
 from lakeward.snapshots.versions.layouts import reader_options
 from lakeward.snapshots.versions.reading import find_version
+from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def register(context: TableContext, publication: Publication) -> None:
     Raises:
         ConfigurationError: a table of the name is there that is not Lakeward's.
     """
-    store = open_store(context.spark, context.config, publication.location)
+    store = open_filesystem(context.spark, context.config, publication.location)
     found = find_version(store, publication.location)
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
@@ -120,7 +120,7 @@ class _SessionTables:
         described = self._described(_full_name(name))
         if described is None or not _is_own(described):
             return False
-        store = open_store(self._spark, self._context.config, location)
+        store = open_filesystem(self._spark, self._context.config, location)
         return is_same_place(described.get("Location", ""), store.for_spark(location))
 
     def _described(self, full: str) -> dict[str, str] | None:

@@ -87,6 +87,20 @@ def _addressing(settings: S3Settings) -> str:
     return "auto" if settings.path_style == "auto" else "virtual"
 
 
+def hadoop_s3_settings(settings: S3Settings) -> dict[str, str]:
+    """Return the settings by which Hadoop reaches S3."""
+    keys = settings.keys()
+    found = {
+        "path.style.access": str(settings.is_path_style).lower(),
+        "endpoint": settings.endpoint,
+        "endpoint.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
+        "access.key": keys.access if keys else None,
+        "secret.key": keys.secret if keys else None,
+        "session.token": keys.token if keys else None,
+    }
+    return {f"fs.s3a.{name}": value for name, value in found.items() if value is not None}
+
+
 @contextmanager
 def s3_errors(where: str) -> Iterator[None]:
     """Turn errors of a client into those that say what to do about them; ``where`` is the address asked for.

@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.lake.stores import LocalStore, open_store
 from lakeward.spark.errors import store_errors
+from lakeward.storage.filesystem import LocalFileSystem, open_filesystem
 
 
 def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):
@@ -33,19 +33,19 @@ def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):
     writer.start()
     try:
         for _ in range(200):
-            assert LocalStore().files(str(tmp_path))["stays"] == 3
+            assert LocalFileSystem().files(str(tmp_path))["stays"] == 3
     finally:
         over.set()
         writer.join()
-    assert LocalStore().files(str(tmp_path)) == {"stays": 3}
-    assert LocalStore().files(str(tmp_path / "stays")) == LocalStore().files(str(tmp_path / "absent")) == {}
+    assert LocalFileSystem().files(str(tmp_path)) == {"stays": 3}
+    assert LocalFileSystem().files(str(tmp_path / "stays")) == LocalFileSystem().files(str(tmp_path / "absent")) == {}
 
 
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ConfigurationError, match=f"{file}.*Not a directory") as refused:
-        LocalStore().write_text(f"{file}/below/note", "x")
+        LocalFileSystem().write_text(f"{file}/below/note", "x")
     assert "permissions" in refused.value.hint
     with pytest.raises(RetriableError, match="the disk is full"), store_errors("/lake"):
         raise OSError(28, os.strerror(28), "/lake/x")
@@ -87,10 +87,10 @@ def test_a_listing_that_is_not_allowed_is_no_empty_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(ConfigurationError, match="Permission denied"):
-        LocalStore().files(str(tmp_path))
+        LocalFileSystem().files(str(tmp_path))
 
 
 def test_a_place_with_a_password_is_refused_without_showing_it():
     with pytest.raises(ConfigurationError, match=r"s3://AK:\*\*\*@bucket/x holds a password") as refused:
-        open_store(None, None, "s3://AK:hush@bucket/x")
+        open_filesystem(None, None, "s3://AK:hush@bucket/x")
     assert "hush" not in str(refused.value)

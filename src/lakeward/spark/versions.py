@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
-from lakeward.lake.iceberg.application import LOG_VARIABLE
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+# Level of Spark's own log, read by log4j2.properties too.
+LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
 IS_SPARK_3 = pyspark.__version__.startswith("3.")
 # Iceberg for Spark 3.5 does not stamp the commits of DELETE statements: only their place in the ancestry is checked.
 STAMPS_STATEMENTS = not IS_SPARK_3

@@ -1,4 +1,7 @@
-"""File systems that snapshots and change sets are written to: the local disk, and whatever Hadoop reaches by a URI."""
+"""File systems that snapshots and change sets are written to: the local disk, and whatever Hadoop reaches by a URI.
+
+The one for Hadoop, and with it for S3, is in :mod:`lakeward.storage.hadoop`; :func:`open_filesystem` chooses.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,40 @@ import re
 import shutil
 import stat
 import uuid
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from urllib.request import url2pathname
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.jars import require_s3_classes
-from lakeward.lake.store_errors import telling_errors
 from lakeward.reading_back import split_address
 from lakeward.redaction import holds_login, redact_address
-from lakeward.s3 import is_s3
+from lakeward.spark.errors import store_errors
+from lakeward.storage.s3 import is_s3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from lakeward.config import Config
 
+
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 # Spark's own local file system leaves a hidden checksum file beside every file it writes.
 _NO_CHECKSUM_FILES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 # Names of files that Spark writes begin with it; Spark 3 does not know the setting and begins them with "part".
 _BASE_NAME = "mapreduce.output.basename"
+Kind = TypeVar("Kind", bound=type)
+_METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
 
 
-class Store(Protocol):
+class FileSystem(Protocol):
     """What publishing needs of a file system. Paths are whole: a local path or a URI.
 
     There is no way to remove a folder with whatever it holds: files are removed by their names, so that those of others
-    stay. ``signature`` is the beginning of the names of files that are written by a signed store, else empty.
+    stay. ``signature`` is the beginning of the names of files that are written by a signed file system, else empty.
     """
 
     can_rename: bool
@@ -86,7 +92,7 @@ class Store(Protocol):
         """Let a name in a folder lead to a folder beside it, where the file system can do that in one step."""
 
 
-def open_store(spark: SparkSession, config: Config, location: str) -> Store:
+def open_filesystem(spark: SparkSession, config: Config, location: str) -> FileSystem:
     """Give the file system of a location.
 
     Raises:
@@ -101,12 +107,12 @@ def open_store(spark: SparkSession, config: Config, location: str) -> Store:
         else ""
     )
     if scheme in ("", "file"):
-        return LocalStore()
-    from lakeward.lake.hadoop_store import HadoopStore
+        return LocalFileSystem()
+    from lakeward.storage.hadoop import HadoopFileSystem, require_s3_classes
 
     if is_s3(location):
         require_s3_classes(spark)
-    return HadoopStore(spark, config, scheme)
+    return HadoopFileSystem(spark, config, scheme)
 
 
 def local_path(location: str) -> Path:
@@ -122,7 +128,7 @@ def for_reading(path: str) -> str:
 
 
 def read_parquet(
-    spark: SparkSession, store: Store, folder: str, paths: Iterable[str], schema: StructType | None = None
+    spark: SparkSession, store: FileSystem, folder: str, paths: Iterable[str], schema: StructType | None = None
 ) -> DataFrame:
     """Read Parquet files of a folder by their paths from there, one at least."""
     reader = spark.read if schema is None else spark.read.schema(schema)
@@ -131,8 +137,24 @@ def read_parquet(
     return reader.parquet(*[for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)])
 
 
-@telling_errors
-class LocalStore:
+def translating_errors(system: Kind) -> Kind:
+    """Translate the errors of a file system's methods, whose first argument is a path."""
+    for name in _METHODS:
+        setattr(system, name, _translated(getattr(system, name)))
+    return system
+
+
+def _translated(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def called(system: object, path: Any, *rest: Any) -> Any:
+        with store_errors(path if isinstance(path, str) else str(next(iter(path), ""))):
+            return method(system, path, *rest)
+
+    return called
+
+
+@translating_errors
+class LocalFileSystem:
     """The disk of this machine, or one that all machines see under the same path."""
 
     can_rename = True

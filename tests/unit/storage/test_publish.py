@@ -14,14 +14,13 @@ import psutil
 import pytest
 
 from lakeward.errors import ConflictError, RefusedInputError
-from lakeward.lake import ownership
-from lakeward.lake.ownership import Claim
-from lakeward.lake.publish import publish_folder
-from lakeward.lake.stores import LocalStore
-from lakeward.lake.writers import Writer
+from lakeward.storage import claims
+from lakeward.storage.claims import Claim, Writer
+from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.storage.publish import publish_folder
 
 
-class ObjectStore(LocalStore):
+class ObjectStore(LocalFileSystem):
     """A disk that behaves like a store without folders."""
 
     can_rename = False
@@ -32,7 +31,7 @@ class ObjectStore(LocalStore):
 
 
 OLD = datetime.now(UTC) - timedelta(days=2)
-STORES = pytest.mark.parametrize("store", [LocalStore(), ObjectStore()], ids=["disk", "objects"])
+STORES = pytest.mark.parametrize("store", [LocalFileSystem(), ObjectStore()], ids=["disk", "objects"])
 
 
 def fill(text: str) -> Callable[[Claim], tuple[str, str]]:
@@ -121,7 +120,7 @@ def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_clears_
 def claimed(folder: Path, writer: Writer) -> Path:
     """Make a hidden folder as a writer leaves it that was killed."""
     folder.mkdir()
-    claim = Claim(LocalStore(), str(folder), folder.name.rpartition("@")[2], writer, {"_manifest.json"})
+    claim = Claim(LocalFileSystem(), str(folder), folder.name.rpartition("@")[2], writer, {"_manifest.json"})
     claim._write()
     (folder / f"part-w{claim.id}-00000-x.parquet").write_text("rows")
     return folder
@@ -147,7 +146,7 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
     theirs = dead / "deep/notes.txt"
     theirs.parent.mkdir()
     theirs.write_text("theirs")
-    publish_folder(LocalStore(), f"{tmp_path}/set", fill("x"))
+    publish_folder(LocalFileSystem(), f"{tmp_path}/set", fill("x"))
     assert {path: path.read_bytes() for path in before} == before
     assert not reused.exists() and not long_gone.exists()
     assert [one for one in dead.rglob("*") if one.is_file()] == [theirs]
@@ -157,11 +156,11 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
 def test_a_folder_that_comes_up_meanwhile_is_not_replaced(tmp_path):
     def write(claim: Claim) -> tuple[str, str]:
         fill("mine")(claim)
-        publish_folder(LocalStore(), f"{tmp_path}/set", fill("theirs"))
+        publish_folder(LocalFileSystem(), f"{tmp_path}/set", fill("theirs"))
         return "mine", "{}"
 
     with pytest.raises(RefusedInputError, match="exists already"):
-        publish_folder(LocalStore(), f"{tmp_path}/set", write)
+        publish_folder(LocalFileSystem(), f"{tmp_path}/set", write)
     assert content_of(tmp_path / "set") == "theirs"
 
 
@@ -199,7 +198,7 @@ def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tm
     def write(claim: Claim) -> tuple[str, str]:
         fill("x")(claim)
         (Path(claim.folder) / theirs).write_text("theirs")
-        found = ownership.written_files(claim.store, claim.folder)
+        found = claims.written_files(claim.store, claim.folder)
         assert [one.startswith("part-w") for one in found] == [True]
         msg = "the disk is full"
         raise OSError(msg)
@@ -256,18 +255,18 @@ def test_a_claim_that_was_copied_or_damaged_proves_nothing(tmp_path):
 @pytest.mark.parametrize("path", ["../victim", "/etc/victim", "a/../../victim", "", "a//b", "a\\b", None, 7])
 def test_documents_name_no_file_outside_of_their_folder(tmp_path, path):
     document = {"id": "x", "lakeward": "0", "files": [{"path": path, "size": 1}]}
-    assert ownership.listed_files(json.dumps(document)) is None
+    assert claims.listed_files(json.dumps(document)) is None
     victim, folder = tmp_path / "victim", tmp_path / "set"
     folder.mkdir()
     victim.write_text("v")
     (folder / "_manifest.json").write_text(json.dumps(document))
-    assert ownership.remove_listed(LocalStore(), str(folder), json.dumps(document)) == ["_manifest.json"]
+    assert claims.remove_listed(LocalFileSystem(), str(folder), json.dumps(document)) == ["_manifest.json"]
     assert victim.read_text() == "v"
 
 
 @pytest.mark.parametrize("text", [None, "", "0", "[]", "{}", '{"id": "x", "files": []}', '{"id": 1, "lakeward": 1}'])
 def test_a_manifest_that_is_not_of_this_program_proves_nothing(text):
-    assert ownership.listed_files(text) is None
+    assert claims.listed_files(text) is None
 
 
 @STORES
@@ -279,12 +278,12 @@ def test_what_a_manifest_lists_is_removed_and_nothing_else(store, tmp_path):
     listed = [{"path": "a=1/x.parquet", "size": 3}, {"path": "y.parquet", "size": 3}, {"path": "gone", "size": 3}]
     text = json.dumps({"id": "x", "lakeward": "0", "files": listed})
     (folder / "_manifest.json").write_text(text)
-    assert ownership.remove_listed(store, str(folder), text) == ["a=1/theirs", "y.parquet"]
+    assert claims.remove_listed(store, str(folder), text) == ["a=1/theirs", "y.parquet"]
     assert visible(tmp_path) == ["set/a=1/theirs", "set/y.parquet"]
 
 
 def test_a_store_removes_files_by_name_and_never_a_folder_that_holds_something(tmp_path):
-    store = LocalStore()
+    store = LocalFileSystem()
     (tmp_path / "f/named-like-ours").mkdir(parents=True)
     (tmp_path / "f/named-like-ours/theirs").write_text("t")
     (tmp_path / "f/link").symlink_to(tmp_path / "f/named-like-ours")

@@ -4,7 +4,7 @@ Where folders can be renamed, a folder is written beside its place under a hidde
 cannot, its files are written in place, and the manifest and then the mark ``_SUCCESS`` come last: readers take a
 folder without the mark for unfinished.
 
-What is removed on the way is only what :mod:`lakeward.lake.ownership` proves to be a writer's own. A publication that
+What is removed on the way is only what :mod:`lakeward.storage.claims` proves to be a writer's own. A publication that
 fails takes back what it wrote. What a killed process left is finished or taken back by the next one, once
 :meth:`Claim.is_dead` says so: by :func:`publish_folder` for the same folder, by :func:`tidy` for all under a lease.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakeward.errors import ConflictError, RefusedInputError
-from lakeward.lake.ownership import (
+from lakeward.storage.claims import (
     GONE,
     MANIFEST,
     SET_ASIDE,
@@ -37,7 +37,7 @@ from lakeward.lake.ownership import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
 
 T = TypeVar("T")
 _SHOWN = 5
@@ -74,7 +74,7 @@ def not_as_written(expected: Mapping[str, int], present: Mapping[str, int]) -> s
     return f"{len(wrong)} of {len(expected)} files are missing or not as they were written: {some}"
 
 
-def publish_folder(store: Store, folder: str, write: Callable[[Claim], tuple[T, str]], *, lease: str = "") -> T:
+def publish_folder(store: FileSystem, folder: str, write: Callable[[Claim], tuple[T, str]], *, lease: str = "") -> T:
     """Publish a folder that is not there yet, and return what ``write`` returned beside the text of the manifest.
 
     ``write`` fills the claim's folder by the claim's store. Whatever fails, nothing is left that a reader would see.
@@ -91,7 +91,7 @@ def publish_folder(store: Store, folder: str, write: Callable[[Claim], tuple[T, 
 
 
 def replace_folder(
-    store: Store, folder: str, write: Callable[[Claim], tuple[T, str]], hooks: PublishHooks[T], *, lease: str
+    store: FileSystem, folder: str, write: Callable[[Claim], tuple[T, str]], hooks: PublishHooks[T], *, lease: str
 ) -> T:
     """Publish a folder as :func:`publish_folder` does, in the place of a former one if there is one.
 
@@ -106,7 +106,7 @@ def replace_folder(
     return work.by_renaming() if store.can_rename else work.in_place()
 
 
-def require_absent(store: Store, folder: str, *, lease: str = "") -> None:
+def require_absent(store: FileSystem, folder: str, *, lease: str = "") -> None:
     """Refuse a folder that is there; where folders cannot be renamed, what a dead writer left does not count.
 
     Raises:
@@ -140,7 +140,7 @@ def _not_ours(folder: str, others: list[str]) -> RefusedInputError:
 class _Work(Generic[T]):
     """One folder to be published, whichever way the file system allows."""
 
-    store: Store
+    store: FileSystem
     folder: str
     write: Callable[[Claim], tuple[T, str]]
     hooks: PublishHooks[T]
@@ -239,7 +239,7 @@ class _Work(Generic[T]):
                 self.store.prune(parent)
 
 
-def _absent_parents(store: Store, folder: str) -> list[str]:
+def _absent_parents(store: FileSystem, folder: str) -> list[str]:
     """Return the folders above a folder that are not there yet, the innermost first."""
     absent = []
     parent = folder.rpartition("/")[0]
@@ -249,7 +249,7 @@ def _absent_parents(store: Store, folder: str) -> list[str]:
     return absent
 
 
-def tidy(store: Store, folder: str, *, lease: str) -> None:
+def tidy(store: FileSystem, folder: str, *, lease: str) -> None:
     """Finish or take back what dead publishers left of a folder, and of all folders beside it.
 
     The caller holds the lease under which all of them are published.
@@ -273,7 +273,7 @@ def tidy(store: Store, folder: str, *, lease: str) -> None:
             remove_listed(store, f"{parent}/{name}", store.read_text(f"{parent}/{name}/{MANIFEST}"))
 
 
-def _take_back_staging(store: Store, parent: str, name: str, lease: str) -> None:
+def _take_back_staging(store: FileSystem, parent: str, name: str, lease: str) -> None:
     """Remove what dead publishers of a folder left beside it, of any folder where no name is given."""
     begin = f"{STAGING}{name}@" if name else STAGING
     for hidden in store.folders(parent):
@@ -294,7 +294,7 @@ def _withdraw_unfinished(claim: Claim) -> None:
     claim.withdraw(keep=() if listed is None else {MANIFEST, SUCCESS, *listed})
 
 
-def _finish_replacement(store: Store, parent: str, aside: str, names: list[str]) -> None:
+def _finish_replacement(store: FileSystem, parent: str, aside: str, names: list[str]) -> None:
     """Move the new folder to the place that it was about to take, or the former one back to it."""
     name, _, attempt = aside.removeprefix(SET_ASIDE).rpartition("@")
     staged = f"{STAGING}{name}@{attempt}"
@@ -310,11 +310,11 @@ def _finish_replacement(store: Store, parent: str, aside: str, names: list[str])
         store.move(f"{parent}/{aside}", f"{parent}/{name}")
 
 
-def _is_complete(store: Store, folder: str) -> bool:
+def _is_complete(store: FileSystem, folder: str) -> bool:
     return listed_files(store.read_text(f"{folder}/{MANIFEST}")) is not None and store.exists(f"{folder}/{SUCCESS}")
 
 
-def _let_go(store: Store, aside: str, folder: str) -> None:
+def _let_go(store: FileSystem, aside: str, folder: str) -> None:
     """Remove a replaced folder that was set aside; files of others go back to where they were put."""
     manifest = store.read_text(f"{aside}/{MANIFEST}")
     for path in foreign_files(store, aside, manifest):
@@ -324,7 +324,7 @@ def _let_go(store: Store, aside: str, folder: str) -> None:
     store.prune(aside)
 
 
-def remove_published(store: Store, folder: str) -> list[str]:
+def remove_published(store: FileSystem, folder: str) -> list[str]:
     """Remove a published folder but for files of others in it, which are returned; it is gone for readers at once."""
     parent, _, name = folder.rpartition("/")
     manifest, gone = store.read_text(f"{folder}/{MANIFEST}"), folder

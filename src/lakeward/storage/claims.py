@@ -11,21 +11,76 @@ The **manifest** of a finished folder lists its files with their sizes.
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
 
 from lakeward.errors import ConflictError, RefusedInputError
-from lakeward.lake.iceberg.spark_versions import IS_SPARK_3
-from lakeward.lake.writers import Writer
+from lakeward.spark.versions import IS_SPARK_3
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A process that writes, and when it was last heard of."""
+
+    host: str
+    pid: int
+    process_started: float
+    heard: datetime
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return this process, heard of now."""
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), datetime.now(UTC))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_document` made.
+
+        Raises:
+            ValueError: the document describes no writer.
+        """
+        try:
+            host, pid = str(document["host"]), int(document["pid"])
+            heard = datetime.fromisoformat(document["heard"])
+            if heard.tzinfo is None:
+                heard = heard.replace(tzinfo=UTC)
+            return cls(host, pid, float(document["process_started"]), heard)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            msg = f"not the description of a writer: {error!r}"
+            raise ValueError(msg) from error
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the writer as JSON has it."""
+        return {
+            "host": self.host,
+            "pid": self.pid,
+            "process_started": self.process_started,
+            "heard": self.heard.isoformat(),
+        }
+
+    def is_alive(self, silent: timedelta) -> bool:
+        """Whether the process lives; one on another machine is taken for dead when it was ``silent`` for so long."""
+        if self.host != socket.gethostname():
+            return datetime.now(UTC) - self.heard < silent
+        try:
+            # Numbers of processes are used again; the time of their start tells two of them apart.
+            return bool(psutil.Process(self.pid).create_time() == self.process_started)
+        except (psutil.NoSuchProcess, ValueError, OverflowError):
+            return False
+
 
 MANIFEST = "_manifest.json"
 SUCCESS = "_SUCCESS"
@@ -52,7 +107,7 @@ class Claim:
     ``lease`` names what the writer holds a lease of, if anything: who holds that lease now knows that it is gone.
     """
 
-    store: Store
+    store: FileSystem
     folder: str
     id: str
     writer: Writer
@@ -77,7 +132,7 @@ class Claim:
 
     @classmethod
     def begin(
-        cls, store: Store, folder: str, *, name: str | None = None, files: Iterable[str] = (), lease: str = ""
+        cls, store: FileSystem, folder: str, *, name: str | None = None, files: Iterable[str] = (), lease: str = ""
     ) -> Claim:
         """Claim a folder under an id (``name``), a new one by default; ``files`` are written there without Spark."""
         claim = cls(store, folder, name or new_id(), Writer.here(), set(files), lease)
@@ -143,7 +198,7 @@ class Claim:
         self.store.write_text(f"{self.folder}/{self.file}", json.dumps(document, ensure_ascii=False) + "\n")
 
 
-def remove_files(store: Store, folder: str, paths: Iterable[str]) -> None:
+def remove_files(store: FileSystem, folder: str, paths: Iterable[str]) -> None:
     """Remove files by their paths from a folder, and with the last of them the folder."""
     parent, _, name = folder.rpartition("/")
     store.remove(parent, [f"{name}/{path}" for path in paths])
@@ -154,7 +209,7 @@ def new_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def claims(store: Store, folder: str, present: Iterable[str]) -> list[Claim]:
+def claims(store: FileSystem, folder: str, present: Iterable[str]) -> list[Claim]:
     """Return the claims that lie in a folder and are of it; one that was copied elsewhere proves nothing there."""
     found = (_read_claim(store, folder, path) for path in sorted(present) if _CLAIM.fullmatch(path))
     return [one for one in found if one is not None]
@@ -165,7 +220,7 @@ def is_claim(path: str) -> bool:
     return _CLAIM.fullmatch(path) is not None
 
 
-def _read_claim(store: Store, folder: str, name: str) -> Claim | None:
+def _read_claim(store: FileSystem, folder: str, name: str) -> Claim | None:
     try:
         document: Any = json.loads(store.read_text(f"{folder}/{name}") or "")
         if document["program"] != _PROGRAM or f"_lakeward-writing-{document['id']}.json" != name:
@@ -179,7 +234,7 @@ def _read_claim(store: Store, folder: str, name: str) -> Claim | None:
         return None
 
 
-def _address(store: Store, folder: str) -> str:
+def _address(store: FileSystem, folder: str) -> str:
     return store.for_spark(folder).rstrip("/")
 
 
@@ -215,7 +270,7 @@ def listed_files(text: str | None) -> dict[str, int] | None:
     return files if all(map(is_below, files)) else None
 
 
-def written_files(store: Store, folder: str, before: Collection[str] = ()) -> dict[str, int]:
+def written_files(store: FileSystem, folder: str, before: Collection[str] = ()) -> dict[str, int]:
     """Return the data files that came into a folder since ``before``, with their sizes: a signed store's own alone."""
     new = {path: size for path, size in store.files(folder).items() if path not in before and not is_hidden(path)}
     if not store.signature:
@@ -244,7 +299,7 @@ def is_listed(path: str, size: int, files: Mapping[str, int]) -> bool:
     return files[path] == size or any(one.fullmatch(name) for one in (_SPARK_NAME, _SIGNED_NAME))
 
 
-def foreign_files(store: Store, folder: str, manifest: str | None) -> list[str]:
+def foreign_files(store: FileSystem, folder: str, manifest: str | None) -> list[str]:
     """Return the files of a folder that neither its manifest nor a claim shows to be this program's."""
     present, files = store.files(folder), listed_files(manifest)
     if files is None:
@@ -259,7 +314,7 @@ def foreign_files(store: Store, folder: str, manifest: str | None) -> list[str]:
     )
 
 
-def remove_listed(store: Store, folder: str, manifest: str | None, *, others: Collection[str] = ()) -> list[str]:
+def remove_listed(store: FileSystem, folder: str, manifest: str | None, *, others: Collection[str] = ()) -> list[str]:
     """Remove the files that a folder's manifest lists, and with them the folder; return what is left.
 
     What is left was written by somebody else, or is no longer as it was written. ``others`` are files that belong to
@@ -280,7 +335,7 @@ def remove_listed(store: Store, folder: str, manifest: str | None, *, others: Co
     return sorted(present.keys() - {*own, MANIFEST})
 
 
-def dead_claims(store: Store, folder: str, present: Iterable[str], *, lease: str = "") -> list[Claim]:
+def dead_claims(store: FileSystem, folder: str, present: Iterable[str], *, lease: str = "") -> list[Claim]:
     """Return the claims of a folder, whose writers are all dead; those under a lease that the caller has are.
 
     Raises:

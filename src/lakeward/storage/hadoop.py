@@ -7,10 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Self
 
 from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.lake.iceberg.catalog import CatalogKind, s3_properties
-from lakeward.lake.store_errors import telling_errors
-from lakeward.lake.stores import signature_of, signed_options
-from lakeward.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.spark.jvm import has_class
+from lakeward.storage.filesystem import signature_of, signed_options, translating_errors
+from lakeward.storage.s3 import S3Location, hadoop_s3_settings, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,22 +18,31 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
 
+S3_CLIENT_CLASS = "software.amazon.awssdk.services.s3.S3Client"
 # Stores without folders: a rename there is a copy, file by file, and can be seen half done.
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss")
 # As many as S3 removes by one request.
 _REMOVED_AT_ONCE = 1000
 
 
-@telling_errors
-class HadoopStore:
+def require_s3_classes(spark: SparkSession) -> None:
+    """Refuse a running application that was started without the jars for S3: they cannot be added any more."""
+    if not has_class(spark, S3_CLIENT_CLASS):
+        msg = "the running Spark application was started without the jars for S3"
+        hint = "let Lakeward start Spark with the lake or a publish: to: on S3, or start it with hadoop-aws and awssdk"
+        raise ConfigurationError(msg, hint=hint)
+
+
+@translating_errors
+class HadoopFileSystem:
     """Any file system that the session's Hadoop knows: HDFS, S3 and stores like it, others by their jars."""
 
     signature = ""
 
     def __init__(self, spark: SparkSession, config: Config, scheme: str) -> None:
         self.can_rename = scheme not in _OBJECT_STORES
-        s3 = s3_properties(config, CatalogKind.HADOOP) if scheme in ("s3", "s3a") else {}
-        self.options: Mapping[str, str] = {name.removeprefix("hadoop."): value for name, value in s3.items()}
+        s3 = hadoop_s3_settings(config.s3) if scheme in ("s3", "s3a") else {}
+        self.options: Mapping[str, str] = s3
         # What Spark's tasks need to open files of S3 by themselves.
         self.s3 = config.s3
         self._config = config

@@ -1,10 +1,14 @@
-"""Write a snapshot set: one Parquet file per bucket of the key, sorted by key, read back once to say what is in it."""
+"""Snapshot sets: rows as one Parquet file per bucket of the key, sorted by key, each with the checksum of its rows.
+
+What was written is read back once to describe it. Rows whose key makes no buckets become plain files, described as a
+whole.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -12,13 +16,12 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.lake.ownership import written_files
-from lakeward.lake.sets.layout import FUNCTION, Bucket, SetLayout, bucket_count, is_usable_count
-from lakeward.lake.settings import session_settings
-from lakeward.lake.stores import read_parquet
 from lakeward.spark.errors import Failure, translated
 from lakeward.spark.marks import Mark
-from lakeward.storage.checksum import checksum_columns, read_checksum
+from lakeward.spark.settings import session_settings
+from lakeward.storage.checksum import Checksum, checksum_columns, checksum_of, read_checksum, total
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import read_parquet
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
@@ -26,7 +29,108 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeward.lake.stores import Store
+    from lakeward.storage.filesystem import FileSystem
+
+
+# Spark's own: the Murmur3 hash of the key columns, seed 42, modulo the number of buckets.
+FUNCTION = "spark-murmur3"
+ROWS_PER_BUCKET = 250_000
+MOST_BUCKETS = 4096
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One file: ``path`` counts from the set's folder, ``checksum`` is 32 hexadecimal digits."""
+
+    number: int
+    path: str
+    size: int
+    rows: int
+    checksum: str
+
+    @property
+    def content(self) -> Checksum:
+        """Rows and checksum as one value."""
+        return Checksum.of(self.rows, self.checksum)
+
+
+@dataclass(frozen=True)
+class SetLayout:
+    """A set: the key, the number of buckets (a power of two), and a file for each bucket that holds rows.
+
+    Rows whose key has the hash ``h`` are in the bucket ``h mod count``, sorted by key, and no key comes twice. With a
+    set of twice as many buckets, each bucket is two of that set: ``b`` and ``b + count``.
+    """
+
+    keys: tuple[str, ...]
+    count: int
+    function: str
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def content(self) -> Checksum:
+        """Rows and checksum of the whole set."""
+        return total(one.content for one in self.buckets)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.content.rows
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of all rows, as text."""
+        return self.content.text
+
+    def grouped(self, count: int) -> dict[int, tuple[Bucket, ...]]:
+        """Give the buckets as those of a set of fewer buckets, by their number there."""
+        found: dict[int, tuple[Bucket, ...]] = {}
+        for one in self.buckets:
+            found[one.number % count] = (*found.get(one.number % count, ()), one)
+        return found
+
+    def to_document(self) -> dict[str, Any]:
+        """Give the set as its manifest has it."""
+        return {
+            "keys": list(self.keys),
+            "count": self.count,
+            "function": self.function,
+            "checksum": self.checksum,
+            "buckets": [asdict(one) for one in self.buckets],
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> SetLayout:
+        """Read what :meth:`to_document` gave.
+
+        Raises:
+            DataError: a part is missing, or its checksums do not add up.
+        """
+        try:
+            buckets = tuple(Bucket(**one) for one in document["buckets"])
+            found = cls(tuple(document["keys"]), int(document["count"]), str(document["function"]), buckets)
+            expected = str(document["checksum"])
+            if found.checksum != expected:
+                msg = f"the set's buckets add up to {found.checksum}, its checksum is {expected}"
+                raise DataError(msg, hint="make the snapshot anew: its manifest is damaged")
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"the description of the set's buckets is damaged: {error!r}"
+            raise DataError(msg, hint="make the snapshot anew") from error
+        return found
+
+
+def bucket_count(rows: int) -> int:
+    """Give the number of buckets for so many rows: a power of two with up to 250,000 rows in each."""
+    count = 1
+    while count < MOST_BUCKETS and count * ROWS_PER_BUCKET < rows:
+        count *= 2
+    return count
+
+
+def is_usable_count(count: int) -> bool:
+    """Tell whether a set can have so many buckets: sets of other numbers could not be held against each other."""
+    return 1 <= count <= MOST_BUCKETS and count & (count - 1) == 0
+
 
 # A stage without rows would be taken out of a running query, and with it what was to be observed on the way.
 OBSERVED = {
@@ -56,7 +160,7 @@ _DUPLICATE = Mark("duplicate key of a set")
 
 @dataclass(frozen=True)
 class _Wanted:
-    store: Store
+    store: FileSystem
     folder: str
     keys: tuple[str, ...]
     count: int
@@ -64,7 +168,7 @@ class _Wanted:
 
 def write_set(
     rows: DataFrame,
-    store: Store,
+    store: FileSystem,
     folder: str,
     keys: Sequence[str],
     *,
@@ -166,3 +270,15 @@ def _number(path: str) -> int:
     found = _PART.search(path)
     assert found is not None
     return int(found.group(1))
+
+
+def write_plain(rows: DataFrame, store: FileSystem, folder: str) -> tuple[Checksum, dict[str, int]]:
+    """Write rows into a folder as Spark has them; give their checksum, and every file with its size."""
+    before, writer = store.files(folder), rows.write.mode("append")
+    for name, value in {**store.options, **WRITER_OPTIONS}.items():
+        writer = writer.option(name, value)
+    with session_settings(rows.sparkSession, SESSION):
+        writer.parquet(store.for_spark(folder))
+    files = {path: size for path, size in written_files(store, folder, before).items() if path.endswith(".parquet")}
+    written = read_parquet(rows.sparkSession, store, folder, files, rows.schema)
+    return checksum_of(written), files

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from lakeward.lake.hadoop_store import HadoopStore
+from lakeward.storage.hadoop import HadoopFileSystem
 
 
 class _Path:
@@ -34,7 +34,7 @@ class _System:
 
 
 def test_files_of_a_path_without_a_host_are_named_from_its_folder() -> None:
-    store = object.__new__(HadoopStore)
+    store = object.__new__(HadoopFileSystem)
     store._conf = None
     store._jvm = SimpleNamespace(
         org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=_Path))))
