@@ -139,13 +139,15 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
 
 
 def _dropped(diff: ReadDiff, target: TableSchema) -> list[Matched]:
-    """Give the target's columns that only the past has: their values are gone, also if the column comes back."""
-    current = {one.name for one in diff.right or ()}
-    gone = {one.name for one in diff.left or ()} - current
+    """Return the target's columns that only the past has: their values are gone, also if the column comes back."""
+    current = {field.name for field in diff.right or ()}
+    gone = {field.name for field in diff.left or ()} - current
     return [
-        Matched(WriteColumn(one.name, one.kind, one.type, one.type), F.lit(None).cast(spark_type(one.type)))
-        for one in target.columns
-        if one.name in gone and not one.kind.is_key
+        Matched(
+            WriteColumn(column.name, column.kind, column.type, column.type), F.lit(None).cast(spark_type(column.type))
+        )
+        for column in target.columns
+        if column.name in gone and not column.kind.is_key
     ]
 
 
@@ -157,7 +159,7 @@ def _parents(found: ChangeSet) -> dict[str, Origin | None]:
 
 
 def _schemas(parents: dict[str, Origin | None]) -> list[TableSchema]:
-    return [one.schema for one in parents.values() if one is not None]
+    return [parent.schema for parent in parents.values() if parent is not None]
 
 
 def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[list[str], str | None]:
@@ -177,7 +179,7 @@ def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tu
 
 
 def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
-    """Say that a target of which nothing is recorded cannot be what a change set was made of, having no rows."""
+    """Return why a target without rows and without a record cannot be what a change set was made of; None if it can."""
     if found.manifest is None or ledger.last() is not None or ledger.has_rows():
         return None
     counts = found.manifest.counts
@@ -186,14 +188,14 @@ def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
 
 
 def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
-    """Tell whether it does not matter that the target is empty: it was before, or the half of this has deleted all."""
+    """Whether it does not matter that the target is empty: it was before, or the half of this has deleted all."""
     is_begun = begun is not None and begun.change_set == manifest.id
     is_all_new = not any(manifest.counts.get(word) for word in ("changed", "unchanged"))
     return is_all_new and (is_begun or (guards.is_repair(manifest) and not manifest.counts.get("deleted")))
 
 
 def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger: Ledger) -> Job:
-    """Give the job as it was begun, or as it begins now."""
+    """Return the job as it was begun, or as it begins now."""
     manifest = found.manifest
     identity = guards.plain_identity(manifest.current) if manifest is not None else {"location": found.location}
     is_repair = manifest is not None and guards.is_repair(manifest)

@@ -38,7 +38,7 @@ def progress_line(
     written: tuple[float, float] = (0, 0),
     read: tuple[float, float] = (0, 0),
 ) -> str:
-    """Say how many rows are done, how fast, how long the rest takes, and what it costs: per second, and until now.
+    """Return a line: rows done, how fast, how long the rest takes, and what it costs per second and until now.
 
     >>> progress_line(412_000, 3_000_000, 9_980, written=(9_980, 412_000))
     '412,000 of about 3,000,000 rows, 9,980 rows/s, 4 min left, 9,980 WCU/s, 412,000 WCU so far'
@@ -54,7 +54,7 @@ def progress_line(
 
 
 def duration(seconds: float) -> str:
-    """Say a span in the one unit that fits it."""
+    """Return a span as text, in the one unit that fits it."""
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.0f} {name}"
@@ -175,7 +175,7 @@ class BudgetLedger:
         return granted
 
     def patience(self, wanted: Amounts, needed: Amounts) -> float:
-        """Say in how many seconds it is worth asking again."""
+        """Return in how many seconds it is worth asking again."""
         now = self._clock()
         waits = [self._paused_until - now, self._debt_seconds(now), 0.001]
         for want, need, level, rate in zip(wanted, needed, self._levels, self._current_rates(now), strict=True):
@@ -208,7 +208,7 @@ class BudgetLedger:
         return True
 
     def recent_rates(self) -> Amounts:
-        """Give what was done per second of late."""
+        """Return what was done per second of late."""
         now = self._forget_old()
         total = NOTHING
         for _, used in self._recent:
@@ -240,7 +240,7 @@ class BudgetLedger:
             self._first = self._last = self._clock()
 
     def _refill(self) -> float:
-        """Let time count since the last call: the rate may have changed on the way, which a short step hardly sees."""
+        """Account for the time since the last call: the rate may have changed, which a short step hardly sees."""
         self._begin()
         now = self._clock()
         # A pause saves nothing up.
@@ -268,7 +268,7 @@ class BudgetLedger:
         return rates
 
     def _debt_seconds(self, now: float) -> float:
-        """Say how long the whole job waits for what some task spent beyond its allowance."""
+        """Return how long the whole job waits for what some task spent beyond its allowance."""
         rates = zip(self._levels, self._current_rates(now), strict=True)
         return max((-level / rate for level, rate in rates if rate is not None and level < -1e-6), default=0.0)
 
@@ -313,7 +313,7 @@ class Line:
         return document
 
     def has_ended(self) -> bool:
-        """Tell whether the other side has gone, without waiting. It says nothing while it waits for an answer."""
+        """Whether the other side has gone, without waiting. It says nothing while it waits for an answer."""
         self._connection.setblocking(False)
         try:
             return self._connection.recv(1, socket.MSG_PEEK) == b""
@@ -338,7 +338,7 @@ class Line:
 
 
 def greet_as_server(connection: socket.socket, token: bytes) -> bool:
-    """Let a client show that it knows the token, without it going over the line; then show it the same."""
+    """Check that a client knows the token, which is not sent; then prove the same to it."""
     connection.settimeout(GREETING_SECONDS)
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.sendall(nonce)

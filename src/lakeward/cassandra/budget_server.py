@@ -254,7 +254,7 @@ class BudgetClient:
             self._note(need)
 
     def spent(self, rows: float = 0, write_units: float = 0, read_units: float = 0, requests: float = 0) -> None:
-        """Tell what was done without asking, because it is known only afterwards: the next request waits for it.
+        """Report what was done without asking, known only afterwards: the next request waits for it.
 
         Less than nothing is given back: what was taken beforehand for something that turned out smaller.
         """
@@ -262,14 +262,14 @@ class BudgetClient:
             self._note(Amounts(rows, write_units, read_units, requests))
 
     def slow_down(self, reason: str) -> None:
-        """Tell that the cluster is overloaded or does not answer in time: the whole job goes slower for a while."""
+        """Report that the cluster is overloaded or does not answer: the whole job goes slower for a while."""
         with self._lock:
             self._send({"slow": reason[:_REASON_LENGTH]})
             # Ask before the next request, also where there was no limit until now.
             self._free_until = 0.0
 
     def reject(self) -> int:
-        """Tell of a row that cannot be written, and give how many there are of the whole job."""
+        """Report a row that cannot be written; return how many there are in the whole job."""
         with self._lock:
             self._send({"rejected": 1})
             answer = self._line.receive()
@@ -287,7 +287,7 @@ class BudgetClient:
             self._lock.release()
 
     def close(self) -> None:
-        """Tell what is left to tell, and end the connection."""
+        """Report what is left, and end the connection."""
         with self._lock:
             with contextlib.suppress(RetriableError):
                 self._touched_at = 0.0
@@ -338,7 +338,7 @@ class BudgetClient:
                 return
 
     def _report(self) -> None:
-        """Tell what was used, and hand back what lies idle; both in one message."""
+        """Report what was used, and return what lies idle; both in one message."""
         report: dict[str, Amounts] = {}
         if any(self._used):
             report["used"], self._used = self._used, NOTHING
@@ -364,7 +364,7 @@ _MAKING = threading.Lock()
 
 
 def budget_client(address: BudgetAddress) -> BudgetClient:
-    """Give the client that all tasks of this process share; it is made after the fork.
+    """Return the client that all tasks of this process share; it is made after the fork.
 
     Raises:
         RetriableError: the job's driver process does not answer.
@@ -372,7 +372,7 @@ def budget_client(address: BudgetAddress) -> BudgetClient:
     key = (os.getpid(), address)
     with _MAKING:
         # A process of Spark's outlives jobs and their budgets.
-        for ended in [one for one, client in _CLIENTS.items() if client.has_ended()]:
+        for ended in [item for item, client in _CLIENTS.items() if client.has_ended()]:
             _CLIENTS.pop(ended).close()
         if key not in _CLIENTS:
             _CLIENTS[key] = BudgetClient(address)

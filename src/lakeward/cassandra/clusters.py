@@ -134,7 +134,7 @@ def _configured(config: Config) -> str:
 
 
 def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
-    """Let relative paths of certificates count from the configuration file."""
+    """Resolve relative paths of certificates against the configuration file."""
     if settings.tls is None:
         return settings
     found = {name: getattr(settings.tls, name) for name in _FILES}

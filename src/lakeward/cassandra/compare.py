@@ -106,7 +106,7 @@ def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: in
 
 
 def live_identity(plan: ReadPlan, started: datetime, ended: datetime) -> dict[str, Any]:
-    """Say what a side is: a table of a cluster at a time, with all that applying its rows elsewhere needs."""
+    """Return what a side is: a table of a cluster at a time, with all that applying its rows elsewhere needs."""
     name = plan.schema.name
     return {
         "kind": LIVE,
@@ -154,7 +154,7 @@ class Suspects:
         return cls(found, found.count())
 
     def only(self, side: Side) -> Side:
-        """Give the rows of a side that are suspect."""
+        """Return the rows of a side that are suspect."""
         pairs = zip(side.primary_key, _renamed(side.primary_key), strict=True)
         same = reduce(and_, [column(name).eqNullSafe(column(renamed)) for name, renamed in pairs])
         frame = side.frame.join(self.keys, same, "left_semi")
@@ -226,7 +226,7 @@ class ComparisonReport:
         return {name: getattr(found, word) if found is not None else 0 for name, word in words.items()}
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON."""
+        """Return it as JSON."""
         detail = self.result.to_document() if self.result is not None else {}
         return {
             "table": self.table,
@@ -295,8 +295,8 @@ def _budgets(spark: SparkSession, request: CompareRequest, tell: Callable[[str],
     host = str(spark.conf.get("spark.driver.host", "127.0.0.1"))
     with ExitStack() as stack:
         yield [
-            stack.enter_context(BudgetServer(limits_for(one.address, request.limits), host=host, tell=told))
-            for one, told in ((request.table, tell), (request.copy, None))
+            stack.enter_context(BudgetServer(limits_for(item.address, request.limits), host=host, tell=told))
+            for item, told in ((request.table, tell), (request.copy, None))
         ]
 
 
@@ -360,7 +360,7 @@ class _Looks:
 
     def result(self) -> DiffResult | None:
         """Look as often as wanted; None where nothing differs any more."""
-        options = diff_options(self._plans[0].schema.primary_key, [one.schema.names for one in self._plans])
+        options = diff_options(self._plans[0].schema.primary_key, [plan.schema.names for plan in self._plans])
         suspects: Suspects | None = None
         while (sides := self._sides(suspects)) is not None:
             if self.looks > self._request.rechecks:
@@ -373,7 +373,7 @@ class _Looks:
         return None
 
     def _sides(self, suspects: Suspects | None) -> tuple[Side, Side] | None:
-        """Give the rows of ranges that differ, the copy's first, only the suspects if there are any."""
+        """Return the rows of ranges that differ, the copy's first, only the suspects if there are any."""
         self._ranges = self._differing()
         self.looks += 1
         if not any(self._ranges):
@@ -388,14 +388,14 @@ class _Looks:
         return (copy, table) if suspects is None else (suspects.only(copy), suspects.only(table))
 
     def _differing(self) -> tuple[list[TokenRange], list[TokenRange]]:
-        """Give the ranges that differ, of those that did at the look before."""
+        """Return the ranges that differ, of those that did at the look before."""
         if not self._pair.is_by_range:
             # Ranges of two partitioners hold different rows: all of them are compared.
             return self._ranges
         looks = look(self._spark, self._plans, self._pair.shown, self._ranges[0], self._stage.tasks)
         found = differing(looks)
         if not self.looks:
-            first, second = (sum(one.rows for one in side.values()) for side in looks)
+            first, second = (sum(looked.rows for looked in side.values()) for side in looks)
             self.rows, self.first_differing = (first, second), len(found)
         return found, found
 
@@ -414,7 +414,7 @@ class _Looks:
         )
         keys = self._plans[0].schema.primary_key
         # Rows that were the same at the first look were not looked at again: what was written since is not known.
-        copy, table = (replace(one, identity={**one.identity, "since": self._began.isoformat()}) for one in sides)
+        copy, table = (replace(side, identity={**side.identity, "since": self._began.isoformat()}) for side in sides)
         return run_comparison(self._config, copy, table, keys, options, wanted)
 
     def _wait_for_free_minute(self, to: str) -> None:

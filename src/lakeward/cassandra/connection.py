@@ -59,8 +59,8 @@ def with_nodes(address: ClusterAddress, session: Session) -> ClusterAddress:
     cluster, wanted = session.cluster, address.settings.datacenter
     hosts = cluster.metadata.all_hosts()
     # The driver takes the data centre of a node that it is given for its own.
-    own = {wanted} if wanted else {one.datacenter for one in hosts if one.endpoint in cluster.endpoints_resolved}
-    nodes = {(one.endpoint.address, one.endpoint.port) for one in hosts if one.datacenter in own}
+    own = {wanted} if wanted else {host.datacenter for host in hosts if host.endpoint in cluster.endpoints_resolved}
+    nodes = {(host.endpoint.address, host.endpoint.port) for host in hosts if host.datacenter in own}
     return replace(address, nodes=tuple(sorted(nodes)))
 
 
@@ -85,7 +85,7 @@ _OPENING = threading.Lock()
 
 
 def task_session(address: ClusterAddress) -> Session:
-    """Give the session that tasks of this process share; it is made after the fork, and ends with the process."""
+    """Return the session that tasks of this process share; it is made after the fork, and ends with the process."""
     key = (os.getpid(), address)
     with _OPENING:
         if key not in _SESSIONS:
@@ -163,7 +163,7 @@ def require_driver() -> None:
 
 
 def driver_version() -> str:
-    """Give the version of the driver."""
+    """Return the version of the driver."""
     return importlib.metadata.version("cassandra-driver")
 
 
@@ -203,7 +203,7 @@ def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> 
 
 
 def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Give what is connected to, and by which names certificates are checked."""
+    """Return what is connected to, and by which names certificates are checked."""
     from lakeward.cassandra.endpoints import NamedEndPoints, names_of
 
     hosts, port = keyspaces.hosts_and_port(settings)
@@ -214,7 +214,7 @@ def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dic
         return {"contact_points": [*nodes] or hosts, "port": port, **named}
     names = names_of(hosts, port)
     factory = NamedEndPoints(port, names)
-    points = [factory.named(*one) for one in nodes or [(one, port) for one in names]]
+    points = [factory.named(*node) for node in nodes or [(name, port) for name in names]]
     # Where no name leads anywhere, the driver says so.
     return {"contact_points": points or hosts, "port": port, "endpoint_factory": factory}
 
@@ -254,7 +254,7 @@ def _require_datacenter(cluster: Cluster, address: ClusterAddress) -> None:
 
 
 def _quieten_driver() -> None:
-    """Let the driver's own log be seen only where everything is: what matters is raised, and told in our words."""
+    """Show the driver's own log only with --debug: what matters is raised with a message of our own."""
     is_debugging = logging.getLogger().isEnabledFor(logging.DEBUG)
     logging.getLogger("cassandra").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)
 
@@ -300,15 +300,15 @@ _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def explained(error: Exception, address: ClusterAddress, datacenters: Collection[str]) -> LakewardError:
-    """Give the error to raise for one of the driver's; ``datacenters`` are those it saw before it failed."""
+    """Return the error to raise for one of the driver's; ``datacenters`` are those it saw before it failed."""
     from cassandra import UnresolvableContactPoints
 
     if isinstance(error, LakewardError):
         return error
     causes = [*_causes(error)]
-    if refused := next((one for one in causes if is_refusal(one)), None):
+    if refused := next((cause for cause in causes if is_refusal(cause)), None):
         return _refused_login(address, refused)
-    if broken := next((one for one in causes if "[SSL" in str(one)), None):
+    if broken := next((cause for cause in causes if "[SSL" in str(cause)), None):
         return _failed_tls(address, broken)
     if isinstance(error, UnresolvableContactPoints):
         msg = f"no address is known for the hosts of {address.name}: {_places(address)}"
@@ -320,7 +320,7 @@ def explained(error: Exception, address: ClusterAddress, datacenters: Collection
 
 
 def no_such_datacenter(address: ClusterAddress, known: Collection[str]) -> ConfigurationError:
-    """Give the error for a data centre that the cluster does not have."""
+    """Return the error for a data centre that the cluster does not have."""
     msg = f"{address.name} has no data centre {address.settings.datacenter!r}; it has {', '.join(sorted(known))}"
     return ConfigurationError(msg, hint="correct datacenter: of the cluster, or leave it out")
 
@@ -365,8 +365,8 @@ def _places(address: ClusterAddress) -> str:
 
 
 def _reason(error: BaseException, address: ClusterAddress) -> str:
-    """Say the driver's reason, in which no server could have put the password back."""
-    each = [*dict.fromkeys(told(one) for one in errors_of(error))]
+    """Return the driver's reason, in which no server could have put the password back."""
+    each = [*dict.fromkeys(told(cause) for cause in errors_of(error))]
     text = "; ".join(each) or told(error)
     return text.replace(address.password, "…") if address.password else text
 
@@ -376,6 +376,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     if error is None:
         return
     yield error
-    for one in errors_of(error):
-        yield from _causes(one)
+    for cause in errors_of(error):
+        yield from _causes(cause)
     yield from _causes(error.__cause__ or error.__context__)

@@ -46,7 +46,7 @@ _SINGLE_TO_ARROW: dict[str, Callable[[Any], Any]] = {
 
 
 def to_arrow(cql: CqlType, *, key: bool = False) -> Callable[[Sequence[Any]], pa.Array]:
-    """Give the function that makes an Arrow array of the values that the driver returned for a column.
+    """Return the function that makes an Arrow array of the values that the driver returned for a column.
 
     Values that Cassandra holds with no bytes at all in a type that cannot be empty, such as an int of length zero,
     come from the driver as null, and are null here.
@@ -67,7 +67,7 @@ def to_arrow(cql: CqlType, *, key: bool = False) -> Callable[[Sequence[Any]], pa
 
 
 def _uuids(values: Sequence[Any]) -> pa.Array | None:
-    """Give the texts of UUIDs in bytes; None where they come otherwise."""
+    """Return the texts of UUIDs in bytes; None where they come otherwise."""
     return uuid_texts(values) if values and type(values[0]) is bytes else None
 
 
@@ -76,7 +76,7 @@ def _to_arrow(cql: CqlType) -> _Change:
         names, values = cql.parameters
         return _map_to_arrow(_key_to_arrow(names), _to_arrow(values))
     if cql.name in ("tuple", UDT):
-        return _struct_to_arrow([_to_arrow(one) for one in cql.parameters])
+        return _struct_to_arrow([_to_arrow(parameter) for parameter in cql.parameters])
     if cql.parameters:
         return _sequence_to_arrow(_to_arrow(cql.parameters[0]))
     return _SINGLE_TO_ARROW.get(cql.name)
@@ -85,19 +85,19 @@ def _to_arrow(cql: CqlType) -> _Change:
 def _sequence_to_arrow(inner: _Change) -> Callable[[Any], Any]:
     if inner is None:
         return list
-    return lambda value: [None if one is None else inner(one) for one in value]
+    return lambda value: [None if item is None else inner(item) for item in value]
 
 
 def _map_to_arrow(key: _Change, inner: _Change) -> Callable[[Any], Any]:
     names, values = _nullable(key), _nullable(inner)
-    return lambda value: [(names(name), values(one)) for name, one in _pairs(value)]
+    return lambda value: [(names(name), values(item)) for name, item in _pairs(value)]
 
 
 def _struct_to_arrow(parts: list[_Change]) -> Callable[[Any], Any]:
     if not any(parts):
         return tuple
-    inner = [_nullable(one) for one in parts]
-    return lambda value: tuple([change(one) for change, one in zip(inner, value, strict=True)])
+    inner = [_nullable(part) for part in parts]
+    return lambda value: tuple([change(item) for change, item in zip(inner, value, strict=True)])
 
 
 def _key_to_arrow(cql: CqlType) -> _Change:
@@ -116,7 +116,7 @@ def _nullable(change: _Change) -> Callable[[Any], Any]:
 
 
 def _pairs(value: Any) -> Any:
-    """Give the entries of a map of the driver's; its own ``items`` serialises every key once more to look it up."""
+    """Return the entries of a map of the driver's; its own ``items`` serialises every key once more to look it up."""
     return getattr(value, "_items", None) or value.items()
 
 
@@ -124,12 +124,12 @@ class Pairs(list[tuple[Any, Any]]):
     """A map as the driver takes one, whose keys need not be hashable: 0.0 and -0.0 stay apart, lists may be keys."""
 
     def items(self) -> Pairs:
-        """Give the entries."""
+        """Return the entries."""
         return self
 
 
 def to_cql(cql: CqlType, *, key: bool = False) -> Callable[[Any], Any]:
-    """Give the function that makes what a statement takes of a value, as ``to_pylist`` of Arrow gives it.
+    """Return the function that makes what a statement takes of a value that ``to_pylist`` of Arrow returned.
 
     Timestamps and times are numbers, also within other types; null stays null. The type is that of the column written
     to, which may be wider than that of the column which was read.
@@ -140,14 +140,14 @@ def to_cql(cql: CqlType, *, key: bool = False) -> Callable[[Any], Any]:
 def _to_cql(cql: CqlType) -> _Change:
     if cql.name == "map":
         names, values = _nullable(_key_to_cql(cql.parameters[0])), _nullable(_to_cql(cql.parameters[1]))
-        return lambda value: Pairs([(names(name), values(one)) for name, one in value])
+        return lambda value: Pairs([(names(name), values(item)) for name, item in value])
     if cql.name in ("tuple", UDT):
         return _struct_to_cql(cql)
     if cql.parameters:
         inner = _to_cql(cql.parameters[0])
         if inner is None:
             return None
-        return lambda value: [None if one is None else inner(one) for one in value]
+        return lambda value: [None if item is None else inner(item) for item in value]
     return _date() if cql.name == "date" else _SINGLE_TO_CQL.get(cql.name)
 
 
@@ -161,11 +161,11 @@ def _key_to_cql(cql: CqlType) -> _Change:
 
 def _struct_to_cql(cql: CqlType) -> Callable[[Any], Any]:
     names = field_names(cql)
-    inner = [_nullable(_to_cql(one)) for one in cql.parameters]
+    inner = [_nullable(_to_cql(parameter)) for parameter in cql.parameters]
 
     def change(value: Any) -> tuple[Any, ...]:
         parts = [value[name] for name in names] if isinstance(value, dict) else value
-        return tuple([one(part) for one, part in zip(inner, parts, strict=True)])
+        return tuple([item(part) for item, part in zip(inner, parts, strict=True)])
 
     return change
 
@@ -206,12 +206,12 @@ def cql_literal(cql: CqlType, value: Any) -> str:
         return "null"
     if cql.name == "map":
         key, inner = cql.parameters
-        return _within("{}", (f"{_key_literal(key, name)}: {cql_literal(inner, one)}" for name, one in value))
+        return _within("{}", (f"{_key_literal(key, name)}: {cql_literal(inner, item)}" for name, item in value))
     if cql.name in ("tuple", UDT):
         return _struct_literal(cql, value)
     if cql.parameters:
         inner = cql.parameters[0]
-        return _within("{}" if cql.name == "set" else "[]", (cql_literal(inner, one) for one in value))
+        return _within("{}" if cql.name == "set" else "[]", (cql_literal(inner, item) for item in value))
     return _single(cql.name, value)
 
 
@@ -241,7 +241,7 @@ def _key_literal(cql: CqlType, name: Any) -> str:
 def _struct_literal(cql: CqlType, value: Any) -> str:
     names = field_names(cql)
     parts = [value[name] for name in names] if isinstance(value, dict) else value
-    texts = [cql_literal(one, part) for one, part in zip(cql.parameters, parts, strict=True)]
+    texts = [cql_literal(parameter, part) for parameter, part in zip(cql.parameters, parts, strict=True)]
     if cql.name == "tuple":
         return _within("()", texts)
     return _within("{}", (f"{quoted(name)}: {text}" for name, text in zip(names, texts, strict=True)))

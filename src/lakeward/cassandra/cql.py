@@ -59,12 +59,12 @@ class TableAddress:
 
 
 def quoted(name: str) -> str:
-    """Give a name as CQL takes it: in quotes, so that case and reserved words do not matter."""
+    """Return a name as CQL takes it: in quotes, so that case and reserved words do not matter."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def unquote(inside: str | None, bare: str | None) -> str:
-    """Give a name from what stood in quotes, or without."""
+    """Return a name from what stood in quotes, or without."""
     return inside.replace('""', '"') if inside is not None else str(bare)
 
 
@@ -106,7 +106,7 @@ class CqlType:
         elif self.name == "vector":
             text = f"vector<{self.parameters[0].cql}, {self.dimension}>"
         elif self.parameters:
-            text = f"{self.name}<{', '.join(one.cql for one in self.parameters)}>"
+            text = f"{self.name}<{', '.join(parameter.cql for parameter in self.parameters)}>"
         else:
             text = self.name
         return f"frozen<{text}>" if self.frozen else text
@@ -127,8 +127,8 @@ class CqlType:
         return self.name == "counter"
 
     def holds(self, names: frozenset[str]) -> bool:
-        """Tell whether this type is, or has anywhere inside, one of ``names``."""
-        return self.name in names or any(one.holds(names) for one in self.parameters)
+        """Whether this type is, or has anywhere inside, one of ``names``."""
+        return self.name in names or any(parameter.holds(names) for parameter in self.parameters)
 
 
 def parse_cql_type(text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> CqlType:

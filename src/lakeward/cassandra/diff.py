@@ -54,10 +54,10 @@ def diff_exports(
         RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much would
             be deleted, or the minute has a change set already.
     """
-    sides = [_opened(spark, config, one, root) for one in (past, current)]
-    origins = [_origin(one) for one in sides]
+    sides = [_opened(spark, config, item, root) for item in (past, current)]
+    origins = [_origin(side) for side in sides]
     _require_comparable(sides, origins)
-    options = diff_options(sides[1].primary_key, [one.frame.columns for one in sides])
+    options = diff_options(sides[1].primary_key, [side.frame.columns for side in sides])
     target = _target(to, sides[1], origins[1]) if write else None
     wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
     with remedy_for_types(f"make the copy anew: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
@@ -90,14 +90,14 @@ def remedy_for_types(hint: str) -> Iterator[None]:
 
 
 def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> DiffOptions:
-    """Give the options for the columns of a past and a current side.
+    """Return the options for the columns of a past and a current side.
 
     When cells expire is not compared: computed from the time left, it may be off by a second. When they were written
     is, where both sides tell it.
     """
-    found = [set(one) for one in columns]
+    found = [set(column) for column in columns]
     ignored = {name for name in set.union(*found) if name.startswith(EXPIRES)}
-    if any(not any(name.startswith(WRITETIME) for name in one) for one in found):
+    if any(not any(name.startswith(WRITETIME) for name in item) for item in found):
         ignored |= {name for name in set.union(*found) if name.startswith(WRITETIME)}
     return DiffOptions(
         diff_column=_free("diff", keys),
@@ -111,7 +111,7 @@ def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> Dif
 
 
 def _free(name: str, keys: Collection[str]) -> str:
-    """Give a name that no key column has; other columns are inside the structs."""
+    """Return a name that no key column has; other columns are inside the structs."""
     return name if name not in keys else f"{S.PREFIX}{name}"
 
 
@@ -124,17 +124,17 @@ def _origin(side: Side) -> Origin:
 
 
 def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> None:
-    labels = [one.label for one in sides]
-    names = [str(one.schema.name) for one in origins]
+    labels = [side.label for side in sides]
+    names = [str(origin.schema.name) for origin in origins]
     if names[0] != names[1]:
         msg = f"{labels[0]} is an export of {names[0]}, {labels[1]} of {names[1]}"
         raise RefusedInputError(msg, hint="name two exports of one table")
-    keys = [one.primary_key for one in sides]
+    keys = [side.primary_key for side in sides]
     if keys[0] != keys[1]:
-        told = " and ".join(", ".join(one) for one in keys)
+        told = " and ".join(", ".join(key) for key in keys)
         msg = f"{names[0]} was made anew with another key between the two exports: {told}"
         raise RefusedInputError(msg, hint=f"lakeward cassandra import {labels[1]} --into KEYSPACE.TABLE")
-    parts = [one.part or "all" for one in origins]
+    parts = [origin.part or "all" for origin in origins]
     if parts[0] != parts[1]:
         msg = f"{labels[0]} holds {parts[0]} of {names[0]}, {labels[1]} holds {parts[1]}"
         raise RefusedInputError(msg, hint="export both with the same --where and --columns")

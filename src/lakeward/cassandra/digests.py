@@ -56,7 +56,7 @@ class RangeDigest:
         self._add("rows", batch.filter(pc.invert(is_static)))
 
     def text(self) -> str:
-        """Give the digest of all rows so far."""
+        """Return the digest of all rows so far."""
         whole = hashlib.blake2b(digest_size=_BYTES)
         for name in sorted(self._streams):
             whole.update(name.encode() + b"\0" + self._streams[name].digest())
@@ -95,7 +95,7 @@ class RangeDigest:
 
 
 def _lengths(values: pa.Array) -> pa.Array:
-    """Give how long every text, list or map is."""
+    """Return how long every text, list or map is."""
     ends = _offsets(values)
     return pc.subtract(ends.slice(1), ends.slice(0, len(values)))
 
@@ -107,13 +107,13 @@ def _offsets(values: pa.Array) -> pa.Array:
 
 
 def _span(values: pa.Array) -> tuple[int, int]:
-    """Give where the content of an array begins and ends among that of the one it is a part of."""
+    """Return where the content of an array begins and ends among that of the one it is a part of."""
     ends = _offsets(values)
     return ends[0].as_py(), ends[-1].as_py()
 
 
 def _bytes(values: pa.Array) -> pa.Array:
-    """Give the bytes of all texts, one after the other."""
+    """Return the bytes of all texts, one after the other."""
     first, last = _span(values)
     content = values.buffers()[2] if len(values) else None
     if content is None:
@@ -122,13 +122,13 @@ def _bytes(values: pa.Array) -> pa.Array:
 
 
 def shared(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """Give a table by the columns that the other one has too."""
-    return replace(schema, columns=tuple(one for one in schema.columns if one.name in other.names))
+    """Return a table by the columns that the other one has too."""
+    return replace(schema, columns=tuple(item for item in schema.columns if item.name in other.names))
 
 
 def widened(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """Give a table with the types of another one that has the same columns, where those hold all its values."""
-    columns = tuple(replace(one, type=_wider(one.type, other.column(one.name).type)) for one in schema.columns)
+    """Return a table with the types of another one that has the same columns, where those hold all its values."""
+    columns = tuple(replace(item, type=_wider(item.type, other.column(item.name).type)) for item in schema.columns)
     return replace(schema, columns=columns)
 
 
@@ -142,18 +142,18 @@ def _is_defined(one: CqlType) -> bool:
 
 
 def fitted_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give rows in wider types."""
+    """Return rows in wider types."""
     if batch.schema.equals(schema):
         return batch
-    return pa.RecordBatch.from_arrays([batch.column(one.name).cast(one.type) for one in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([batch.column(item.name).cast(item.type) for item in schema], schema=schema)
 
 
 def fitted_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
-    """Give rows in wider types."""
+    """Return rows in wider types."""
     struct = snapshot_struct(schema)
     if frame.schema == struct:
         return frame
-    return frame.select(*[column(one.name).cast(one.dataType).alias(one.name) for one in struct.fields])
+    return frame.select(*[column(field.name).cast(field.dataType).alias(field.name) for field in struct.fields])
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def look(
     ranges: Sequence[TokenRange],
     tasks: int,
 ) -> list[dict[TokenRange, Looked]]:
-    """Give for each of the tables what every range holds; all are read in one job, so that they are read together.
+    """Return for each of the tables what every range holds; all are read in one job, so that they are read together.
 
     ``shown`` are the tables with the types in which they are compared.
 
@@ -185,15 +185,15 @@ def look(
     if work:
         with translated(task_error()):
             looks = spark.sparkContext.parallelize(work, len(work)).flatMap(partial(_in_task, plans, shown)).collect()
-        for at, one, looked in looks:
-            found[at][one] = looked
+        for at, item, looked in looks:
+            found[at][item] = looked
     return found
 
 
 def differing(looks: Sequence[Mapping[TokenRange, Looked]]) -> list[TokenRange]:
-    """Give the ranges that do not hold the same everywhere."""
+    """Return the ranges that do not hold the same everywhere."""
     first, *others = looks
-    return [one for one, looked in first.items() if any(other[one] != looked for other in others)]
+    return [item for item, looked in first.items() if any(other[item] != looked for other in others)]
 
 
 def _in_task(
@@ -203,14 +203,14 @@ def _in_task(
 
     at, ranges = work
     plan, schema = plans[at], snapshot_arrow_schema(shown[at])
-    digests = {one: digest_for(plan, plans[0]) for one in ranges}
+    digests = {token_range: digest_for(plan, plans[0]) for token_range in ranges}
     with marked_errors():
-        for one, batch in read_ranges(task_session(plan.address), plan, ranges):
-            digests[one].add(fitted_batch(batch, schema))
-    return [(at, one, Looked(digest.rows, digest.text())) for one, digest in digests.items()]
+        for item, batch in read_ranges(task_session(plan.address), plan, ranges):
+            digests[item].add(fitted_batch(batch, schema))
+    return [(at, entry, Looked(digest.rows, digest.text())) for entry, digest in digests.items()]
 
 
 def digest_for(plan: ReadPlan, first: ReadPlan) -> RangeDigest:
     """Begin the digest of a range; columns count in the order of the first table."""
     clustering = plan.schema.clustering
-    return RangeDigest([one.name for one in first.selected], clustering[0].name if clustering else None)
+    return RangeDigest([item.name for item in first.selected], clustering[0].name if clustering else None)

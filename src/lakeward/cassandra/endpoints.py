@@ -47,7 +47,7 @@ class NamedEndPoints(DefaultEndPointFactory):  # type: ignore[misc]
 
 
 def names_of(hosts: Iterable[str], port: int) -> dict[str, str]:
-    """Give the configured name of each address that it leads to; names that lead nowhere are left out."""
+    """Return the configured name of each address that it leads to; names that lead nowhere are left out."""
     found: dict[str, str] = {}
     for host in hosts:
         try:

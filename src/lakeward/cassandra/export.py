@@ -125,7 +125,7 @@ def _splits(parallelism: int, size: int) -> int:
 
 
 def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the columns besides the key that are wanted, in the table's order."""
+    """Return the columns besides the key that are wanted, in the table's order."""
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         msg = f"{schema.name} has no column {', '.join(unknown)}; it has {', '.join(schema.names)}"
@@ -138,21 +138,21 @@ def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _require_names(read: ReadPlan) -> None:
     """Refuse columns whose names are those that a snapshot gives to times."""
-    taken = [one.name for one in read.selected if one.name.startswith(OWN_COLUMNS)]
+    taken = [column.name for column in read.selected if column.name.startswith(OWN_COLUMNS)]
     if taken:
         msg = f"{read.schema.name} has columns that begin as those of a snapshot's times do: {', '.join(taken)}"
         raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
 
 
 def _tells_frozen_times(version: tuple[int, ...]) -> bool:
-    """Tell whether the server gives the times of frozen collections: older releases take them for others."""
-    fixed = any(version[:2] == one[:2] and version >= one for one in _FROZEN_TIMES_FIXED)
+    """Whether the server gives the times of frozen collections: older releases take them for others."""
+    fixed = any(version[:2] == release[:2] and version >= release for release in _FROZEN_TIMES_FIXED)
     return fixed or version >= _FROZEN_TIMES_SINCE
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Give the numbers of a version such as ``4.0.11`` or ``5.0-rc1``."""
-    return tuple(int(one) for one in _NUMBER.findall(text.partition("-")[0]))
+    """Return the numbers of a version such as ``4.0.11`` or ``5.0-rc1``."""
+    return tuple(int(digits) for digits in _NUMBER.findall(text.partition("-")[0]))
 
 
 FORMATS = ("parquet", *TEXT_FORMATS)
@@ -215,7 +215,7 @@ class ExportReport:
     id: str
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return {
             "folder": self.folder,
             "id": self.id,
@@ -295,7 +295,7 @@ class _Job:
         return self.request.tasks or max(self.spark.sparkContext.defaultParallelism, 1)
 
     def folder_of(self, plan: ExportPlan) -> str:
-        """Give the folder in which an export is to be seen."""
+        """Return the folder in which an export is to be seen."""
         return snapshot_folder(self.root, plan.started)
 
     def taken_up(self, asked: Asked) -> tuple[ExportPlan, bool]:
@@ -312,7 +312,7 @@ class _Job:
         return plan, found is not None
 
     def _interrupted(self) -> ExportPlan | None:
-        """Give an export that was interrupted, is of today and shall be gone on with."""
+        """Return an export that was interrupted, is of today and shall be gone on with."""
         found = self.journal.plan()
         if found is None or self.request.restart or is_too_old(found):
             return None
@@ -321,7 +321,7 @@ class _Job:
     def read(self, asked: Asked, plan: ExportPlan) -> tuple[ReadGroup, ...]:
         """Read what is missing."""
         done = self.journal.done(plan)
-        missing = [one for one in plan.groups if one.number not in done]
+        missing = [group for group in plan.groups if group.number not in done]
         if done:
             began = f"{plan.started:%Y-%m-%d %H:%M} UTC"
             self.say(f"going on with the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
@@ -330,15 +330,15 @@ class _Job:
         with BudgetServer(limits, host=host, tell=self._tell, expected_rows=asked.expected_rows) as budget:
             read = replace(asked.read, budget=budget.address, page_rows=page_rows(self.address, limits))
             new = read_groups(self.spark, read, self.place, missing, tasks=self.request.tasks)
-        return tuple(sorted([*done.values(), *new], key=lambda one: one.number))
+        return tuple(sorted([*done.values(), *new], key=lambda item: item.number))
 
 
 def _nobody(line: str) -> None:
-    """Hear nothing."""
+    """Ignore a line about the progress."""
 
 
 def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> dict[str, Any]:
-    """Give what must be the same for an interrupted export to be gone on with."""
+    """Return what must be the same for an interrupted export to be gone on with."""
     # Not the format and the layout: what tasks have read is the same for all of them.
     names = ("where", "writetime", "ttl")
     return {
@@ -352,13 +352,13 @@ def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> di
 
 
 def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
-    """Give what the manifest says of the table and of its reading."""
+    """Return what the manifest says of the table and of its reading."""
     wanted, table = plan.wanted, asked.schema.name
-    ended = max((one.ended for one in groups), default=plan.started.isoformat())
+    ended = max((group.ended for group in groups), default=plan.started.isoformat())
     ranges = [
-        {"start": one.start, "end": one.end, "rows": rows}
+        {"start": token_range.start, "end": token_range.end, "rows": rows}
         for group, found in zip(plan.groups, groups, strict=True)
-        for one, rows in zip(group.ranges, found.rows, strict=True)
+        for token_range, rows in zip(group.ranges, found.rows, strict=True)
     ]
     block = {
         "cluster": wanted["cluster"],
@@ -376,7 +376,7 @@ def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dic
         "columns": wanted["columns"],
         "server": asked.server,
         "driver": asked.driver,
-        "ranges": sorted(ranges, key=lambda one: one["start"]),
+        "ranges": sorted(ranges, key=lambda item: item["start"]),
     }
     return {"id": plan.id, "table": str(table), BLOCK: block}
 

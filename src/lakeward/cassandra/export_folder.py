@@ -63,7 +63,7 @@ SIDECAR = "_schema.json"
 
 
 def snapshot_folder(root: str, moment: datetime) -> str:
-    """Give the folder of the export that began in a minute, in UTC."""
+    """Return the folder of the export that began in a minute, in UTC."""
     return f"{root}/{SNAPSHOTS}/{moment.strftime('year=%Y/month=%m/day=%d/hour=%H/minute=%M')}"
 
 
@@ -83,12 +83,12 @@ def require_free_minute(store: FileSystem, folder: str, export_id: str) -> None:
 
 
 def is_published(store: FileSystem, folder: str, export_id: str) -> bool:
-    """Tell whether an export is there already: who wrote it was ended before it could tidy up."""
+    """Whether an export is there already: who wrote it was ended before it could tidy up."""
     return (_complete(store, folder) or {}).get("id") == export_id
 
 
 def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
-    """Give the manifest of what is complete in a folder."""
+    """Return the manifest of what is complete in a folder."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
@@ -110,12 +110,12 @@ class Staged:
     @property
     def rows(self) -> int:
         """How many rows there are."""
-        return sum(sum(one.rows) for one in self.groups)
+        return sum(sum(group.rows) for group in self.groups)
 
     @property
     def files(self) -> list[str]:
         """The names of all files."""
-        return [one.file for one in self.groups if one.file is not None]
+        return [group.file for group in self.groups if group.file is not None]
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the rows."""
@@ -142,7 +142,7 @@ def publish(
     layout: str,
     about: Mapping[str, Any],
 ) -> Published:
-    """Let an export appear; ``about`` is what its manifest says beside what the files tell.
+    """Publish an export; ``about`` is what its manifest says beside what the files show.
 
     Raises:
         RefusedInputError: the folder is taken.
@@ -164,15 +164,15 @@ def publish(
 
 def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Published:
     found = write_set(staged.read(spark), claim.store, claim.folder, staged.keys, expected_rows=staged.rows)
-    return Published({one.path: one.size for one in found.buckets}, found.checksum, found)
+    return Published({bucket.path: bucket.size for bucket in found.buckets}, found.checksum, found)
 
 
 def _as_it_is(staged: Staged, claim: Claim) -> Published:
     """Take the files as tasks wrote them, under names that say whose they are."""
     begin = claim.store.signature
-    places = {one.file: f"{begin}-{one.number:05d}.parquet" for one in staged.groups if one.file is not None}
+    places = {group.file: f"{begin}-{group.number:05d}.parquet" for group in staged.groups if group.file is not None}
     staged.store.link({f"{staged.folder}/{old}": f"{claim.folder}/{new}" for old, new in places.items()})
-    return Published({places[one.file]: one.bytes for one in staged.groups if one.file is not None})
+    return Published({places[group.file]: group.bytes for group in staged.groups if group.file is not None})
 
 
 def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Published:
@@ -202,7 +202,7 @@ def _manifest(staged: Staged, written: Published, format_: str, layout: str, abo
         "primary_key": list(staged.keys),
         "format": format_,
         "layout": layout,
-        "schema": [{"name": one.name, "type": _type(one.dataType)} for one in staged.struct.fields],
+        "schema": [{"name": field.name, "type": _type(field.dataType)} for field in staged.struct.fields],
         BLOCK: about[BLOCK],
         "set": written.set.to_document() if written.set is not None else None,
         "files": [{"path": path, "size": size} for path, size in sorted(written.files.items())],
@@ -211,7 +211,7 @@ def _manifest(staged: Staged, written: Published, format_: str, layout: str, abo
 
 
 def _type(data_type: DataType) -> Any:
-    """Give a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
+    """Return a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
     return data_type.simpleString() if isinstance(data_type, AtomicType) else data_type.jsonValue()
 
 
@@ -223,23 +223,23 @@ CLOCKS_DIFFER = timedelta(days=1)
 
 
 def table_folder(to: str, name: TableName) -> str:
-    """Give the folder of a table's exports and change sets below a folder of exports."""
+    """Return the folder of a table's exports and change sets below a folder of exports."""
     return f"{absolute(to)}/{name.keyspace}/{name.table}"
 
 
 def seconds_to_next_minute(now: datetime) -> float:
-    """Say how long it is until what is named by its minute gets another name."""
+    """Return how long it is until what is named by its minute gets another name."""
     return _MINUTE_SECONDS - now.timestamp() % _MINUTE_SECONDS
 
 
 def name_in(identity: Mapping[str, Any]) -> str:
-    """Give the name of the export that a recorded state speaks of; nothing where it is none."""
+    """Return the name of the export that a recorded state speaks of; nothing where it is none."""
     _, found, name = str(identity.get("location", "")).rpartition(f"/{SNAPSHOTS}/")
     return name if found else ""
 
 
 def _earlier(name: str, span: timedelta) -> str:
-    """Give the name of what was made some time before; nothing, which all come after, where a name tells no time."""
+    """Return the name of what was made some time before; nothing, which all come after, where a name tells no time."""
     try:
         return (datetime.strptime(f"{name} +0000", f"{MINUTE_NAME} %z") - span).strftime(MINUTE_NAME)
     except ValueError:
@@ -300,11 +300,11 @@ class ExportFolder:
         self._known: dict[str, tuple[KnownExport, Mapping[str, int]]] = {}
 
     def names(self) -> list[str]:
-        """Give the names of the exports that have the mark of complete ones, the oldest first."""
+        """Return the names of the exports that have the mark of complete ones, the oldest first."""
         return self._complete(SNAPSHOTS)
 
     def exports(self, after: str = "") -> Found:
-        """Give the exports later than one, all of them by default.
+        """Return the exports later than one, all of them by default.
 
         One is whole once every file that its manifest lists is there: a tool that copies it may bring its mark first.
         """
@@ -312,7 +312,7 @@ class ExportFolder:
         names = set(listing.complete)
         self._known = {name: known for name, known in self._known.items() if name in names}
         usable, unusable = [], {}
-        for name in sorted(one for one in names if one > after):
+        for name in sorted(item for item in names if item > after):
             found = self._usable(name, listing.files)
             if isinstance(found, KnownExport):
                 usable.append(found)
@@ -321,16 +321,16 @@ class ExportFolder:
         return Found(tuple(usable), unusable)
 
     def newest(self) -> KnownExport | None:
-        """Give the latest export that can be followed; None where there is none."""
+        """Return the latest export that can be followed; None where there is none."""
         listing = self._listing(SNAPSHOTS)
-        for name in sorted((one for one in listing.complete if one), reverse=True):
+        for name in sorted((item for item in listing.complete if item), reverse=True):
             found = self._usable(name, listing.files)
             if isinstance(found, KnownExport):
                 return found
         return None
 
     def _usable(self, name: str, present: Mapping[str, int]) -> KnownExport | str:
-        """Give an export, or say why it cannot be followed."""
+        """Return an export, or why it cannot be followed."""
         if name not in self._known:
             try:
                 self._known[name] = self._read(name)
@@ -350,10 +350,10 @@ class ExportFolder:
         block = manifest.get(BLOCK) or {}
         part = part_of(block.get("where"), block.get("columns") or ())
         export = KnownExport(name, folder, str(manifest["id"]), block.get("cluster"), part, bool(block.get("ttl")))
-        return export, {one["path"]: one["size"] for one in manifest["files"]}
+        return export, {file["path"]: file["size"] for file in manifest["files"]}
 
     def export(self, name: str) -> KnownExport:
-        """Say what is known of an export.
+        """Return what is known of an export.
 
         Raises:
             RefusedInputError: its manifest is damaged.
@@ -361,7 +361,7 @@ class ExportFolder:
         return self._read(name)[0]
 
     def name_of(self, identity: Mapping[str, Any]) -> str | None:
-        """Give the name of the export that a recorded state speaks of; None where it is not in this folder."""
+        """Return the name of the export that a recorded state speaks of; None where it is not in this folder."""
         name = name_in(identity)
         folder = f"{self.folder}/{SNAPSHOTS}/{name}"
         if not name or not self.store.exists(f"{folder}/{SUCCESS}"):
@@ -372,7 +372,7 @@ class ExportFolder:
         """Find a change set that leads from one export to another."""
         # It was made when both were there, by another clock maybe: those of the days before need not be opened.
         first = _earlier(current.name, CLOCKS_DIFFER)
-        for name in reversed([one for one in self._complete(INCREMENTAL) if one >= first]):
+        for name in reversed([item for item in self._complete(INCREMENTAL) if item >= first]):
             folder = f"{self.folder}/{INCREMENTAL}/{name}"
             manifest = self._manifest(folder)
             if (manifest["past"].get("id"), manifest["current"].get("id")) == (past_id, current.id):
@@ -386,7 +386,7 @@ class ExportFolder:
 
         Of each go the files that its manifest lists. What else lies there stays, and so does a folder without one.
         """
-        old = [one for kind in (SNAPSHOTS, INCREMENTAL) for one in self._older(self._listing(kind), name)]
+        old = [folder for kind in (SNAPSHOTS, INCREMENTAL) for folder in self._older(self._listing(kind), name)]
         return [folder for folder in old if self._is_removed(folder)]
 
     def _is_removed(self, folder: str) -> bool:
@@ -405,7 +405,7 @@ class ExportFolder:
     @staticmethod
     def _older(listing: Listing, name: str) -> list[str]:
         begun = {path.removesuffix(f"/{_REMOVED}") for path in listing.files if path.endswith(f"/{_REMOVED}")}
-        return [f"{listing.location}/{one}" for one in sorted({*listing.complete, *begun}) if "" < one < name]
+        return [f"{listing.location}/{item}" for item in sorted({*listing.complete, *begun}) if "" < item < name]
 
     def _remove_empty_above(self, folder: str) -> None:
         parent = folder.rpartition("/")[0]
@@ -418,7 +418,7 @@ class ExportFolder:
         return Listing(location, self.store.files(location))
 
     def _complete(self, kind: str) -> list[str]:
-        return sorted(one for one in self._listing(kind).complete if one)
+        return sorted(name for name in self._listing(kind).complete if name)
 
     def _manifest(self, folder: str) -> dict[str, Any]:
         what, remedy = f"{folder}: its {MANIFEST}", "remove that folder, or bring its files back"

@@ -39,7 +39,7 @@ _TOO_OLD = timedelta(hours=24)
 
 
 def now() -> datetime:
-    """Give the time by which an export is named."""
+    """Return the time by which an export is named."""
     return datetime.now(UTC)
 
 
@@ -64,7 +64,7 @@ class ExportPlan:
             "id": self.id,
             "started": self.started.isoformat(),
             "wanted": self.wanted,
-            "groups": [[[one.start, one.end] for one in group.ranges] for group in self.groups],
+            "groups": [[[token_range.start, token_range.end] for token_range in group.ranges] for group in self.groups],
         }
         return json.dumps(document, ensure_ascii=False) + "\n"
 
@@ -89,7 +89,7 @@ class Journal:
         self.store, self.folder = store, f"{root}/{FOLDER}"
 
     def plan(self) -> ExportPlan | None:
-        """Give what an interrupted export was to read; None where there is none, or one that nobody can go on with.
+        """Return what an interrupted export was to read; None where there is none, or one that nobody can go on with.
 
         Raises:
             RefusedInputError: a file of somebody else is in its place.
@@ -112,7 +112,7 @@ class Journal:
         self.store.write_text(f"{self.folder}/{_PLAN}", plan.to_json())
 
     def done(self, plan: ExportPlan) -> dict[int, ReadGroup]:
-        """Give the groups that were read, by their numbers; one whose file is not as written was not."""
+        """Return the groups that were read, by their numbers; one whose file is not as written was not."""
         present = self.store.files(self.folder)
         found: dict[int, ReadGroup] = {}
         for group in plan.groups:
@@ -133,7 +133,7 @@ class Journal:
 
 
 def is_too_old(plan: ExportPlan) -> bool:
-    """Tell whether an interrupted export began too long ago to go on with."""
+    """Whether an interrupted export began too long ago to go on with."""
     return now() - plan.started > _TOO_OLD
 
 
@@ -152,7 +152,7 @@ def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> No
 
 
 def is_outdated(plan: ExportPlan, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether an interrupted export is of the same cluster, but of a table or with options that changed since."""
+    """Whether an interrupted export is of the same cluster, but of a table or with options that changed since."""
     return bool(_differences(plan, wanted)) and plan.wanted.get("cluster") == wanted["cluster"]
 
 

@@ -36,7 +36,7 @@ SNAPSHOT_TIME, NOW = "snapshot", "now"
 
 
 def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) -> bool:
-    """Tell whether the target has the state that a change set leads to."""
+    """Whether the target has the state that a change set leads to."""
     if last is None or last.unknown is not None or manifest is None:
         return False
     if last.change_set == manifest.id:
@@ -45,12 +45,12 @@ def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) ->
 
 
 def is_repair(manifest: ChangeSetManifest) -> bool:
-    """Tell whether a change set makes a live table like another one, whatever was applied to it."""
+    """Whether a change set makes a live table like another one, whatever was applied to it."""
     return manifest.past.get("kind") == LIVE
 
 
 def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: bool) -> list[str]:
-    """Require that a change set begins with the state that the target has; give what a person should know.
+    """Require that a change set begins with the state that the target has; return the warnings.
 
     Raises:
         RefusedInputError: the target has another state, or it is not known which.
@@ -93,19 +93,19 @@ def _require_fresh(last: AppliedState, label: str, seen: datetime, *, force: boo
 
 
 def told_unknown(last: AppliedState) -> list[str]:
-    """Say that it is not known what the target holds, where it is not."""
+    """Return the warning that it is not known what the target holds, where it is not."""
     return [f"what the target holds is not known: {last.unknown}"] if last.unknown is not None else []
 
 
 def told_doubt(last: AppliedState) -> list[str]:
-    """Say what may be in the target besides what is recorded."""
+    """Return what may be in the target besides what is recorded."""
     if last.doubt is None:
         return []
     return [f"the target may still have {last.doubt}; lakeward cassandra compare finds them"]
 
 
 def _told_unsure(last: AppliedState, label: str, manifest: ChangeSetManifest) -> list[str]:
-    """Say that the state of the target cannot be held against the one that a change set begins with."""
+    """Return the warning that the state of the target cannot be held against the one that a change set begins with."""
     if last.identity.get("kind") == manifest.past.get("kind") or is_surely_same(last.identity, manifest.past):
         return []
     held, past = shown_state(last.identity), shown_state(manifest.past)
@@ -170,7 +170,7 @@ def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | 
 
 
 def chosen_timestamp(choice: str, origin: Origin | None, label: str) -> int | None:
-    """Give the time in microseconds that cells are written at; None where it was not said and is not known.
+    """Return the time in microseconds that cells are written at; None where it was not said and is not known.
 
     Raises:
         ConfigurationError: the choice is none.
@@ -206,7 +206,7 @@ def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -
 
 
 def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choice: str, *, expires: bool) -> bool:
-    """Tell whether the target takes times of its clients; Keyspaces does, and lets cells expire, only where turned on.
+    """Whether the target takes times of its clients; Keyspaces does, and lets cells expire, only where turned on.
 
     Raises:
         RefusedInputError: it does not, and times other than now are to be written; or nothing expires there.
@@ -237,7 +237,7 @@ def require_later(
     """
     if last is None or last.timestamp is None or timestamp > last.timestamp or is_replay:
         return []
-    times = [datetime.fromtimestamp(one / 1_000_000, UTC).isoformat() for one in (timestamp, last.timestamp)]
+    times = [datetime.fromtimestamp(item / 1_000_000, UTC).isoformat() for item in (timestamp, last.timestamp)]
     msg = f"{what} would be written as of {times[0]}, where the target was last written as of {times[1]}: it would lose"
     if force:
         return [msg]
@@ -246,23 +246,23 @@ def require_later(
 
 
 def microseconds(moment: datetime) -> int:
-    """Give a moment as Cassandra counts it, exactly."""
+    """Return a moment as Cassandra counts it, exactly."""
     return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def job_id(kind: str, identity: Mapping[str, Any], *more: str) -> str:
-    """Give what tells one job from another; the same for the same thing."""
+    """Return what tells one job from another; the same for the same thing."""
     text = json.dumps([kind, {**identity, "cassandra": None}, *more], sort_keys=True, default=str)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def plain_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what tells a state from others, without the table's definition."""
+    """Return what tells a state from others, without the table's definition."""
     return {name: value for name, value in identity.items() if name != "cassandra"}
 
 
 def told_rejected(last: AppliedState | None) -> tuple[str, ...]:
-    """Say that rows were rejected when the target got its state, where some were."""
+    """Return the warning that rows were rejected when the target got its state, where some were."""
     if last is None or not last.rejected:
         return ()
     return (f"{last.rejected:,} rows were rejected when it was written; they are in {last.dead_letters}",)

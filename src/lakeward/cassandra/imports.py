@@ -172,7 +172,7 @@ def _rows(request: ImportRequest, side: Side, origin: Origin | None, target: Wri
 
 
 def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger) -> tuple[Job, tuple[str, ...]]:
-    """Give the job as it was begun, or as it begins now."""
+    """Return the job as it was begun, or as it begins now."""
     identity = guards.plain_identity(side.identity)
     own = guards.job_id(IMPORT, identity, request.timestamp)
     warnings: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledg
 
 
 def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
-    """Give the recorded times of all values, null where there is none; nothing where none is recorded at all."""
+    """Return the recorded times of all values, null where there is none; nothing where none is recorded at all."""
     if not any(mark + name in frame.columns for name in values):
         return []
     none = F.lit(None).cast("bigint")
@@ -195,7 +195,7 @@ def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
 
 
 def _told_target(last: AppliedState | None, side: Side, request: ImportRequest, outcome: Outcome) -> tuple[str, ...]:
-    """Refuse a target that holds another state, or a half of one; give what a person should know."""
+    """Refuse a target that holds another state, or a half of one; return the warnings."""
     stay = f"those that {side.label} does not have stay, and newer cells too (--timestamp now writes over them)"
     if last is None:
         return (f"{request.into} has rows already: {stay}",) if outcome.why is not None else ()

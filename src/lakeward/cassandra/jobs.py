@@ -70,7 +70,7 @@ class AppliedState:
     @property
     def with_latest_time(self) -> Self:
         """The same with the time of its latest cells, those of a repair included."""
-        known = [one for one in (self.timestamp, self.repaired) if one is not None]
+        known = [item for item in (self.timestamp, self.repaired) if item is not None]
         return replace(self, timestamp=max(known, default=None))
 
     @property
@@ -80,7 +80,7 @@ class AppliedState:
         return rows is None or int(rows) > self.rejected
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON has it; what earlier versions do not know is there only where it says something."""
+        """Return it as JSON; fields that earlier versions do not know are left out where they are empty."""
         document = {**asdict(self), "at": self.at.isoformat()}
         return {name: value for name, value in document.items() if name not in _LATER or value is not None}
 
@@ -115,7 +115,7 @@ class Begun:
     doubt: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON has it; the attempt is kept beside it."""
+        """Return it as JSON has it; the attempt is kept beside it."""
         status = "open" if self.is_open else "done"
         finished = asdict(self.finished) if self.finished is not None else None
         document = {"status": status, "job": asdict(self.job), "at": self.at, "table_id": self.table_id}
@@ -136,7 +136,7 @@ class Begun:
         )
 
     def led_to(self, last: AppliedState | None) -> bool:
-        """Tell whether the target has the state that the job leads to, at its time or a later one."""
+        """Whether the target has the state that the job leads to, at its time or a later one."""
         if last is None or last.timestamp is None or last.identity != self.job.identity or last.unknown is not None:
             return False
         is_late = self.job.timestamp > last.timestamp and not self.job.is_repair
@@ -169,7 +169,7 @@ class Outcome:
     seen: datetime | None = None
 
     def warnings(self, target: str) -> list[str]:
-        """Say what a person should know of the target afterwards."""
+        """Return what a person should know of the target afterwards."""
         if self.effect is Effect.MIXES:
             msg = f"what {target} holds afterwards is not known: {self.why}"
             return [f"{msg}; lakeward cassandra compare tells, and what it writes with --to makes it right"]
@@ -200,12 +200,16 @@ class History:
 
     def has_written(self, job: Job) -> bool:
         """Whether all cells of a job are in the target, or hidden there by later ones."""
-        return any(self._is_of(one, job) and one.job.id == job.id for one in self.jobs)
+        return any(self._is_of(begun_job, job) and begun_job.job.id == job.id for begun_job in self.jobs)
 
     def has_led_to(self, job: Job) -> bool:
         """Whether the target once held the state of a job, as of the job's time."""
-        same = (one for one in self.jobs if self._is_of(one, job) and one.finished is not None and one.finished.led)
-        return any(is_surely_same(one.job.identity, job.identity) for one in same)
+        same = (
+            begun_job
+            for begun_job in self.jobs
+            if self._is_of(begun_job, job) and begun_job.finished is not None and begun_job.finished.led
+        )
+        return any(is_surely_same(begun_job.job.identity, job.identity) for begun_job in same)
 
     def _is_of(self, one: Begun, job: Job) -> bool:
         if one.finished is None or one.finished.timestamp != job.timestamp:
@@ -215,9 +219,11 @@ class History:
 
     def _reaches_later(self, job: Job) -> bool:
         """Whether lists of the job, which are written a little later each time, could win over those of a later job."""
-        attempts = max((one.attempt for one in self.jobs if one.job.timestamp == job.timestamp), default=0)
+        attempts = max(
+            (begun_job.attempt for begun_job in self.jobs if begun_job.job.timestamp == job.timestamp), default=0
+        )
         end = job.timestamp + (attempts + 2) * _LIST_STEP
-        return any(job.timestamp < one.job.timestamp <= end for one in self.jobs)
+        return any(job.timestamp < begun_job.job.timestamp <= end for begun_job in self.jobs)
 
 
 def import_outcome(
@@ -280,7 +286,7 @@ def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: H
 def is_replay(last: AppliedState, job: Job, history: History) -> bool:
     """Whether a job was begun before at the time of the latest cells: it then competes with its own cells alone."""
     return job.timestamp == last.timestamp and any(
-        one.job.id == job.id and one.job.timestamp == job.timestamp for one in history.jobs
+        begun_job.job.id == job.id and begun_job.job.timestamp == job.timestamp for begun_job in history.jobs
     )
 
 
@@ -364,14 +370,14 @@ def _beside(outcome: Outcome, job: Job, others: Sequence[Begun]) -> Outcome:
     if outcome.seen is not None:
         # What the comparison saw is made right, where it does not win.
         others = [
-            one
-            for one in others
-            if datetime.fromisoformat(one.at) >= outcome.seen or one.job.timestamp >= job.timestamp
+            begun_job
+            for begun_job in others
+            if datetime.fromisoformat(begun_job.at) >= outcome.seen or begun_job.job.timestamp >= job.timestamp
         ]
     if not others:
         return outcome
-    halves = ", ".join(_shown(one.job) for one in others)
-    is_later = all(job.timestamp > one.job.timestamp for one in others)
+    halves = ", ".join(_shown(begun_job.job) for begun_job in others)
+    is_later = all(job.timestamp > begun_job.job.timestamp for begun_job in others)
     if job.kind == IMPORT and outcome.effect is Effect.LEADS and is_later:
         why = f"rows of {halves}, which was not finished"
         return replace(outcome, why=f"{outcome.why}; {why}" if outcome.why else why)
@@ -389,7 +395,7 @@ def _latest(last: AppliedState | None, job: Job, others: Sequence[Begun], *, is_
     if job.is_repair and known and not is_mixed:
         # What follows the state that a repair leaves as it is may be of an export that began before the repair.
         return known[0]
-    return max([*known, job.timestamp, *(one.job.timestamp for one in others)])
+    return max([*known, job.timestamp, *(begun_job.job.timestamp for begun_job in others)])
 
 
 def _repaired(last: AppliedState | None, job: Job) -> int | None:

@@ -65,17 +65,17 @@ _KEYSPACES = WriteLimits(
 
 
 def is_keyspaces(settings: ClusterSettings) -> bool:
-    """Tell Amazon Keyspaces from Cassandra."""
+    """Whether a cluster is Amazon Keyspaces, and not Cassandra."""
     return settings.keyspaces is not None
 
 
 def limits_of(settings: ClusterSettings) -> WriteLimits:
-    """Give what the cluster takes at once."""
+    """Return what the cluster takes at once."""
     return _KEYSPACES if is_keyspaces(settings) else _CASSANDRA
 
 
 def endpoint(region: str) -> str:
-    """Give the host that serves a region.
+    """Return the host that serves a region.
 
     >>> endpoint("eu-west-1")
     'cassandra.eu-west-1.amazonaws.com'
@@ -84,14 +84,14 @@ def endpoint(region: str) -> str:
 
 
 def hosts_and_port(settings: ClusterSettings) -> tuple[list[str], int]:
-    """Give what to connect to: the configured nodes, or the region's endpoint."""
+    """Return what to connect to: the configured nodes, or the region's endpoint."""
     if settings.keyspaces is None:
         return list(settings.hosts), settings.port
     return [endpoint(settings.keyspaces)], PORT
 
 
 def signing_provider(region: str) -> Any:
-    """Give the driver's way to log in with this process's AWS credentials.
+    """Return the driver's way to log in with this process's AWS credentials.
 
     Raises:
         ConfigurationError: the package for it is missing, or there are no credentials.
@@ -111,7 +111,7 @@ def signing_provider(region: str) -> Any:
 
 
 def require_partitioner(partitioner: str, *, cluster: str) -> str:
-    """Give a partitioner's short name where its tokens can be asked for.
+    """Return a partitioner's short name where its tokens can be asked for.
 
     Raises:
         ConfigurationError: it is Keyspaces' own, which has no token ranges, or an unknown one.
@@ -124,12 +124,12 @@ def require_partitioner(partitioner: str, *, cluster: str) -> str:
 
 
 def has_client_timestamps(session: Any, keyspace: str, table: str) -> bool:
-    """Tell whether a table of Keyspaces takes timestamps of writes: a property that is off unless asked for."""
+    """Whether a table of Keyspaces takes timestamps of writes: a property that is off unless asked for."""
     return _is_enabled(session, keyspace, table, "client_side_timestamps")
 
 
 def has_ttl(session: Any, keyspace: str, table: str) -> bool:
-    """Tell whether values of a table of Keyspaces may expire: a property that is off unless asked for."""
+    """Whether values of a table of Keyspaces may expire: a property that is off unless asked for."""
     return _is_enabled(session, keyspace, table, "ttl")
 
 
@@ -142,7 +142,7 @@ def _is_enabled(session: Any, keyspace: str, table: str, name: str) -> bool:
 
 
 def enabling_statement(table_cql: str, name: str) -> str:
-    """Give the statement that turns a property of a table on; Keyspaces does not let one turn it off again."""
+    """Return the statement that turns a property of a table on; Keyspaces does not let one turn it off again."""
     return f"ALTER TABLE {table_cql} WITH CUSTOM_PROPERTIES = {{'{name}': {{'status': 'enabled'}}}}"
 
 
@@ -153,12 +153,12 @@ ROW_BYTES, COLUMN_BYTES = 100, 4
 
 
 def write_units(size: float) -> float:
-    """Give the units (WCU) of writing or deleting a row of so many bytes: one for each started KB."""
+    """Return the units (WCU) of writing or deleting a row of so many bytes: one for each started KB."""
     return float(max(math.ceil(size / WRITE_UNIT_BYTES), 1))
 
 
 def write_units_of(sizes: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """Give the units of writing rows of so many bytes each, as `write_units` does for one."""
+    """Return the units of writing rows of so many bytes each, as `write_units` does for one."""
     import numpy
 
     units: numpy.ndarray[Any, Any] = numpy.maximum(numpy.ceil(sizes / WRITE_UNIT_BYTES), 1.0)
@@ -166,6 +166,6 @@ def write_units_of(sizes: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
 
 
 def read_units(size: float, *, consistency: str = "LOCAL_QUORUM") -> float:
-    """Give the units (RCU) of reading so many bytes: one for each started 4 KB, half of that for one replica alone."""
+    """Return the units (RCU) of reading so many bytes: one for each started 4 KB, half of that for one replica."""
     whole = float(max(math.ceil(size / READ_UNIT_BYTES), 1))
     return whole / 2 if consistency in {"ONE", "LOCAL_ONE"} else whole

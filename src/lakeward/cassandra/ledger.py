@@ -75,7 +75,7 @@ class Ledger:
         make_table(self._session, self.table, [statement], what=what, otherwise=otherwise)
 
     def last(self) -> AppliedState | None:
-        """Give the state that was applied last; None where nothing is recorded."""
+        """Return the state that was applied last; None where nothing is recorded."""
         rows = self._read(_NO_JOB, _HEADER)
         if not rows:
             return None
@@ -83,21 +83,21 @@ class Ledger:
             return AppliedState.from_document(json_object(rows[0][1]))
 
     def holds_other_table(self, last: AppliedState) -> bool:
-        """Tell whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
+        """Whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
         return self._is_other(last.table_id, table_id(self._session, self._name))
 
     def lost(self) -> str | None:
-        """Say why what is recorded of the target is not there any more; None where it may be.
+        """Return why what is recorded of the target is not there any more; None where it may be.
 
         That is so where the target was dropped, and where it has no row at all though some were written.
         """
         last, begun = self.last(), self._open_jobs()
         current = table_id(self._session, self._name)
-        ids = [last.table_id] if last is not None else [one.table_id for one in begun]
-        if any(self._is_other(one, current) for one in ids):
+        ids = [last.table_id] if last is not None else [begun_job.table_id for begun_job in begun]
+        if any(self._is_other(item, current) for item in ids):
             return f"{self._target} was dropped since it was last written to, so that what is recorded of it is void"
-        imports = [one.job for one in begun if one.job.kind == IMPORT]
-        is_filled = last.has_rows if last is not None else any(self._has_written(one) for one in imports)
+        imports = [begun_job.job for begun_job in begun if begun_job.job.kind == IMPORT]
+        is_filled = last.has_rows if last is not None else any(self._has_written(job) for job in imports)
         if not is_filled or self.has_rows():
             return None
         return f"{self._target} is empty, though rows were written to it, so that what is recorded of it is void"
@@ -107,23 +107,23 @@ class Ledger:
         return recorded is not None and recorded != current
 
     def _has_written(self, job: Job) -> bool:
-        return any(int(one["rows"]) > int(one["rejected"]) for one in self._units(job).values())
+        return any(int(unit["rows"]) > int(unit["rejected"]) for unit in self._units(job).values())
 
     def under_way(self, kind: str | None = None) -> Job | None:
-        """Give the job that was begun last and has not ended, of a kind if one is named."""
+        """Return the job that was begun last and has not ended, of a kind if one is named."""
         current = table_id(self._session, self._name)
-        begun = [one for one in self._open_jobs() if kind in (None, one.job.kind)]
-        there = [one for one in begun if not self._is_other(one.table_id, current)]
-        return max(there, key=lambda one: one.at).job if there else None
+        begun = [begun_job for begun_job in self._open_jobs() if kind in (None, begun_job.job.kind)]
+        there = [begun_job for begun_job in begun if not self._is_other(begun_job.table_id, current)]
+        return max(there, key=lambda item: item.at).job if there else None
 
     def known(self, job_id: str) -> Job | None:
-        """Give a job that was begun and has not ended, as it was begun."""
-        return next((one.job for one in self._open_jobs() if one.job.id == job_id), None)
+        """Return a job that was begun and has not ended, as it was begun."""
+        return next((begun_job.job for begun_job in self._open_jobs() if begun_job.job.id == job_id), None)
 
     def _open_jobs(self) -> list[Begun]:
-        """Give the jobs that have not ended; one that led to the state which is recorded has, killed at its end."""
+        """Return the jobs that have not ended; one that led to the state which is recorded has, killed at its end."""
         last = self.last()
-        return [one for one in self._begun() if one.is_open and not one.led_to(last)]
+        return [begun_job for begun_job in self._begun() if begun_job.is_open and not begun_job.led_to(last)]
 
     def _begun(self) -> list[Begun]:
         query = f"SELECT job, unit, attempt, document FROM {self.table.cql} WHERE target = %s"
@@ -142,7 +142,7 @@ class Ledger:
     def history(self) -> History:
         """Return the jobs that were begun on the target, by which one that is written again is known."""
         current = table_id(self._session, self._name)
-        there = [one for one in self._begun() if not self._is_other(one.table_id, current)]
+        there = [begun_job for begun_job in self._begun() if not self._is_other(begun_job.table_id, current)]
         return History(there, deletes_kept(self._session, self._name), datetime.now(UTC))
 
     def begin(self, job: Job, *, anew: bool = False, doubt: str | None = None) -> int:
@@ -154,7 +154,7 @@ class Ledger:
             doubt: what is in the target besides.
         """
         begun, current = self._begun(), table_id(self._session, self._name)
-        before = next((one for one in begun if one.job.id == job.id), None)
+        before = next((begun_job for begun_job in begun if begun_job.job.id == job.id), None)
         if before is not None:
             is_same_work = before.is_open and before.job.units == job.units
             if anew or not is_same_work or self._is_other(before.table_id, current):
@@ -167,7 +167,7 @@ class Ledger:
 
     def doubt_of(self, job: Job) -> str | None:
         """Return what was in the target when an import was begun that has not ended; None where nothing is known."""
-        return next((one.doubt for one in self._open_jobs() if one.job.id == job.id), None)
+        return next((begun_job.doubt for begun_job in self._open_jobs() if begun_job.job.id == job.id), None)
 
     def _next_attempt(self, job: Job, begun: Iterable[Begun]) -> int:
         """Count past every job whose lists may have the times of this one's.
@@ -177,21 +177,21 @@ class Ledger:
         """
         known = list(begun)
         same = [
-            one.attempt
-            for one in known
-            if one.job.timestamp == job.timestamp or one.job.kind == job.kind == IMPORT or one.job.id == job.id
+            item.attempt
+            for item in known
+            if item.job.timestamp == job.timestamp or item.job.kind == job.kind == IMPORT or item.job.id == job.id
         ]
         if not known and self.last() is None and self.has_rows():
             return _FIRST_UNKNOWN + int(time.time()) % _UNKNOWN
         return max(same, default=-1) + 1
 
     def done(self, job: Job) -> set[int]:
-        """Give the units of a job whose rows are all dealt with."""
+        """Return the units of a job whose rows are all dealt with."""
         return set(self._units(job))
 
     def rejected(self, job: Job) -> int:
-        """Give how many rows of the units that are done were rejected."""
-        return sum(int(one["rejected"]) for one in self._units(job).values())
+        """Return how many rows of the units that are done were rejected."""
+        return sum(int(unit["rejected"]) for unit in self._units(job).values())
 
     def _units(self, job: Job) -> dict[int, Any]:
         units = self._read_units(job)
@@ -234,7 +234,7 @@ class Ledger:
             ConflictError: another job was begun and finished in the meantime.
         """
         last, begun = self.last(), self._begun()
-        own = next((one for one in begun if one.job.id == job.id), None)
+        own = next((item for item in begun if item.job.id == job.id), None)
         if own is not None and last is not None and not own.is_open and not own.led_to(last):
             msg = (
                 f"while this was written to {self._target}, another job was: which of them its rows are of is not known"
@@ -252,21 +252,25 @@ class Ledger:
             table_id=own.table_id if own is not None else None,
         )
         led = outcome.effect is Effect.LEADS and state is not None and state.unknown is None and not job.is_repair
-        ended = [replace(one, is_open=False, at=_now()) for one in begun if one.is_open]
-        ended = [_finished(one, job, led=led) if one.job.id == job.id else one for one in ended]
-        self._together([*([self._state(state)] if state is not None else []), *(self._header(one) for one in ended)])
-        for one in ended:
-            self._forget_units(one.job)
+        ended = [replace(item, is_open=False, at=_now()) for item in begun if item.is_open]
+        ended = [_finished(item, job, led=led) if item.job.id == job.id else item for item in ended]
+        self._together([*([self._state(state)] if state is not None else []), *(self._header(item) for item in ended)])
+        for begun_job in ended:
+            self._forget_units(begun_job.job)
         return state or last
 
     def _left(self, job: Job, last: AppliedState | None, begun: Iterable[Begun]) -> list[Begun]:
         """Return the other jobs of which rows are in the target, though not all, and not as those of a replay."""
         history = self.history()
-        there = [one for one in begun if one.is_open and one in history.jobs and not one.led_to(last)]
+        there = [
+            begun_job
+            for begun_job in begun
+            if begun_job.is_open and begun_job in history.jobs and not begun_job.led_to(last)
+        ]
         return [
-            one
-            for one in there
-            if one.job.id != job.id and not history.has_written(one.job) and self._read_units(one.job)
+            begun_job
+            for begun_job in there
+            if begun_job.job.id != job.id and not history.has_written(begun_job.job) and self._read_units(begun_job.job)
         ]
 
     def record(self, identity: Mapping[str, Any], change_set: str | None = None, *, assumed: bool = False) -> None:

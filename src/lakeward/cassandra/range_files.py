@@ -47,11 +47,11 @@ class Place(Protocol):
         """Where it is."""
 
     def new_file(self, name: str) -> AbstractContextManager[NativeFile]:
-        """Give a stream to write a file by; the file is there once the block ended well."""
+        """Return a stream to write a file by; the file is there once the block ended well."""
 
 
 def place_of(store: FileSystem, folder: str) -> Place:
-    """Give the way by which tasks write into a folder.
+    """Return the way by which tasks write into a folder.
 
     Raises:
         ConfigurationError: only Spark itself can write there.
@@ -252,8 +252,8 @@ def _write(plan: ReadPlan, place: Place, group: Group, name: str, rows: dict[Tok
 def _counted(
     batches: Iterable[tuple[TokenRange, pa.RecordBatch]], rows: dict[TokenRange, int]
 ) -> Iterator[pa.RecordBatch]:
-    for one, batch in batches:
-        rows[one] += batch.num_rows
+    for item, batch in batches:
+        rows[item] += batch.num_rows
         if batch.num_rows:
             yield batch
 

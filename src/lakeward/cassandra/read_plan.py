@@ -54,11 +54,11 @@ class Partitioner:
 # The lowest number of each is no key's token: of Murmur3's by definition, of the other's because it is no MD5 sum.
 MURMUR3 = Partitioner("Murmur3Partitioner", TokenRange(-(2**63), 2**63 - 1))
 RANDOM = Partitioner("RandomPartitioner", TokenRange(-1, 2**127))
-_KNOWN = {one.name: one for one in (MURMUR3, RANDOM)}
+_KNOWN = {item.name: item for item in (MURMUR3, RANDOM)}
 
 
 def partitioner_of(session: Session) -> Partitioner:
-    """Give the partitioner of a cluster.
+    """Return the partitioner of a cluster.
 
     Raises:
         ConfigurationError: tables of this one cannot be read in ranges.
@@ -90,18 +90,18 @@ def cut(ring: TokenRange, owners: Mapping[int, tuple[str, ...]], splits: int) ->
     if len(pieces) > _TOO_MANY * splits:
         pieces = _joined(pieces, ring.width // splits)
     cuts = [(part, owner) for piece, owner in pieces for part in _parts(piece, ring, splits)]
-    return [one for one, _ in sorted(cuts, key=lambda one: (one[1], one[0]))]
+    return [entry for entry, _ in sorted(cuts, key=lambda item: (item[1], item[0]))]
 
 
 def grouped(ranges: Sequence[TokenRange], groups: int) -> list[tuple[TokenRange, ...]]:
     """Share ranges out, in their order, to up to so many groups that are about equally wide."""
-    whole = sum(one.width for one in ranges)
+    whole = sum(item.width for item in ranges)
     found: list[tuple[TokenRange, ...]] = []
     group: list[TokenRange] = []
     done = 0
-    for one in ranges:
-        group.append(one)
-        done += one.width
+    for token_range in ranges:
+        group.append(token_range)
+        done += token_range.width
         if done * groups >= whole * (len(found) + 1):
             found.append(tuple(group))
             group = []
@@ -137,7 +137,7 @@ def estimated_size(session: Session, name: TableName, partitioner: Partitioner) 
 
 def _by_owner(ring: TokenRange, owners: Mapping[int, tuple[str, ...]]) -> list[tuple[TokenRange, tuple[str, ...]]]:
     """Cut a ring where its replicas change."""
-    tokens = sorted(one for one in owners if ring.start < one < ring.end)
+    tokens = sorted(item for item in owners if ring.start < item < ring.end)
     # Tokens behind the last one belong to whom the first one belongs.
     behind = owners[min(owners)] if owners else ()
     found: list[tuple[TokenRange, tuple[str, ...]]] = []
@@ -232,12 +232,12 @@ class ReadPlan:
     @property
     def cells(self) -> tuple[Cell, ...]:
         """What is asked for, in order."""
-        found = [Cell(one, Part.VALUE) for one in self.selected]
-        values = [one for one in self.selected if not one.kind.is_key and one not in self.untold]
+        found = [Cell(column, Part.VALUE) for column in self.selected]
+        values = [column for column in self.selected if not column.kind.is_key and column not in self.untold]
         if self.writetime or self.ttl:
-            found += [Cell(one, Part.WRITETIME) for one in values]
+            found += [Cell(column, Part.WRITETIME) for column in values]
         if self.ttl:
-            found += [Cell(one, Part.EXPIRES) for one in values]
+            found += [Cell(column, Part.EXPIRES) for column in values]
         return tuple(found)
 
     @property
@@ -245,7 +245,7 @@ class ReadPlan:
         """Columns whose times the server does not tell, though they are wanted."""
         if not (self.writetime or self.ttl):
             return ()
-        return tuple(one for one in self.selected if not one.kind.is_key and not self._is_told(one.type))
+        return tuple(column for column in self.selected if not column.kind.is_key and not self._is_told(column.type))
 
     def _is_told(self, cql: CqlType) -> bool:
         if cql.is_multi_cell:
@@ -255,18 +255,18 @@ class ReadPlan:
     @property
     def needs_slow_reader(self) -> bool:
         """Whether the answer holds lists with nulls in them, which the driver's fast reader cannot take."""
-        return any(one.part is Part.EXPIRES and one.column.type.is_multi_cell for one in self.cells)
+        return any(cell.part is Part.EXPIRES and cell.column.type.is_multi_cell for cell in self.cells)
 
     @property
     def statement(self) -> str:
         """The query of one range; it takes the tokens behind which and up to which it reads."""
-        token = f"token({', '.join(quoted(one.name) for one in self.schema.partition_key)})"
-        what = ", ".join(_expression(one) for one in self.cells)
+        token = f"token({', '.join(quoted(column.name) for column in self.schema.partition_key)})"
+        what = ", ".join(_expression(cell) for cell in self.cells)
         condition = f" AND {self.where} ALLOW FILTERING" if self.where else ""
         return f"SELECT {what} FROM {self.schema.name.cql} WHERE {token} > ? AND {token} <= ?{condition}"
 
     def prepare(self, session: Session, budget: BudgetClient | None = None) -> PreparedStatement:
-        """Let the server look at the query, and again where it does not answer.
+        """Have the server check the query, and retry where it does not answer.
 
         Raises:
             ConfigurationError: it refuses it, mostly because of the condition.
@@ -290,9 +290,9 @@ class ReadPlan:
 
 
 def page_rows(address: ClusterAddress, limits: RateLimits) -> int | None:
-    """Give how many rows a page may have where reading is limited: a tenth of a second's, and no more than usual."""
+    """Return how many rows a page may have where reading is limited: a tenth of a second's, and no more than usual."""
     allowed = [limits.rows_per_second, None if limits.read_units is None else limits.read_units * _ROWS_PER_UNIT]
-    rates = [one for one in allowed if one is not None]
+    rates = [item for item in allowed if item is not None]
     return min(address.settings.page_size, max(_FEWEST_ROWS, int(min(rates) * _PAGE_SECONDS))) if rates else None
 
 

@@ -85,7 +85,7 @@ class Query:
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
-        """Let a reader of its own take the answers of what is asked in the block."""
+        """Decode the answers to what is asked in the block by another reader."""
         usual, self._session.client_protocol_handler = self._session.client_protocol_handler, self._handler
         try:
             yield
@@ -105,7 +105,7 @@ class RangePages:
         self.is_over = False
 
     def next_page(self) -> Page:
-        """Give the next page.
+        """Return the next page.
 
         One that fails to come is asked for again at the place where the range had got to, and a smaller one where time
         was too short for it.
@@ -159,7 +159,7 @@ def _too_slow() -> tuple[type[Exception], ...]:
 
 
 def _whole_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]] | None) -> Sequence[tuple[Any, ...]]:
-    """Let no reader of the driver's lose rows in silence: some give none at all where they cannot decode them."""
+    """Raise where a reader of the driver's loses rows: some return none at all if they cannot decode them."""
     if rows is None:
         msg = f"the driver gave no rows for the columns {', '.join(names)}"
         raise BugError(msg)
@@ -176,16 +176,16 @@ class BatchMaker:
     def __init__(self, plan: ReadPlan) -> None:
         self.schema = snapshot_arrow_schema(plan.schema, plan.columns or None, writetime=plan.writetime, ttl=plan.ttl)
         self._plan, self._cells = plan, plan.cells
-        self._makers = [_maker(one) for one in self._cells]
-        self._statics = [one.name for one in plan.selected if one.kind is ColumnKind.STATIC]
+        self._makers = [_maker(cell) for cell in self._cells]
+        self._statics = [column.name for column in plan.selected if column.kind is ColumnKind.STATIC]
         self._last: tuple[Any, ...] | None = None
 
     def batch(self, rows: Sequence[tuple[Any, ...]], read_at: int) -> pa.RecordBatch:
-        """Give rows as a batch; ``read_at`` is the second of their reading, from which what they have left counts."""
+        """Return rows as a batch; ``read_at`` is the second of their reading, from which what they have left counts."""
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
-        columns = dict(zip([one.field for one in self._cells], zip(*rows, strict=True), strict=True))
-        found = {one.field: make(columns, read_at) for one, make in zip(self._cells, self._makers, strict=True)}
+        columns = dict(zip([cell.field for cell in self._cells], zip(*rows, strict=True), strict=True))
+        found = {cell.field: make(columns, read_at) for cell, make in zip(self._cells, self._makers, strict=True)}
         self._fill_times(found)
         whole = pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)
         self._require_keys(whole)
@@ -197,22 +197,22 @@ class BatchMaker:
         Only the static part of a partition has no clustering key; then it has none at all, and no regular value.
         """
         schema = self._plan.schema
-        absent = [one for one in schema.partition_key if rows.column(one.name).null_count]
-        clustering = [rows.column(one.name).is_null() for one in schema.clustering]
-        if any(one.true_count for one in clustering):
-            others = [one.name for one in self._plan.selected if one.kind is ColumnKind.REGULAR]
+        absent = [column for column in schema.partition_key if rows.column(column.name).null_count]
+        clustering = [rows.column(column.name).is_null() for column in schema.clustering]
+        if any(column.true_count for column in clustering):
+            others = [column.name for column in self._plan.selected if column.kind is ColumnKind.REGULAR]
             has_value = [pc.and_(clustering[0], rows.column(name).is_valid()).true_count for name in others]
-            is_alike = all(one.equals(clustering[0]) for one in clustering)
+            is_alike = all(column.equals(clustering[0]) for column in clustering)
             absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
         if absent:
-            names = ", ".join(one.name for one in absent)
+            names = ", ".join(item.name for item in absent)
             msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them from others"
             raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
 
     def _fill_times(self, found: dict[str, pa.Array]) -> None:
-        """Give collections whose times the server does not tell the latest ones that it tells of the row."""
+        """Use the latest times of the row for collections whose own times the server does not return."""
         for column in self._plan.untold:
-            same = [one.name for one in self._plan.selected if one.kind is column.kind]
+            same = [item.name for item in self._plan.selected if item.kind is column.kind]
             nothing = pa.nulls(len(found[column.name]), pa.int64())
             for mark in (WRITETIME, EXPIRES):
                 known = [name for name in same if mark + name in found]
@@ -231,7 +231,9 @@ class BatchMaker:
         in_regular = pa.array([*[None] * len(statics), *regulars], pa.int64())
         in_both = pa.array([*statics, *regulars], pa.int64())
         places = {ColumnKind.PARTITION_KEY: in_both, ColumnKind.STATIC: in_static}
-        kinds = {prefix + one.name: one.kind for one in self._plan.selected for prefix in ("", WRITETIME, EXPIRES)}
+        kinds = {
+            prefix + column.name: column.kind for column in self._plan.selected for prefix in ("", WRITETIME, EXPIRES)
+        }
         arrays = [
             array.take(places.get(kinds[name], in_regular))
             for name, array in zip(self.schema.names, rows.columns, strict=True)
@@ -239,13 +241,15 @@ class BatchMaker:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _static_places(self, rows: pa.RecordBatch) -> list[int]:
-        """Give the first row of each partition that begins here and has a static value."""
+        """Return the first row of each partition that begins here and has a static value."""
         # As snapshots hold them, keys that are told apart by Cassandra differ, and others do not: NaN equals NaN.
-        keys = list(zip(*[rows.column(one.name).to_pylist() for one in self._plan.schema.partition_key], strict=True))
+        keys = list(
+            zip(*[rows.column(column.name).to_pylist() for column in self._plan.schema.partition_key], strict=True)
+        )
         before = [self._last, *keys]
         self._last = keys[-1]
         valid = [rows.column(name).is_valid().to_pylist() for name in self._statics]
-        return [at for at, key in enumerate(keys) if key != before[at] and any(one[at] for one in valid)]
+        return [at for at, key in enumerate(keys) if key != before[at] and any(item[at] for item in valid)]
 
 
 def _places_of_valid(array: pa.Array) -> list[int]:
@@ -266,27 +270,27 @@ def _maker(cell: Cell) -> Callable[[Mapping[str, Sequence[Any]], int], pa.Array]
 
 
 def _moments(left: Iterable[int | None], read_at: int) -> pa.Array:
-    """Give the seconds in which values expire, from how long each has left."""
-    return pa.array([None if one is None else read_at + one for one in left], pa.int64())
+    """Return the seconds in which values expire, from how long each has left."""
+    return pa.array([None if seconds is None else read_at + seconds for seconds in left], pa.int64())
 
 
 def _left_of_elements(left: Sequence[int | None] | None, _: Any = None) -> int | None:
-    """Give the longest time that an element has left; None where one stays for ever."""
-    found = [one for one in left or () if one is not None]
+    """Return the longest time that an element has left; None where one stays for ever."""
+    found = [field for field in left or () if field is not None]
     return max(found) if found and len(found) == len(left or ()) else None
 
 
 def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | None) -> int | None:
-    """Give the longest time that a field has left; those without a value have no time either."""
+    """Return the longest time that a field has left; those without a value have no time either."""
     pairs = zip(left or (), value or (), strict=True)
-    return _left_of_elements([one for one, part in pairs if part is not None])
+    return _left_of_elements([item for item, part in pairs if part is not None])
 
 
 IN_FLIGHT = 4
 
 
 def read_range(session: Session, plan: ReadPlan, one: TokenRange) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a range, each once; see :func:`read_ranges`."""
+    """Return the rows of a range, each once; see :func:`read_ranges`."""
     for _, batch in read_ranges(session, plan, [one]):
         yield batch
 
@@ -294,7 +298,7 @@ def read_range(session: Session, plan: ReadPlan, one: TokenRange) -> Iterator[pa
 def read_ranges(
     session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
 ) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:
-    """Give the rows of ranges, each once, with the range that they are of; every range has one batch at least.
+    """Return the rows of ranges, each once, with the range that they are of; every range has one batch at least.
 
     While a page is worked on, the next ones of up to ``in_flight`` ranges are on their way, or of as many as the
     cluster's ``max_in_flight`` allows. Requests that fail are repeated with growing pauses; nothing that was given is
@@ -325,8 +329,8 @@ def _batch(session: Session, plan: ReadPlan, maker: BatchMaker, page: Page) -> p
     try:
         return maker.batch(page.rows, page.asked_at)
     except (TypeError, ValueError) as error:
-        there = read_table_schema(session, plan.schema.name, [one.name for one in plan.selected]).columns
-        changed = [one.name for one in plan.selected if one not in there]
+        there = read_table_schema(session, plan.schema.name, [column.name for column in plan.selected]).columns
+        changed = [column.name for column in plan.selected if column not in there]
         if not changed:
             raise
         msg = f"{plan.schema.name} changed while it was read, in {', '.join(changed)}: {error}"

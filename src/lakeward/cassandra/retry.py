@@ -24,7 +24,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 
 
 def is_passing(error: BaseException) -> bool:
-    """Tell whether the same request may succeed later: overload, time-outs, lost nodes and connections."""
+    """Whether the same request may succeed later: overload, time-outs, lost nodes and connections."""
     from cassandra import (
         OperationTimedOut,
         ReadFailure,
@@ -45,7 +45,7 @@ def is_passing(error: BaseException) -> bool:
     )
 
     if isinstance(error, NoHostAvailable):
-        return not any(is_refusal(one) for one in errors_of(error))
+        return not any(is_refusal(cause) for cause in errors_of(error))
     # A server error is what Cassandra and Keyspaces call whatever went wrong inside them.
     passing = (
         OperationTimedOut, ReadTimeout, WriteTimeout, ReadFailure, WriteFailure, Unavailable, ConnectionException,
@@ -56,18 +56,18 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_overload(error: BaseException) -> bool:
-    """Tell whether the cluster has too much to do: then the whole job must go slower."""
+    """Whether the cluster has too much to do: then the whole job must go slower."""
     from cassandra import OperationTimedOut, ReadTimeout, WriteTimeout
     from cassandra.cluster import NoHostAvailable
     from cassandra.protocol import OverloadedErrorMessage
 
     if isinstance(error, NoHostAvailable):
-        return any(is_overload(one) for one in errors_of(error))
+        return any(is_overload(cause) for cause in errors_of(error))
     return isinstance(error, (OperationTimedOut, ReadTimeout, WriteTimeout, OverloadedErrorMessage))
 
 
 def is_rejection(error: BaseException) -> bool:
-    """Tell whether the row itself is what the server, or the driver before it, does not take."""
+    """Whether the row itself is what the server, or the driver before it, does not take."""
     from cassandra import InvalidRequest
     from cassandra.protocol import SyntaxException
 
@@ -75,7 +75,7 @@ def is_rejection(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether the login or its permissions are what is wrong."""
+    """Whether the login or its permissions are what is wrong."""
     from cassandra import AuthenticationFailed, Unauthorized
     from cassandra.protocol import BadCredentials
 
@@ -116,17 +116,17 @@ def call_again(
 
 
 def pause_before(attempt: int) -> float:
-    """Give the seconds to wait before an attempt, the second being 2: doubled each time, and never the same for two."""
+    """Return the seconds to wait before an attempt, the second being 2: doubled each time, with a random part."""
     longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 2), LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)
 
 
 def told(error: BaseException) -> str:
-    """Say an error of the driver's in one line."""
+    """Return an error of the driver's as one line."""
     from cassandra.cluster import NoHostAvailable
 
     if isinstance(error, NoHostAvailable):
-        each = [f"{host}: {told(one)}" for host, one in _nodes(error)]
+        each = [f"{host}: {told(cause)}" for host, cause in _nodes(error)]
         return f"no node answers ({'; '.join(each)})" if each else "no node answers"
     # What follows is what the driver tried before.
     text = " ".join(str(error).split()).rpartition("Last error: ")[2]
@@ -137,12 +137,12 @@ def _nodes(error: BaseException) -> list[tuple[str, BaseException]]:
     errors = getattr(error, "errors", None)
     if not isinstance(errors, dict):
         return []
-    return [(str(host), one) for host, one in errors.items() if isinstance(one, BaseException)]
+    return [(str(host), item) for host, item in errors.items() if isinstance(item, BaseException)]
 
 
 def errors_of(error: BaseException) -> list[BaseException]:
-    """Give what went wrong with each node, where none could do the work."""
-    return [one for _, one in _nodes(error)]
+    """Return what went wrong with each node, where none could do the work."""
+    return [cause for _, cause in _nodes(error)]
 
 
 def rows_of(session: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -98,7 +98,7 @@ class TableSchema:
         return any(column.type.is_counter for column in self.columns)
 
     def column(self, name: str) -> CqlColumn:
-        """Give a column by its name.
+        """Return a column by its name.
 
         Raises:
             KeyError: there is none of that name.
@@ -109,7 +109,7 @@ class TableSchema:
         raise KeyError(name)
 
     def to_document(self) -> dict[str, Any]:
-        """Give the schema as manifests hold it."""
+        """Return the schema as manifests hold it."""
         return {
             "keyspace": self.name.keyspace,
             "table": self.name.table,
@@ -123,30 +123,30 @@ class TableSchema:
                 }
                 for column in self.columns
             ],
-            "udts": {name: [list(one) for one in fields] for name, fields in self.udts.items()},
+            "udts": {name: [list(item) for item in fields] for name, fields in self.udts.items()},
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_document` gave."""
-        udts = {name: tuple((one, text) for one, text in fields) for name, fields in document["udts"].items()}
+        udts = {name: tuple((item, text) for item, text in fields) for name, fields in document["udts"].items()}
         columns = tuple(
             CqlColumn(
-                one["name"],
-                parse_cql_type(one["type"], udts),
-                ColumnKind(one["kind"]),
-                one["position"],
-                one["descending"],
+                column["name"],
+                parse_cql_type(column["type"], udts),
+                ColumnKind(column["kind"]),
+                column["position"],
+                column["descending"],
             )
-            for one in document["columns"]
+            for column in document["columns"]
         )
         return cls(TableName(document["keyspace"], document["table"]), columns, udts)
 
     def create_statements(self, target: TableName) -> list[str]:
-        """Give the statements that make such a table elsewhere, after the types that it needs."""
+        """Return the statements that make such a table elsewhere, after the types that it needs."""
         types = [
             f"CREATE TYPE IF NOT EXISTS {quoted(target.keyspace)}.{quoted(name)} ("
-            + ", ".join(f"{quoted(one)} {text}" for one, text in self.udts[name])
+            + ", ".join(f"{quoted(item)} {text}" for item, text in self.udts[name])
             + ")"
             for name in self.used_types()
         ]
@@ -171,7 +171,7 @@ class TableSchema:
         return f" WITH CLUSTERING ORDER BY ({orders})"
 
     def used_types(self) -> list[str]:
-        """Give the types that the columns use, each after those that it is made of itself."""
+        """Return the types that the columns use, each after those that it is made of itself."""
         found: dict[str, None] = {}
 
         def add(one: CqlType) -> None:
@@ -210,15 +210,15 @@ def read_table_schema(session: Any, name: TableName, columns: Sequence[str] = ()
         "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = %s",
         name.keyspace,
     )
-    udts = {one: tuple(zip(names, texts, strict=True)) for one, names, texts in types}
+    udts = {item: tuple(zip(names, texts, strict=True)) for item, names, texts in types}
     known = [
         CqlColumn(column, cql, ColumnKind(kind), position, order == "desc")
         for column, text, kind, position, order in found
         if (cql := _known_type(f"{name}.{column}", text, udts, ColumnKind(kind), not columns or column in columns))
     ]
-    known.sort(key=lambda one: (_ORDER.index(one.kind), one.position, one.name))
+    known.sort(key=lambda item: (_ORDER.index(item.kind), item.position, item.name))
     table = TableSchema(name, tuple(known), udts)
-    return replace(table, udts={one: udts[one] for one in table.used_types()})
+    return replace(table, udts={entry: udts[entry] for entry in table.used_types()})
 
 
 def _known_type(
@@ -242,7 +242,7 @@ def _absent(session: Any, name: TableName) -> ConfigurationError:
         return ConfigurationError(f"the cluster has no keyspace {name.keyspace!r}", hint=_did_you_mean(near))
     asked = "SELECT {0}_name FROM system_schema.{0}s WHERE keyspace_name = %s"
     tables = [row[0] for kind in ("table", "view") for row in _rows(session, asked.format(kind), name.keyspace)]
-    near = [str(TableName(name.keyspace, one)) for one in get_close_matches(name.table, tables)]
+    near = [str(TableName(name.keyspace, item)) for item in get_close_matches(name.table, tables)]
     return ConfigurationError(f"the keyspace {name.keyspace!r} has no table {name.table!r}", hint=_did_you_mean(near))
 
 
@@ -255,7 +255,7 @@ def _did_you_mean(near: Sequence[str]) -> str | None:
 
 
 def differences(source: TableSchema, target: TableSchema, columns: Sequence[str] | None = None) -> list[str]:
-    """Tell, a sentence each, why rows of one table do not fit another; nothing if they do.
+    """Return why rows of one table do not fit another, a sentence each; nothing if they do.
 
     They do when the key is made of the same columns and every other column is there, of the same kind, with a type that
     takes all its values. Further columns of the target, and another order of clustering, are no hindrance.

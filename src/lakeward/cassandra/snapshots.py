@@ -36,7 +36,7 @@ EXPIRES = f"{OWN_COLUMNS}expires_"
 def snapshot_struct(
     schema: TableSchema, columns: Sequence[str] | None = None, *, writetime: bool = False, ttl: bool = False
 ) -> StructType:
-    """Give the columns of a snapshot, as Spark has them.
+    """Return the columns of a snapshot, as Spark has them.
 
     Args:
         schema: the table.
@@ -56,7 +56,7 @@ def snapshot_struct(
 def snapshot_arrow_schema(
     schema: TableSchema, columns: Sequence[str] | None = None, *, writetime: bool = False, ttl: bool = False
 ) -> pa.Schema:
-    """Give the columns of a snapshot, as Arrow has them; see :func:`snapshot_struct`."""
+    """Return the columns of a snapshot, as Arrow has them; see :func:`snapshot_struct`."""
     import pyarrow as pa
 
     fields = [
@@ -67,7 +67,7 @@ def snapshot_arrow_schema(
 
 
 def snapshot_columns(schema: TableSchema, columns: Sequence[str] | None = None) -> tuple[CqlColumn, ...]:
-    """Give the key of a table and those of its other columns that are read, in the order of the table."""
+    """Return the key of a table and those of its other columns that are read, in the order of the table."""
     if columns is None:
         return schema.columns
     return tuple(column for column in schema.columns if column.kind.is_key or column.name in columns)
@@ -113,14 +113,14 @@ class Origin:
 
 
 def part_of(where: str | None, columns: Collection[str]) -> str | None:
-    """Say which part of its table an export holds that was asked for so; None: all of it."""
+    """Return which part of its table an export holds that was asked for so; None: all of it."""
     parts = [f"the rows where {where}"] if where else []
     parts += [f"the columns {', '.join(sorted(columns))}"] if columns else []
     return " and ".join(parts) or None
 
 
 def origin_of(identity: Mapping[str, Any]) -> Origin | None:
-    """Give the origin of a side, or of a parent of a change set; None where it is no export of a table.
+    """Return the origin of a side, or of a parent of a change set; None where it is no export of a table.
 
     Raises:
         RefusedInputError: it is one, but what it says of itself is damaged.
@@ -147,8 +147,8 @@ def origin_of(identity: Mapping[str, Any]) -> Origin | None:
 def shown_like_cql(*sides: Side) -> Callable[[Example], Example] | None:
     """Return what makes the texts of an example those of CQL values; None where no side is an export of a table."""
     types: dict[str, CqlType] = {}
-    for origin in filter(None, (origin_of(one.identity) for one in sides)):
-        types.update({one.name: one.type for one in origin.schema.columns})
+    for origin in filter(None, (origin_of(side.identity) for side in sides)):
+        types.update({column.name: column.type for column in origin.schema.columns})
     if not any(map(_has_times, types.values())):
         return None
 
@@ -189,11 +189,11 @@ def _within(cql: CqlType, value: Any) -> Any:
         return _time(cql, str(value))
     if cql.name == "map":
         key, inner = cql.parameters
-        return {_within(key, name): _within(inner, one) for name, one in value.items()}
+        return {_within(key, name): _within(inner, item) for name, item in value.items()}
     if cql.name in ("tuple", UDT):
         pairs = zip(field_names(cql), cql.parameters, strict=True)
         return {name: _within(inner, value.get(name)) for name, inner in pairs}
-    return [_within(cql.parameters[0], one) for one in value]
+    return [_within(cql.parameters[0], item) for item in value]
 
 
 def _has_times(cql: CqlType) -> bool:

@@ -144,7 +144,7 @@ def followed_table(named: str | None, other: TableName) -> TableName:
 
 
 def export_folder(spark: SparkSession, config: Config, request: SyncRequest) -> ExportFolder:
-    """Give the folder of the exports that a sync follows."""
+    """Return the folder of the exports that a sync follows."""
     folder = table_folder(request.to, request.table)
     return ExportFolder(open_filesystem(spark, config, folder), folder)
 
@@ -211,7 +211,7 @@ def _own_hints() -> Iterator[None]:
     try:
         yield
     except RefusedInputError as error:
-        kept = [one for one in (error.hint or "").split("; ") if "--force" not in one]
+        kept = [part for part in (error.hint or "").split("; ") if "--force" not in part]
         raise RefusedInputError(error.message, hint="; ".join(kept) or None) from error
 
 

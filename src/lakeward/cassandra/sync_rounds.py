@@ -71,18 +71,18 @@ class SyncReport:
     @property
     def rejected(self) -> int:
         """How many rows the target refused in all steps."""
-        return sum(one.rejected for one in self.steps)
+        return sum(step.rejected for step in self.steps)
 
     @property
     def warnings(self) -> list[str]:
         """Sentences for people: those of the steps, and of exports that are not followed."""
-        told = [str(line) for one in self.steps for line in one.result.get("warnings", ())]
+        told = [str(line) for step in self.steps for line in step.result.get("warnings", ())]
         return told + [f"{folder} is left out: {why}" for folder, why in self.left_out.items()]
 
     @property
     def status(self) -> str:
         """``rejected rows``, ``applied``, ``assumed``, ``nothing changed``, or ``nothing to do`` without any export."""
-        actions = {one.action for one in self.steps}
+        actions = {step.action for step in self.steps}
         if self.rejected:
             return "rejected rows"
         if actions & {Action.IMPORT, Action.APPLY}:
@@ -92,10 +92,10 @@ class SyncReport:
         return "nothing changed" if actions else "nothing to do"
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return {
             "status": self.status,
-            "steps": [{"action": str(one.action), "result": dict(one.result)} for one in self.steps],
+            "steps": [{"action": str(step.action), "result": dict(step.result)} for step in self.steps],
             "holds": dict(self.holds) if self.holds is not None else None,
             "rejected": self.rejected,
             "removed": list(self.removed),
@@ -127,7 +127,7 @@ class SyncRound:
         """
         before = self.target.applied()
         steps = self._follow()
-        if self.rules.source is not None and not any(one.rejected for one in steps):
+        if self.rules.source is not None and not any(step.rejected for step in steps):
             require_known_target(self.target, self.rules.first)
             self._require_latest_minute()
             self.tell("exporting")
@@ -154,7 +154,7 @@ class SyncRound:
         return done
 
     def _require_latest_minute(self) -> None:
-        """Let no export begin that would be taken for an earlier one than the newest: it would not be followed."""
+        """Require that a new export sorts after the newest one: otherwise it would not be followed."""
         names = self.folder.names()
         newest = names[-1] if names else None
         if newest is not None and newest > self._minute():

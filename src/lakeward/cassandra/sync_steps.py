@@ -67,23 +67,23 @@ class Target(Protocol):
     """What a sync must know of the table it keeps up to date."""
 
     def applied(self) -> Mapping[str, Any] | None:
-        """Give the identity of the export that the target holds, as recorded; None where nothing is."""
+        """Return the identity of the export that the target holds, as recorded; None where nothing is."""
 
     def under_way(self) -> Mapping[str, Any] | None:
-        """Give the identity of the snapshot whose import was begun and has not ended; None where there is none."""
+        """Return the identity of the snapshot whose import was begun and has not ended; None where there is none."""
 
     def is_empty(self) -> bool:
-        """Tell whether the table has no rows."""
+        """Whether the table has no rows."""
 
     def lost(self) -> str | None:
-        """Say why the table does not hold any more what is recorded of it; None where it may."""
+        """Return why the table does not hold any more what is recorded of it; None where it may."""
 
     def unknown(self) -> str | None:
-        """Say why nobody knows which state the table holds; None where the record says it."""
+        """Return why it is not known which state the table holds; None where the record says it."""
 
 
 def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
-    """Give the next step; None where the target holds the newest export, or there is none yet.
+    """Return the next step; None where the target holds the newest export, or there is none yet.
 
     Raises:
         RefusedInputError: the target holds something of which it is not known how it relates to the exports.
@@ -134,7 +134,7 @@ def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> 
 
 
 def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = None) -> KnownExport:
-    """Give an export that is of the cluster which is exported, and of its past's."""
+    """Return an export that is of the cluster which is exported, and of its past's."""
     expected = rules.source or (past.cluster if past is not None else None)
     if rules.any_cluster or expected is None or export.cluster == expected:
         return export

@@ -27,12 +27,12 @@ _MARKS_SECONDS = 864_000
 
 
 def is_there(session: Any, table: TableName) -> bool:
-    """Tell whether there is such a table."""
+    """Whether there is such a table."""
     return bool(_ids(session, table))
 
 
 def table_id(session: Any, table: TableName) -> str | None:
-    """Give what tells a table from one that had its name before; None where there is none, or it has no id."""
+    """Return what tells a table from one that had its name before; None where there is none, or it has no id."""
     found = _ids(session, table)
     return str(found[0]) if found and found[0] is not None else None
 
@@ -46,12 +46,12 @@ def deletes_kept(session: Any, table: TableName) -> timedelta:
 
 
 def has_rows(session: Any, table: TableName) -> bool:
-    """Tell whether there is such a table with at least one row."""
+    """Whether there is such a table with at least one row."""
     return is_there(session, table) and bool(rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1"))
 
 
 def has_keyspace(session: Any, table: TableName) -> bool:
-    """Tell whether there is the keyspace that a table is in, or would be."""
+    """Whether there is the keyspace that a table is in, or would be."""
     query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
     return bool(rows_of(session, query, (table.keyspace,)))
 
@@ -77,7 +77,7 @@ def make_table(session: Any, table: TableName, statements: Sequence[str], *, wha
         for statement in statements:
             rows_of(session, statement)
     except (cassandra.RequestValidationException, protocol.RequestValidationException) as error:
-        remedies = [one for one in (_remedy(session, table, error), otherwise) if one]
+        remedies = [item for item in (_remedy(session, table, error), otherwise) if item]
         msg = f"cannot make {what}: {told(error)}"
         raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
     _await_agreement(session, table)
@@ -90,8 +90,8 @@ def _remedy(session: Any, table: TableName, error: Exception) -> str:
         return f"as an administrator: GRANT CREATE ON KEYSPACE {keyspace} TO …"
     if has_keyspace(session, table):
         return ""
-    places = sorted({one.datacenter for one in session.cluster.metadata.all_hosts() if one.datacenter})
-    copies = "".join(f", '{one}': 3" for one in places)
+    places = sorted({host.datacenter for host in session.cluster.metadata.all_hosts() if host.datacenter})
+    copies = "".join(f", '{place}': 3" for place in places)
     return f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy'{copies}}}"
 
 
@@ -140,7 +140,7 @@ def _ids(session: Any, table: TableName) -> list[Any]:
 
 
 def examine_cluster(session: Any, address: ClusterAddress) -> str:
-    """Say what a cluster is; used by ``lakeward doctor``.
+    """Return what a cluster is; used by ``lakeward doctor``.
 
     Raises:
         ConfigurationError: its tables cannot be read by token ranges.
@@ -178,7 +178,7 @@ def check_cluster(address: ClusterAddress) -> str:
 
 
 def server_version(session: Any) -> str:
-    """Give the server's version."""
+    """Return the server's version."""
     return str(rows_of(session, "SELECT release_version FROM system.local")[0][0])
 
 
@@ -232,7 +232,7 @@ def require_writable(session: Any, schema: TableSchema) -> None:
     from cassandra.protocol import SyntaxException
 
     # The server looks at permissions before it finds that no row is meant; one that finds it first says so.
-    none = " AND ".join(f"{quoted(one.name)} IN ()" for one in schema.partition_key)
+    none = " AND ".join(f"{quoted(column.name)} IN ()" for column in schema.partition_key)
     with contextlib.suppress(InvalidRequest, SyntaxException):
         _require(session, f"DELETE FROM {schema.name.cql} WHERE {none}", schema.name, "MODIFY", "write")
 

@@ -67,7 +67,7 @@ _SPARK = {
 
 
 def arrow_type(cql: CqlType, *, key: bool = False) -> pa.DataType:
-    """Give the Arrow type of a column of a snapshot."""
+    """Return the Arrow type of a column of a snapshot."""
     import pyarrow as pa
 
     if key and is_key_text(cql):
@@ -75,16 +75,16 @@ def arrow_type(cql: CqlType, *, key: bool = False) -> pa.DataType:
     if cql.name == "map":
         names, values = cql.parameters
         return pa.map_(arrow_type(names, key=True), arrow_type(values))
-    inner = [arrow_type(one) for one in cql.parameters]
+    inner = [arrow_type(parameter) for parameter in cql.parameters]
     if cql.name in ("tuple", UDT):
-        return pa.struct([pa.field(name, one) for name, one in zip(field_names(cql), inner, strict=True)])
+        return pa.struct([pa.field(name, item) for name, item in zip(field_names(cql), inner, strict=True)])
     if inner:
         return pa.list_(inner[0])
     return getattr(pa, _plain(cql))()
 
 
 def spark_type(cql: CqlType, *, key: bool = False) -> DataType:
-    """Give the Spark type of a column of a snapshot."""
+    """Return the Spark type of a column of a snapshot."""
     from pyspark.sql import types
 
     if key and is_key_text(cql):
@@ -92,10 +92,10 @@ def spark_type(cql: CqlType, *, key: bool = False) -> DataType:
     if cql.name == "map":
         names, values = cql.parameters
         return types.MapType(spark_type(names, key=True), spark_type(values))
-    inner = [spark_type(one) for one in cql.parameters]
+    inner = [spark_type(parameter) for parameter in cql.parameters]
     if cql.name in ("tuple", UDT):
         return types.StructType(
-            [types.StructField(name, one) for name, one in zip(field_names(cql), inner, strict=True)]
+            [types.StructField(name, item) for name, item in zip(field_names(cql), inner, strict=True)]
         )
     if inner:
         return types.ArrayType(inner[0])
@@ -104,7 +104,7 @@ def spark_type(cql: CqlType, *, key: bool = False) -> DataType:
 
 
 def field_names(cql: CqlType) -> tuple[str, ...]:
-    """Give the names of the fields that a tuple or a user-defined type has as a struct."""
+    """Return the names of the fields that a tuple or a user-defined type has as a struct."""
     return cql.fields or tuple(f"f{number}" for number in range(1, len(cql.parameters) + 1))
 
 
@@ -117,7 +117,7 @@ _KEPT_AS_TEXT = _FLOATS | {"map"}
 
 
 def is_key_text(cql: CqlType) -> bool:
-    """Tell whether a key of this type, of a table or of a map, is held as text."""
+    """Whether a key of this type, of a table or of a map, is held as text."""
     return cql.holds(_KEPT_AS_TEXT)
 
 
@@ -138,11 +138,11 @@ def _plain_key(cql: CqlType, value: Any) -> Any:
         return _plain_single(cql.name, value)
     if cql.name == "map":
         key, inner = cql.parameters
-        return [[name if is_key_text(key) else _plain_key(key, name), _plain_key(inner, one)] for name, one in value]
+        return [[name if is_key_text(key) else _plain_key(key, name), _plain_key(inner, item)] for name, item in value]
     if cql.name in ("tuple", UDT):
         parts = value.values() if isinstance(value, dict) else value
-        return [_plain_key(inner, one) for inner, one in zip(cql.parameters, parts, strict=True)]
-    return [_plain_key(cql.parameters[0], one) for one in value]
+        return [_plain_key(inner, item) for inner, item in zip(cql.parameters, parts, strict=True)]
+    return [_plain_key(cql.parameters[0], item) for item in value]
 
 
 def _plain_single(name: str, value: Any) -> Any:
@@ -159,10 +159,10 @@ def _value(cql: CqlType, plain: Any) -> Any:
         return _single_value(cql.name, plain)
     if cql.name == "map":
         key, inner = cql.parameters
-        return [(name if is_key_text(key) else _value(key, name), _value(inner, one)) for name, one in plain]
+        return [(name if is_key_text(key) else _value(key, name), _value(inner, item)) for name, item in plain]
     if cql.name in ("tuple", UDT):
-        return tuple(_value(inner, one) for inner, one in zip(cql.parameters, plain, strict=True))
-    return [_value(cql.parameters[0], one) for one in plain]
+        return tuple(_value(inner, item) for inner, item in zip(cql.parameters, plain, strict=True))
+    return [_value(cql.parameters[0], item) for item in plain]
 
 
 def _single_value(name: str, plain: Any) -> Any:
@@ -249,7 +249,7 @@ _NO_DIGIT = 255
 
 
 def uuid_texts(values: Sequence[Any]) -> pa.StringArray | None:
-    """Give the texts of UUIDs that came as bytes; None where one of them is not there or has none."""
+    """Return the texts of UUIDs that came as bytes; None where one of them is not there or has none."""
     import numpy
     import pyarrow as pa
 
@@ -268,7 +268,7 @@ def uuid_texts(values: Sequence[Any]) -> pa.StringArray | None:
 
 
 def uuid_bytes(texts: pa.LargeBinaryArray) -> numpy.ndarray[Any, Any] | None:
-    """Give the bytes of texts in the usual form, 16 for each; None where one is in any other, which may still be one.
+    """Return the bytes of texts in the usual form, 16 for each; None where one is in any other, which may still be one.
 
     ``texts`` are the letters of each, and none of them is null.
     """
@@ -287,7 +287,7 @@ def uuid_bytes(texts: pa.LargeBinaryArray) -> numpy.ndarray[Any, Any] | None:
 
 @cache
 def _digits() -> numpy.ndarray[Any, Any]:
-    """Give the number that each letter stands for as a hexadecimal digit."""
+    """Return the number that each letter stands for as a hexadecimal digit."""
     import numpy
 
     found = numpy.full(256, _NO_DIGIT, dtype=numpy.uint8)
@@ -309,7 +309,7 @@ _WIDER = {
 
 
 def widens(source: CqlType, target: CqlType) -> bool:
-    """Tell whether ``target`` holds every value of ``source`` exactly; types that are the same do.
+    """Whether ``target`` holds every value of ``source`` exactly; types that are the same do.
 
     A frozen collection does not fit one that is not: Cassandra has no empty ones of those.
     """

@@ -35,14 +35,14 @@ _TOKEN = re.compile(r"\s*([^\s(),:]+|[(),:])")
 
 
 def make_exact(session: Session) -> Session:
-    """Let a session read and write every value as Cassandra has it, also through statements that it prepares."""
+    """Make a session read and write values exactly, also through statements that it prepares."""
     session.client_protocol_handler = taking_encoded(exact_handler())
     session.prepare = partial(_prepare, session)
     return session
 
 
 def exact_handler(*, compiled: bool = True, in_bytes: bool = False) -> Any:
-    """Give the driver's reader of messages, with every value as Cassandra has it.
+    """Return the driver's reader of messages, with every value as Cassandra has it.
 
     Args:
         compiled: whether to take its fast reader; only the one in plain Python takes lists with nulls in them, as the
@@ -116,7 +116,7 @@ def _exact_message(known: Any) -> Any:
         def _read_user_type(cls, f: Any, user_type_map: Any) -> Any:
             _keyspace, _name = read_string(f), read_string(f)
             fields = [(read_string(f), cls.read_type(f, user_type_map)) for _ in range(read_short(f))]
-            return TupleType.apply_parameters(tuple(one for _, one in fields))
+            return TupleType.apply_parameters(tuple(item for _, item in fields))
 
     return ExactResultMessage
 
@@ -136,7 +136,7 @@ def _message_in_bytes(known: Any) -> Any:
 
 
 def java_type(text: str) -> Any:
-    """Give the driver's type for one that the server names by its Java class."""
+    """Return the driver's type for one that the server names by its Java class."""
     return _Reader(_TOKEN.findall(text)).type()
 
 
@@ -225,17 +225,17 @@ class EncodedStatements:
         self._count, self.data = count, data
 
     def __len__(self) -> int:
-        """Give their number: the driver takes an empty batch for none."""
+        """Return their number: the driver takes an empty batch for none."""
         return self._count
 
 
 def statement_start(query_id: bytes, values: int) -> bytes:
-    """Give what is before the values of a prepared statement within a batch."""
+    """Return what is before the values of a prepared statement within a batch."""
     return struct.pack(f">BH{len(query_id)}sH", 1, len(query_id), query_id, values)
 
 
 def encoded_batch(statements: EncodedStatements, *, keyspace: str, partition: Sequence[bytes]) -> BatchStatement:
-    """Give a batch of statements of one partition; its key tells the driver which nodes to send it to.
+    """Return a batch of statements of one partition; its key tells the driver which nodes to send it to.
 
     Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
     """
@@ -249,7 +249,7 @@ def encoded_batch(statements: EncodedStatements, *, keyspace: str, partition: Se
 
 
 def taking_encoded(handler: Any) -> Any:
-    """Give a handler of the driver's messages that takes batches of bytes, too."""
+    """Return a handler of the driver's messages that takes batches of bytes, too."""
 
     class EncodedBatchHandler(handler):  # type: ignore[misc]
         @classmethod

@@ -56,7 +56,7 @@ Serialized: TypeAlias = "pa.LargeBinaryArray | list[Any]"
 
 
 def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[[pa.Array], Serialized]:
-    """Give the function that makes bytes of a column's values.
+    """Return the function that makes bytes of a column's values.
 
     ``bound_type`` is the driver's type of the column, as a prepared statement tells it.
     """
@@ -74,19 +74,19 @@ def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[
 
 
 def listed(column: Serialized) -> list[Any]:
-    """Give a column's values one by one."""
+    """Return a column's values one by one."""
     return column if isinstance(column, list) else column.to_pylist()
 
 
 def bytes_type() -> pa.DataType:
-    """Give the type of columns of bytes: rows may be large, and so many that four bytes do not tell where one is."""
+    """Return the type of columns of bytes: rows may be large, and so many that four bytes do not tell where one is."""
     import pyarrow as pa
 
     return pa.large_binary()
 
 
 def fixed_width(raw: numpy.ndarray[Any, Any], width: int) -> pa.LargeBinaryArray:
-    """Give values that all have so many bytes, laid one after the other."""
+    """Return values that all have so many bytes, laid one after the other."""
     import numpy
     import pyarrow as pa
 
@@ -112,14 +112,14 @@ def _where_valid(values: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinary
 
 
 def _uuids(array: pa.Array) -> pa.LargeBinaryArray | None:
-    """Give the bytes of texts in the usual form; None where one is in any other, which may still be one."""
+    """Return the bytes of texts in the usual form; None where one is in any other, which may still be one."""
     filled = array.fill_null(NO_UUID) if array.null_count else array
     found = uuid_bytes(filled.cast(bytes_type()))
     return None if found is None else _where_valid(fixed_width(found, found.shape[1]), array)
 
 
 def _decimal(text: str) -> bytes | None:
-    """Give the bytes of a decimal: its scale, and its digits in as few bytes as hold them. None for one with E."""
+    """Return the bytes of a decimal: its scale, and its digits in as few bytes as hold them. None for one with E."""
     if _DECIMAL.fullmatch(text) is None:
         return None
     whole, _, rest = text.partition(".")
@@ -199,7 +199,7 @@ class EncodedRows:
             yield EncodedRequest(self, start, end, partition, cost)
 
     def _starts(self, limits: WriteLimits) -> list[int]:
-        """Give the first row of each request."""
+        """Return the first row of each request."""
         import numpy
         import pyarrow.compute as pc
 
@@ -224,7 +224,7 @@ class EncodedRows:
         return zip(*[column.take(rows).to_pylist() for column in self._key], strict=True)
 
     def statement(self, start: int, end: int, partition: tuple[bytes, ...]) -> Any:
-        """Give a batch of some rows of a partition, or the statement of one: a batch may be refused for its size."""
+        """Return a batch of some rows of a partition, or the statement of one: a batch may be refused for its size."""
         if end - start == 1:
             return self._bound(start)
         statements = EncodedStatements(end - start, self._data[self._ends[start] : self._ends[end]])
@@ -235,7 +235,7 @@ class EncodedRows:
 
         bound = BoundStatement(self._prepared)
         values = [column[row].as_py() for column in self._columns]
-        bound.values = [UNSET_VALUE if one is None else one for one in values]
+        bound.values = [UNSET_VALUE if value is None else value for value in values]
         if self._stamp is not None:
             bound.values.append(self._stamp)
         return bound
@@ -268,11 +268,11 @@ class EncodedRequest:
         return Row(self._rows.batch, self._start, INSERTED, self.partition, [], size)
 
     def statement(self, _: Statements, __: int) -> Any:
-        """Give what the driver sends; rows that go this way have no lists, so that every try is the same."""
+        """Return what the driver sends; rows that go this way have no lists, so that every try is the same."""
         return self._rows.statement(self._start, self._end, self.partition)
 
     def alone(self) -> Iterator[EncodedRequest]:
-        """Give a request for each of its rows."""
+        """Return a request for each of its rows."""
         for row in range(self._start, self._end):
             yield EncodedRequest(self._rows, row, row + 1, self.partition, self.units / self.rows)
 
@@ -308,7 +308,7 @@ class BatchReader:
         self.expired = 0
 
     def requests(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[Request]:
-        """Give what is sent of a batch; a row that cannot be written is rejected, one that has expired is left out."""
+        """Return what is sent of a batch; a row that cannot be written is rejected, an expired one is left out."""
         columns = [make(batch.column(name)) for make, name in zip(self._serializers, self._names, strict=True)]
         encoded = self._encoded(batch, columns)
         if encoded is not None:
@@ -319,8 +319,8 @@ class BatchReader:
     def _encoded(self, batch: pa.RecordBatch, columns: Sequence[Serialized]) -> EncodedRows | None:
         """Go the short way, where each row takes the same one statement; None where that is not so."""
         insert, keys = self.planner.insert, len(self.plan.keys)
-        fitting = [one for one in columns if not isinstance(one, list)]
-        if insert is None or len(fitting) < len(columns) or any(one.null_count for one in fitting[:keys]):
+        fitting = [column for column in columns if not isinstance(column, list)]
+        if insert is None or len(fitting) < len(columns) or any(item.null_count for item in fitting[:keys]):
             return None
         return EncodedRows(
             batch,
@@ -342,7 +342,7 @@ class BatchReader:
         whole = zip(zip(*columns, strict=True), actions, changes, times, expiries, strict=False)
         for index, (row, action, changed, written, expiry) in enumerate(whole):
             keys, values = row[:width], row[width:]
-            size = sum([len(one) for one in row if type(one) is bytes])
+            size = sum([len(cell) for cell in row if type(cell) is bytes])
             planned = Row(batch, index, action, keys[: len(plan.partition_key)], [], size)
             if reason := _unfit(row) or planner.why_unwritable(keys, values):
                 reject(planned, reason)
@@ -361,11 +361,11 @@ class BatchReader:
 
 
 def described(plan: WritePlan, row: Row) -> dict[str, Any]:
-    """Give a row as a dead letter shows it: its key, its action, and its values as CQL writes them."""
+    """Return a row as a dead letter shows it: its key, its action, and its values as CQL writes them."""
 
     def literals(columns: Sequence[WriteColumn], mark: str) -> dict[str, str]:
-        found = [(one, row.batch.column(f"{mark}{at}")[row.index].as_py()) for at, one in enumerate(columns)]
-        return {one.name: _literal(one, value) for one, value in found}
+        found = [(item, row.batch.column(f"{mark}{at}")[row.index].as_py()) for at, item in enumerate(columns)]
+        return {item.name: _literal(item, value) for item, value in found}
 
     return {"key": literals(plan.keys, KEY), "action": row.action, "values": literals(plan.values, VALUE)}
 
@@ -381,13 +381,13 @@ def _literal(column: WriteColumn, value: Any) -> str:
 
 def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.Array], Serialized]]:
     """Make a serializer for each column, by the types that the server tells of statements with all of them."""
-    keys, values = tuple(one.name for one in plan.keys), [one.name for one in plan.values]
+    keys, values = tuple(column.name for column in plan.keys), [column.name for column in plan.values]
     size = plan.columns_at_once or len(values) or 1
     told: dict[str, Any] = {}
     for at in range(0, max(len(values), 1), size):
         shape = Shape(Verb.INSERT, keys, tuple(values[at : at + size]), is_timed=plan.is_timed)
         prepared = statements.prepared(shape)
-        told.update({one.name: (one.type, prepared.protocol_version) for one in prepared.column_metadata})
+        told.update({column.name: (column.type, prepared.protocol_version) for column in prepared.column_metadata})
     return [serializer(column, *told[column.name]) for column in plan.columns]
 
 
@@ -402,12 +402,12 @@ def _rows_of(batch: pa.RecordBatch, mark: str, plan: WritePlan) -> Iterator[tupl
 
 
 def _filled(written: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Give cells whose time was not told the latest of their row, where it has one."""
+    """Use the latest time of a row for its cells without a recorded time, where it has one."""
     if None not in written:
         return written
-    latest = max([one for one in written if one is not None], default=None)
-    return tuple(latest if one is None else one for one in written)
+    latest = max([item for item in written if item is not None], default=None)
+    return tuple(latest if item is None else item for item in written)
 
 
 def _unfit(row: Sequence[Any]) -> str | None:
-    return next((one.reason for one in row if type(one) is Unfit), None)
+    return next((cell.reason for cell in row if type(cell) is Unfit), None)

@@ -85,7 +85,7 @@ def matched(
     problems = _other_key(keys, target) or (_problems(found, origin, target))
     pairs: list[Matched] = []
     if not problems:
-        known = {one.name: one.type for one in origin.schema.columns} if origin is not None else {}
+        known = {item.name: item.type for item in origin.schema.columns} if origin is not None else {}
         for column in target.columns:
             if column.name not in found:
                 continue
@@ -106,10 +106,10 @@ def require_no_counters(label: str, *schemas: TableSchema | None) -> None:
     Raises:
         RefusedInputError: one of the tables is.
     """
-    for one in schemas:
-        if one is not None and one.has_counters:
+    for schema in schemas:
+        if schema is not None and schema.has_counters:
             msg = (
-                f"{label} cannot be written: {one.name} has counters, which can only be added to; what is written "
+                f"{label} cannot be written: {schema.name} has counters, which can only be added to; what is written "
                 "twice, after a time-out for instance, would count twice"
             )
             raise RefusedInputError(msg, hint="counters can be exported and compared only")
@@ -123,7 +123,7 @@ def _other_key(keys: Sequence[str], target: TableSchema) -> list[str]:
 
 def _problems(found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> list[str]:
     if origin is not None:
-        there = {one.name for one in origin.schema.columns}
+        there = {item.name for item in origin.schema.columns}
         told = differences(origin.schema, target, [name for name in found if name in there])
         return told + [_missing(name) for name in found if name not in there and name not in target.names]
     return [_missing(name) for name in found if name not in target.names]
@@ -149,7 +149,7 @@ def _pair(column: CqlColumn, found: Found, source: CqlType | None) -> Matched | 
 
 
 def _converted(found: Found, wanted: DataType, name: str) -> Column | None:
-    """Give values of files that others wrote in the form that snapshots have; None where that could change them."""
+    """Return values of files that others wrote in the form that snapshots have; None where that could change them."""
     have = found.type
     if isinstance(have, _WHOLE) and isinstance(wanted, _WHOLE):
         is_wider = _WHOLE.index(type(have)) <= _WHOLE.index(type(wanted))
@@ -169,9 +169,9 @@ def _converted(found: Found, wanted: DataType, name: str) -> Column | None:
 
 def _hint(name: TableName, found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> str:
     if origin is not None:
-        absent = [one for one in origin.schema.columns if one.name in found and one.name not in target.names]
-        if absent and not any(one.kind.is_key for one in absent):
-            added = ", ".join(f"{one.cql} {one.type.cql}" for one in absent)
+        absent = [item for item in origin.schema.columns if item.name in found and item.name not in target.names]
+        if absent and not any(item.kind.is_key for item in absent):
+            added = ", ".join(f"{item.cql} {item.type.cql}" for item in absent)
             return f"ALTER TABLE {name.cql} ADD ({added});"
     return "write into a table with these columns: --create-table makes one of an export"
 
@@ -195,19 +195,19 @@ def require_applicable(label: str, diff: ReadDiff) -> None:
 
 
 def action(diff: ReadDiff) -> Column:
-    """Give what happened to a row, whatever labels the change set has for it."""
+    """Return what happened to a row, whatever labels the change set has for it."""
     return F.when(~diff.has_left, F.lit(INSERTED)).when(~diff.has_right, F.lit(DELETED)).otherwise(F.lit(CHANGED))
 
 
 def changed_names(diff: ReadDiff) -> Column:
-    """Give the names of the columns that changed: as the change set says, else by comparing both sides."""
+    """Return the names of the columns that changed: as the change set says, else by comparing both sides."""
     if diff.changed is not None:
         return diff.changed
-    past = {diff.fold(one.name): one for one in diff.left or ()}
+    past = {diff.fold(item.name): item for item in diff.left or ()}
     none = F.array().cast("array<string>")
     names = [
-        F.when(_is_equal(past.get(diff.fold(one.name)), one), none).otherwise(F.array(F.lit(one.name)))
-        for one in diff.right or ()
+        F.when(_is_equal(past.get(diff.fold(item.name)), item), none).otherwise(F.array(F.lit(item.name)))
+        for item in diff.right or ()
     ]
     return F.when(diff.has_left & diff.has_right, F.concat(none, *names))
 
@@ -221,22 +221,22 @@ def _is_equal(left: SideValue | None, right: SideValue) -> Column:
 
 
 def found_columns(diff: ReadDiff) -> dict[str, Found]:
-    """Give the columns of the rows: their current values, and the past ones of deleted rows."""
-    past = {one.name: one for one in diff.left or ()}
-    found = {one.name: Found(one.dataType, column(one.name)) for one in diff.keys}
-    for one in diff.right or ():
-        if one.name.startswith((WRITETIME, EXPIRES)):
+    """Return the columns of the rows: their current values, and the past ones of deleted rows."""
+    past = {entry.name: entry for entry in diff.left or ()}
+    found = {entry.name: Found(entry.dataType, column(entry.name)) for entry in diff.keys}
+    for item in diff.right or ():
+        if item.name.startswith((WRITETIME, EXPIRES)):
             continue
-        before, value = past.get(one.name), one.value
-        if before is not None and is_same(before.type, one.type):
-            value = F.when(diff.has_right, one.value).otherwise(before.value)
-        found[one.name] = Found(one.type, value)
+        before, value = past.get(item.name), item.value
+        if before is not None and is_same(before.type, item.type):
+            value = F.when(diff.has_right, item.value).otherwise(before.value)
+        found[item.name] = Found(item.type, value)
     return found
 
 
 def expiries(diff: ReadDiff, values: Sequence[str]) -> list[Column]:
-    """Give when the current values expire; nothing where the change set does not tell it of any."""
-    known = {one.name: one.value for one in diff.right or ()}
+    """Return when the current values expire; nothing where the change set does not tell it of any."""
+    known = {item.name: item.value for item in diff.right or ()}
     if not any(EXPIRES + name in known for name in values):
         return []
     none = F.lit(None).cast("bigint")
@@ -253,9 +253,9 @@ def text_struct(target: TableSchema) -> T.StructType:
     return T.StructType(
         [
             T.StructField(
-                one.name, T.StringType() if one.type.name in _READ else spark_type(one.type, key=one.kind.is_key)
+                item.name, T.StringType() if item.type.name in _READ else spark_type(item.type, key=item.kind.is_key)
             )
-            for one in target.columns
+            for item in target.columns
         ]
     )
 
@@ -266,7 +266,7 @@ def require_told_bytes(target: TableSchema, paths: Iterable[str], label: str) ->
     Raises:
         RefusedInputError: naming the columns.
     """
-    blobs = [one.name for one in target.columns if one.type.name == "blob"]
+    blobs = [item.name for item in target.columns if item.type.name == "blob"]
     if blobs and any(format_of_name(path) == "csv" for path in paths):
         msg = f"{label} is CSV, which does not say how the bytes of {', '.join(blobs)} are written"
         raise RefusedInputError(msg, hint="write it as JSON (in base64) or Parquet")
@@ -275,14 +275,14 @@ def require_told_bytes(target: TableSchema, paths: Iterable[str], label: str) ->
 def typed(frame: DataFrame, target: TableSchema, options: DiffOptions) -> DataFrame:
     """Return a change set with the texts of times as a snapshot has them; a text that is none makes the job fail."""
     sides = (options.left_column_prefix, options.right_column_prefix)
-    kinds = {f"{side}_{one.name}": one.type.name for one in target.columns for side in sides if not one.kind.is_key}
-    kinds.update({one.name: one.type.name for one in target.columns if one.kind.is_key})
+    kinds = {f"{side}_{item.name}": item.type.name for item in target.columns for side in sides if not item.kind.is_key}
+    kinds.update({item.name: item.type.name for item in target.columns if item.kind.is_key})
     return frame.select(
         *[
-            _READ[kinds[one.name]](one.name).alias(one.name)
-            if isinstance(one.dataType, T.StringType) and kinds.get(one.name) in _READ
-            else column(one.name)
-            for one in frame.schema.fields
+            _READ[kinds[item.name]](item.name).alias(item.name)
+            if isinstance(item.dataType, T.StringType) and kinds.get(item.name) in _READ
+            else column(item.name)
+            for item in frame.schema.fields
         ]
     )
 
@@ -300,7 +300,7 @@ def _date(name: str) -> Column:
 
 def _time(name: str) -> Column:
     part = [F.regexp_extract(column(name), _TIME, number) for number in (1, 2, 3, 4)]
-    hours, minutes, seconds = (one.cast("bigint") for one in part[:3])
+    hours, minutes, seconds = (item.cast("bigint") for item in part[:3])
     nanoseconds = F.rpad(part[3], 9, "0").cast("bigint")
     whole = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + nanoseconds
     return _either(name, F.when(column(name).rlike(_TIME), whole), "bigint", "time")
@@ -337,8 +337,8 @@ class Parts:
 
 
 def split_key(pairs: Sequence[Matched]) -> tuple[list[Column], list[Column], list[Column]]:
-    """Give the values of the partition key, the clustering columns and all others."""
-    kinds = [(one.column.kind, one.value) for one in pairs]
+    """Return the values of the partition key, the clustering columns and all others."""
+    kinds = [(pair.column.kind, pair.value) for pair in pairs]
     return (
         [value for kind, value in kinds if kind is ColumnKind.PARTITION_KEY],
         [value for kind, value in kinds if kind is ColumnKind.CLUSTERING],
@@ -353,7 +353,7 @@ def unit_count(rows: int | None) -> int:
 
 
 def spread(frame: DataFrame, parts: Parts, *, units: int, done: Collection[int], tasks: int, chunk: int) -> DataFrame:
-    """Give the rows of all units that are not done, each unit in one task.
+    """Return the rows of all units that are not done, each unit in one task.
 
     All rows of a partition are in one unit. Within it, partitions take turns: the first rows of each, as many as go
     into a batch, then the next ones of those that have more.
@@ -380,4 +380,4 @@ def spread(frame: DataFrame, parts: Parts, *, units: int, done: Collection[int],
 
 
 def _numbered(mark: str, expressions: Sequence[Column]) -> list[Column]:
-    return [one.alias(f"{mark}{number}") for number, one in enumerate(expressions)]
+    return [item.alias(f"{mark}{number}") for number, item in enumerate(expressions)]

@@ -59,7 +59,7 @@ class WriteReport:
     warnings: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Return it as JSON has it."""
         return {**asdict(self), "status": str(self.status), "warnings": list(self.warnings)}
 
 
@@ -103,7 +103,7 @@ def _require_writable(folder: str) -> None:
 
 
 def place_for(spark: SparkSession, config: Config, folder: str | None, source: str, job: Job) -> DeadLetterPlace:
-    """Give the place for what a job rejects: beside a source in S3, else below where the command was started.
+    """Return the place for what a job rejects: beside a source in S3, else below where the command was started.
 
     Raises:
         ConfigurationError: nothing can be written there; or tasks run on other machines, where that would be a folder
@@ -227,17 +227,17 @@ class WritePlan:
     @property
     def keys(self) -> tuple[WriteColumn, ...]:
         """The columns of the primary key, in order."""
-        return tuple(one for one in self.columns if one.is_key)
+        return tuple(column for column in self.columns if column.is_key)
 
     @property
     def partition_key(self) -> tuple[WriteColumn, ...]:
         """The columns of the partition key, in order."""
-        return tuple(one for one in self.columns if one.kind is ColumnKind.PARTITION_KEY)
+        return tuple(column for column in self.columns if column.kind is ColumnKind.PARTITION_KEY)
 
     @property
     def values(self) -> tuple[WriteColumn, ...]:
         """The columns that are no key."""
-        return tuple(one for one in self.columns if not one.is_key)
+        return tuple(column for column in self.columns if not column.is_key)
 
     @property
     def columns_at_once(self) -> int | None:

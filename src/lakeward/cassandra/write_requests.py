@@ -48,10 +48,10 @@ class Request(Protocol):
         """Its first row, or the one of which it is a part."""
 
     def statement(self, statements: Statements, shift: int) -> Any:
-        """Give what the driver sends; ``shift`` is added to the times of lists, and is another at each try."""
+        """Return what the driver sends; ``shift`` is added to the times of lists, and is another at each try."""
 
     def alone(self) -> Iterable[Request]:
-        """Give a request for each of its rows."""
+        """Return a request for each of its rows."""
 
 
 class BoundRequest:
@@ -75,29 +75,29 @@ class BoundRequest:
         return self.entries[0][0]
 
     def alone(self) -> Iterable[BoundRequest]:
-        """Give a request for each of its rows."""
+        """Return a request for each of its rows."""
         by_row: dict[int, BoundRequest] = {}
         for row, operation in self.entries:
             by_row.setdefault(id(row), BoundRequest()).entries.append((row, operation))
         return by_row.values()
 
     def statement(self, statements: Statements, shift: int) -> Any:
-        """Give the one statement, or a batch of all."""
+        """Return the one statement, or a batch of all."""
         from cassandra.query import BatchStatement, BatchType, BoundStatement
 
         bound, shape, prepared = [], None, None
         for _, operation in self.entries:
             if operation.shape is not shape:
                 shape, prepared = operation.shape, statements.prepared(operation.shape)
-            one = BoundStatement(prepared)
-            one.values = operation.at(shift)
-            bound.append(one)
+            statement = BoundStatement(prepared)
+            statement.values = operation.at(shift)
+            bound.append(statement)
         if len(bound) == 1:
             return bound[0]
         # Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
         batch = BatchStatement(batch_type=BatchType.UNLOGGED)
-        for one in bound:
-            batch.add(one)
+        for statement in bound:
+            batch.add(statement)
         batch.is_idempotent = True
         return batch
 
@@ -106,7 +106,7 @@ def bound_requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[BoundRe
     """Put consecutive rows of a partition together, as far as the server's limits let them be."""
     request, partition = BoundRequest(), None
     for row in rows:
-        cells = sum([len(one.values) for one in row.operations])
+        cells = sum([len(item.values) for item in row.operations])
         weight = row.size + CELL_BYTES * cells
         is_full = len(request.entries) + len(row.operations) > limits.batch_rows
         if request.entries and (is_full or row.partition != partition or request.size + weight > limits.batch_bytes):
@@ -209,8 +209,8 @@ class Sender:
         """Find the rows that a request was rejected for, by sending each alone."""
         rows = list(request.alone())
         if len(rows) > 1:
-            for one in rows:
-                self._send_again(one, first_try=2)
+            for row in rows:
+                self._send_again(row, first_try=2)
         else:
             self._reject(rows[0].first_row, told(error))
 

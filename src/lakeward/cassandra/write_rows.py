@@ -48,7 +48,7 @@ class Shape:
     is_timed: bool = True
 
     def cql(self, table: TableName) -> str:
-        """Give the statement as CQL."""
+        """Return the statement as CQL."""
         said = [*(["TIMESTAMP ?"] if self.is_timed else []), *(["TTL ?"] if self.expires else [])]
         using = f" USING {' AND '.join(said)}" if said else ""
         where = " AND ".join(f"{quoted(name)} = ?" for name in self.keys)
@@ -84,7 +84,7 @@ class Statements:
         self._known: dict[Shape, Any] = {}
 
     def prepared(self, shape: Shape) -> Any:
-        """Give the prepared statement of a shape.
+        """Return the prepared statement of a shape.
 
         Raises:
             DataError: the server does not take it: the table is not what it was.
@@ -121,7 +121,7 @@ class Operation:
         self.shape, self.values, self.base = shape, values, base
 
     def at(self, shift: int) -> list[Any]:
-        """Give the values of a try; only those of a list are others at each."""
+        """Return the values of a try; only those of a list are others at each."""
         if self.base is None:
             return self.values
         values = list(self.values)
@@ -148,7 +148,7 @@ class Row:
 
 
 def list_shift(run_attempt: int, unit_attempt: int) -> int:
-    """Give what is added to the time of lists, in microseconds.
+    """Return what is added to the time of lists, in microseconds.
 
     Elements of a list get names from the server. Written again at the same time, they come beside those that are
     there; at a later time they replace them.
@@ -157,7 +157,7 @@ def list_shift(run_attempt: int, unit_attempt: int) -> int:
 
 
 def packed_time(microseconds: int) -> bytes:
-    """Give a timestamp as it is bound."""
+    """Return a timestamp as it is bound."""
     return struct.pack(">q", microseconds)
 
 
@@ -167,13 +167,13 @@ class RowPlanner:
     def __init__(self, plan: WritePlan, unset: Any) -> None:
         self._plan, self._unset = plan, unset
         self._values = plan.values
-        self._positions = {one.name: number for number, one in enumerate(self._values)}
-        self._keys = tuple(one.name for one in plan.keys)
-        self._partition = tuple(one.name for one in plan.partition_key)
+        self._positions = {item.name: number for number, item in enumerate(self._values)}
+        self._keys = tuple(column.name for column in plan.keys)
+        self._partition = tuple(column.name for column in plan.partition_key)
         self._plain = {is_static: self._pieces(is_static=is_static) for is_static in (False, True)}
-        self._statics = tuple(number for number, one in enumerate(self._values) if one.is_static)
-        self._regulars = tuple(number for number, one in enumerate(self._values) if not one.is_static)
-        self._lists = frozenset(number for number, one in enumerate(self._values) if one.is_list)
+        self._statics = tuple(number for number, item in enumerate(self._values) if item.is_static)
+        self._regulars = tuple(number for number, item in enumerate(self._values) if not item.is_static)
+        self._lists = frozenset(number for number, item in enumerate(self._values) if item.is_list)
         self._known_changes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._time = packed_time(plan.timestamp)
 
@@ -188,8 +188,8 @@ class RowPlanner:
         return self._shape(Verb.INSERT, self._keys, pieces[0] if pieces else ())
 
     def _pieces(self, *, is_static: bool) -> list[tuple[int, ...]]:
-        """Give the columns that go into one statement each; a server may limit how many."""
-        found = [n for n, one in enumerate(self._values) if one.is_static == is_static and not one.is_list]
+        """Return the columns that go into one statement each; a server may limit how many."""
+        found = [n for n, item in enumerate(self._values) if item.is_static == is_static and not item.is_list]
         size = self._plan.columns_at_once or len(found) or 1
         return [tuple(found[at : at + size]) for at in range(0, len(found), size)]
 
@@ -198,24 +198,24 @@ class RowPlanner:
         return Shape(verb, keys, self._names(places), expires, is_timed=self._plan.is_timed)
 
     def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
-        return tuple(self._values[one].name for one in positions)
+        return tuple(self._values[position].name for position in positions)
 
     def why_unwritable(self, keys: Sequence[Any], values: Sequence[Any]) -> str | None:
-        """Say why a row without its whole key cannot be written, or deleted; None where it can."""
+        """Return why a row without its whole key cannot be written, or deleted; None where it can."""
         width = len(self._partition)
         absent = [name for name, value in zip(self._keys, keys, strict=True) if value is None]
         if not absent or (self.is_static_row(keys) and None not in keys[:width]):
-            regular = [v for v, one in zip(values, self._values, strict=True) if v is not None and not one.is_static]
+            regular = [v for v, item in zip(values, self._values, strict=True) if v is not None and not item.is_static]
             return "values of regular columns without a clustering key" if absent and regular else None
         return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a part of a key"
 
     def is_static_row(self, keys: Sequence[Any]) -> bool:
-        """Tell whether this is the static part of a partition: it has no clustering key at all."""
+        """Whether this is the static part of a partition: it has no clustering key at all."""
         rest = keys[len(self._partition) :]
-        return self._plan.has_static_rows and bool(rest) and all(one is None for one in rest)
+        return self._plan.has_static_rows and bool(rest) and all(item is None for item in rest)
 
     def deleting(self, keys: Sequence[Any]) -> list[Operation]:
-        """Give the statement that deletes a row by its full key, or the static cells of a partition, if it has any."""
+        """Return the statement that deletes a row by its full key, or a partition's static cells, if it has any."""
         if self.is_static_row(keys):
             if not self._statics:
                 # A statement without columns would delete the whole partition.
@@ -236,7 +236,7 @@ class RowPlanner:
         expiries: Sequence[int | None] = (),
         now: int = 0,
     ) -> list[Operation] | None:
-        """Give the statements that insert or change a row; None where all of it has expired."""
+        """Return the statements that insert or change a row; None where all of it has expired."""
         is_new = action == INSERTED
         places = range(len(values)) if is_new else self._changed(changes or ())
         cells = _Cells(self._plan.timestamp, is_new=is_new)
@@ -246,7 +246,7 @@ class RowPlanner:
             return None
         operations: list[Operation] = []
         if not self.is_static_row(keys):
-            is_marked = is_new or (bool(cells.groups) and all(values[one] is None for one in self._regulars))
+            is_marked = is_new or (bool(cells.groups) and all(values[column] is None for column in self._regulars))
             operations += self._parts(cells, keys, self._keys, is_static=False, is_marked=is_marked)
         if self._statics:
             width = len(self._partition)
@@ -254,13 +254,13 @@ class RowPlanner:
         return operations
 
     def _changed(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Give the columns that a change set's list of changed columns is about: a cell may be written anew only."""
+        """Return the columns that a change set's list of changed columns is about: a cell may be written anew only."""
         from lakeward.cassandra.snapshots import WRITETIME
 
         known = tuple(names)
         if known not in self._known_changes:
             found = {self._positions.get(name, self._positions.get(name.removeprefix(WRITETIME))) for name in known}
-            self._known_changes[known] = tuple(sorted(one for one in found if one is not None))
+            self._known_changes[known] = tuple(sorted(item for item in found if item is not None))
         return self._known_changes[known]
 
     def _parts(
@@ -289,7 +289,7 @@ class RowPlanner:
         is_static: bool,
         is_marked: bool,
     ) -> list[Operation]:
-        """Give the statements for cells of one time; the row's own marker is written by the first, an INSERT."""
+        """Return the statements for cells of one time; the row's own marker is written by the first, an INSERT."""
         operations = []
         time, ttl = packed_time(when[0]), struct.pack(">i", when[1])
         for number, piece in enumerate(self._plain[is_static] or [()]):
@@ -332,7 +332,7 @@ class _Cells:
         self.groups.setdefault(when, {})[place] = value
 
     def marker(self) -> tuple[int, int]:
-        """Give when the row itself was written, and how long it lives: as long as the last of its cells."""
+        """Return when the row itself was written, and how long it lives: as long as the last of its cells."""
         if not self.groups:
             return self._timestamp, 0
         lives = [ttl for _, ttl in self.groups]

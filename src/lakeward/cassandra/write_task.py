@@ -28,8 +28,8 @@ _YOUNG = 100_000
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Let garbage be looked for seldom in the block: a quarter of the time of a task went into that."""
+def rare_collection() -> Iterator[None]:
+    """Run the garbage collector rarely in the block: it took a quarter of the time of a task."""
     usual = gc.get_threshold()
     gc.set_threshold(_YOUNG, *usual[1:])
     try:
@@ -60,14 +60,14 @@ class Counts:
 
 
 def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function that writes batches, whose rows come unit by unit."""
+    """Return the function that writes batches, whose rows come unit by unit."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         counts = Counts()
         try:
-            with seldom_collected():
+            with rare_collection():
                 _Task(plan, counts).write(batches)
         except LakewardError as error:
             # Told as a result and not raised: what can be tried again has been, and Spark would start all over.
@@ -106,7 +106,7 @@ class _Task:
         self._budget = None if plan.budget is None else budget_client(plan.budget)
         self._sender = None if self._budget is None else self._open_sender(statements, self._budget)
         self._rejected_before = 0
-        self._has_lists = any(one.is_list for one in plan.values)
+        self._has_lists = any(column.is_list for column in plan.values)
 
     def _open_sender(self, statements: Statements, budget: BudgetClient) -> Sender:
         return Sender(
