@@ -13,8 +13,12 @@ __version__ = "0.1.0"
 # Where each public name is defined. Names are public, modules are not: moving one changes this table only.
 _NAMES_BY_MODULE = {
     "lakeward.api": "Lakeward",
+    "lakeward.api.diffs": "diff_snapshots patch_snapshot",
+    "lakeward.api.doctor": "Check doctor",
+    "lakeward.api.failures": "explain_error",
     "lakeward.api.history": "History",
-    "lakeward.api.snapshots": "SnapshotReport Snapshots",
+    "lakeward.api.inputs": "parse_key parse_setting read_keys",
+    "lakeward.api.snapshots": "SnapshotReport Snapshots snapshots_exit_code",
     "lakeward.cassandra.budget": "RateLimits",
     "lakeward.cassandra.compare": "ComparisonReport",
     "lakeward.cassandra.export": "ExportReport",
@@ -22,18 +26,24 @@ _NAMES_BY_MODULE = {
     "lakeward.cassandra.write_plan": "WriteReport WriteStatus",
     "lakeward.cassandra_client": "CassandraClient SyncSettings",
     "lakeward.config": "Config TableDefaults TableSettings load_config",
+    "lakeward.config.reference": "config_reference",
+    "lakeward.config.spans": "parse_span",
+    "lakeward.config.template": "write_configuration",
     "lakeward.config.watching": "WatchSettings",
     "lakeward.controller.discovery": "Discovery",
     "lakeward.controller.history": "RunDetail RunSummary",
     "lakeward.controller.metrics": "Metrics",
-    "lakeward.controller.observers": "Observer",
+    "lakeward.controller.observers": "Observer SilentObserver",
     "lakeward.controller.proposals": "Proposal",
-    "lakeward.controller.status": "StatusTotals TableStatus",
+    "lakeward.controller.status": "StatusTotals TableStatus status_totals",
     "lakeward.controller.tables": "KnownTable",
     "lakeward.controller.takeover": "ImportedTable",
     "lakeward.controller.triggers.watcher": "RunObserver Watcher",
     "lakeward.controller.validation": "Finding",
+    "lakeward.demo.project": "DemoTable write_demo",
+    "lakeward.demo.story": "DemoReport SampleRow TableCheck play_demo",
     "lakeward.diffing.changesets.applying": "Applied",
+    "lakeward.diffing.comparator_texts": "parse_comparator",
     "lakeward.diffing.comparators": "Bitwise Comparator Duration Epsilon Equality MapEntries Whitespace",
     "lakeward.diffing.composing": "compose",
     "lakeward.diffing.frames": "diff",
@@ -44,11 +54,12 @@ _NAMES_BY_MODULE = {
     "lakeward.diffing.running": "DiffResult",
     "lakeward.diffing.summary": "Summary",
     "lakeward.errors": (
-        "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError DeleteShareError "
-        "LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError TimeLimitError "
-        "VanishedError"
+        "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError "
+        "DeleteShareError LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError "
+        "SparkDiedError TimeLimitError VanishedError"
     ),
     "lakeward.lake.iceberg.debt": "Debt",
+    "lakeward.logs": "event log_to_stderr logs_messages",
     "lakeward.model": "TableId",
     "lakeward.pipeline.columns_repair": "ColumnsRepair",
     "lakeward.pipeline.context": "RunOptions",
@@ -60,6 +71,7 @@ _NAMES_BY_MODULE = {
     "lakeward.pipeline.row_changes": "RowChanges",
     "lakeward.pipeline.steps": "Step",
     "lakeward.pipeline.undoing": "ConcernedOp Marked UndoPlan Undone",
+    "lakeward.redaction": "redact redact_values",
     "lakeward.snapshots.erasure.receipts": "ErasedPlace Receipt",
     "lakeward.snapshots.history.row_history": "HistoryEntry RowHistory",
     "lakeward.snapshots.history.scd2_table": "HistoryReport",
@@ -67,6 +79,8 @@ _NAMES_BY_MODULE = {
     "lakeward.snapshots.versions.listing": "Version",
     "lakeward.sources.dms.listing": "SkippedFolder",
     "lakeward.testing.simulator": "SimulationResult SimulatorOptions write_simulation",
+    "lakeward.texts": "escape_text to_json",
+    "lakeward.words": "count rate",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

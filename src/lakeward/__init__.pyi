@@ -1,8 +1,16 @@
 # The public names for type checkers; the table in __init__.py is what runs.
 
 from lakeward.api import Lakeward as Lakeward
+from lakeward.api.diffs import diff_snapshots as diff_snapshots, patch_snapshot as patch_snapshot
+from lakeward.api.doctor import Check as Check, doctor as doctor
+from lakeward.api.failures import explain_error as explain_error
 from lakeward.api.history import History as History
-from lakeward.api.snapshots import SnapshotReport as SnapshotReport, Snapshots as Snapshots
+from lakeward.api.inputs import parse_key as parse_key, parse_setting as parse_setting, read_keys as read_keys
+from lakeward.api.snapshots import (
+    SnapshotReport as SnapshotReport,
+    Snapshots as Snapshots,
+    snapshots_exit_code as snapshots_exit_code,
+)
 from lakeward.cassandra.budget import RateLimits as RateLimits
 from lakeward.cassandra.compare import ComparisonReport as ComparisonReport
 from lakeward.cassandra.export import ExportReport as ExportReport
@@ -15,18 +23,33 @@ from lakeward.config import (
     TableSettings as TableSettings,
     load_config as load_config,
 )
+from lakeward.config.reference import config_reference as config_reference
+from lakeward.config.spans import parse_span as parse_span
+from lakeward.config.template import write_configuration as write_configuration
 from lakeward.config.watching import WatchSettings as WatchSettings
 from lakeward.controller.discovery import Discovery as Discovery
 from lakeward.controller.history import RunDetail as RunDetail, RunSummary as RunSummary
 from lakeward.controller.metrics import Metrics as Metrics
-from lakeward.controller.observers import Observer as Observer
+from lakeward.controller.observers import Observer as Observer, SilentObserver as SilentObserver
 from lakeward.controller.proposals import Proposal as Proposal
-from lakeward.controller.status import StatusTotals as StatusTotals, TableStatus as TableStatus
+from lakeward.controller.status import (
+    StatusTotals as StatusTotals,
+    TableStatus as TableStatus,
+    status_totals as status_totals,
+)
 from lakeward.controller.tables import KnownTable as KnownTable
 from lakeward.controller.takeover import ImportedTable as ImportedTable
 from lakeward.controller.triggers.watcher import RunObserver as RunObserver, Watcher as Watcher
 from lakeward.controller.validation import Finding as Finding
+from lakeward.demo.project import DemoTable as DemoTable, write_demo as write_demo
+from lakeward.demo.story import (
+    DemoReport as DemoReport,
+    SampleRow as SampleRow,
+    TableCheck as TableCheck,
+    play_demo as play_demo,
+)
 from lakeward.diffing.changesets.applying import Applied as Applied
+from lakeward.diffing.comparator_texts import parse_comparator as parse_comparator
 from lakeward.diffing.comparators import (
     Bitwise as Bitwise,
     Comparator as Comparator,
@@ -63,6 +86,7 @@ from lakeward.errors import (
     VanishedError as VanishedError,
 )
 from lakeward.lake.iceberg.debt import Debt as Debt
+from lakeward.logs import event as event, log_to_stderr as log_to_stderr, logs_messages as logs_messages
 from lakeward.model import TableId as TableId
 from lakeward.pipeline.columns_repair import ColumnsRepair as ColumnsRepair
 from lakeward.pipeline.context import RunOptions as RunOptions
@@ -85,8 +109,13 @@ from lakeward.pipeline.report import (
 )
 from lakeward.pipeline.row_changes import RowChanges as RowChanges
 from lakeward.pipeline.steps import Step as Step
-from lakeward.pipeline.undoing import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan
-from lakeward.pipeline.undoing import Undone as Undone
+from lakeward.pipeline.undoing import (
+    ConcernedOp as ConcernedOp,
+    Marked as Marked,
+    UndoPlan as UndoPlan,
+    Undone as Undone,
+)
+from lakeward.redaction import redact as redact, redact_values as redact_values
 from lakeward.snapshots.erasure.receipts import ErasedPlace as ErasedPlace, Receipt as Receipt
 from lakeward.snapshots.history.row_history import HistoryEntry as HistoryEntry, RowHistory as RowHistory
 from lakeward.snapshots.history.scd2_table import HistoryReport as HistoryReport
@@ -103,5 +132,7 @@ from lakeward.testing.simulator import (
     SimulatorOptions as SimulatorOptions,
     write_simulation as write_simulation,
 )
+from lakeward.texts import escape_text as escape_text, to_json as to_json
+from lakeward.words import count as count, rate as rate
 
 __version__: str

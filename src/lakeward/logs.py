@@ -90,7 +90,7 @@ class LineHandler(logging.Handler):
             self.handleError(record)
 
 
-def write_lines(log_format: LogFormat) -> LineHandler:
+def log_to_stderr(log_format: LogFormat) -> LineHandler:
     """Send all records to standard error: as text on a terminal and JSON elsewhere, or as told."""
     handler = LineHandler()
     handler.is_whole = log_format == "json"
@@ -103,7 +103,7 @@ def write_lines(log_format: LogFormat) -> LineHandler:
     return handler
 
 
-def takes_words() -> bool:
+def logs_messages() -> bool:
     """Tell whether what a command says to its user belongs into the log, too."""
     return any(one.is_whole for one in _line_handlers())
 

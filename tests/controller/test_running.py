@@ -12,7 +12,7 @@ import pytest
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
 from lakeward.controller import turns
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.errors import RetriableError
 from lakeward.lake.iceberg.session import session_for
 from lakeward.pipeline.context import RunOptions
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 TIMEOUT = 600
 
 
-class Journal(Silent):
+class Journal(SilentObserver):
     """Keeps what an observer hears."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ CASES = [
 
 
 def asked(lakeward: Lakeward, table: str, moment: Moment) -> list[dict[str, object]]:
-    context = lakeward._bench().context(lakeward.table(table))
+    context = lakeward._opened.workbench().context(lakeward.table(table))
     with Workspace() as workspace:
         return [row.asDict() for row in rows_as_of(context, workspace, moment).rows.collect()]
 

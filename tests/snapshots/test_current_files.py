@@ -70,7 +70,7 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
     found = scene.lakeward.snapshots.read(str(root / "version=op-4"))
     assert found.count() == 4
     # What an erasure asks for: the copy made anew, and no older one left.
-    with scene.lakeward._bench().leased(scene.lakeward.table(TABLE)) as context:
+    with scene.lakeward._opened.workbench().leased(scene.lakeward.table(TABLE)) as context:
         newest = list_publications(context.mirror.metadata())[-1]
         rebuild_publication(context, newest)
     assert states(scene) == {"op-4": "current"}

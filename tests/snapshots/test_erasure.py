@@ -90,7 +90,7 @@ def test_erased_key_is_in_no_file_of_any_place(
     prepared(scene, publish={"to": "current"})
     scene.lakeward.snapshots.create([TABLE], as_of="2024-01-01", tag="new-year")
     before = scene.rows()
-    planned = scene.lakeward.erase.plan(TABLE, [{"id": "5"}])
+    planned = scene.lakeward.plan_erasure(TABLE, [{"id": "5"}])
     assert planned.dry_run and not planned.proved and planned.hashes == ()
     assert scene.rows() == before and len(holding(*places(scene))) > 4
     receipt = erase(scene)
@@ -134,7 +134,7 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
             if len(crossed) % 3 == 1:
                 scene.run()
             is_open = scene.lakeward.status([TABLE])[0].unfinished_erasure
-            receipts = scene.lakeward.erase.resume(TABLE) if crossed else []
+            receipts = scene.lakeward.resume_erasure(TABLE) if crossed else []
             receipts = receipts or scene.lakeward.erase(TABLE, [{"id": SUBJECT}], reason="request 4711", landing=True)
         except Crash:
             scene.on_step = None
@@ -203,7 +203,7 @@ def test_key_that_changed_is_erased_with_the_keys_it_came_from_only_if_someone_s
     subject = [{"region": "EU", "number": "7"}]
     with pytest.raises(ConfigurationError, match="1 other key"):
         scene.lakeward.erase(TABLE, subject, reason="request")
-    assert scene.lakeward.erase.plan(TABLE, subject, moves="keep").keys == 1
+    assert scene.lakeward.plan_erasure(TABLE, subject, moves="keep").keys == 1
     with pytest.raises(ConfigurationError, match="keyed by region, number"):
         scene.lakeward.erase(TABLE, [{"region": "EU"}], reason="request")
     both = [*subject, {"region": "US", "number": 1}]

@@ -133,7 +133,7 @@ def test_only_files_that_may_hold_the_key_are_read(scene: Scene) -> None:
     for day in range(1, 5):
         scene.land(f"2024010{day}-000000000.csv", f"U,{day * 10},a,x,1.00", f"U,{day * 10 + 5},NULL,x,1.00")
         scene.run()
-    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     story = read_story(context)
     key = row_key(TABLE, story.bases.columns, story.keys, {"id": "25", "name": None})
     changes = story.changes.filter(key.matches())

@@ -79,7 +79,7 @@ def check_stamps(scene: Scene, op: int) -> None:
 
 
 def as_of(scene: Scene, op: int) -> Rows:
-    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     with Workspace() as workspace:
         rows = rows_as_of(context, workspace, op_moment(op)).rows.collect()
     return sorted((tuple(row) for row in rows), key=repr)
@@ -92,7 +92,7 @@ def data_files(scene: Scene) -> list[Path]:
 def test_after_compaction_and_expiry_everything_goes_on(scene: Scene) -> None:
     source = loaded(scene, undo_window="0s")
     third, stored = as_of(scene, 3), len(data_files(scene))
-    planned = scene.lakeward.maintain.plan(only="compact").tables[0]
+    planned = scene.lakeward.plan_maintenance(only="compact").tables[0]
     assert work(planned, WorkKind.COMPACT).removed_delete_files == 3
     assert len(data_files(scene)) == stored, "a plan wrote something"
     found = maintained(scene)
@@ -319,7 +319,7 @@ def test_orphan_files_go_when_they_are_old_and_files_of_others_stay(scene: Scene
         file.write_bytes(b"left behind")
     for file in (old, manifest, *foreign):
         os.utime(file, (time.time() - 4 * 86_400,) * 2)
-    planned = scene.lakeward.maintain.plan(only="orphans").tables[0]
+    planned = scene.lakeward.plan_maintenance(only="orphans").tables[0]
     assert {Path(one).name for one in work(planned, WorkKind.ORPHANS).paths} == {own, manifest.name}
     assert old.exists()
     other = table / f"metadata/00007-{uuid}.metadata.json"

@@ -94,7 +94,7 @@ def test_versions_equal_the_oracles_whatever_arrived_late(
             assert_same_rows(found, versions(states, table.key), table.key, f"kept after {stage.number} of {options}")
         # What was valid at a time is the table as of that time.
         commit = Random(options.seed).choice(simulation.commits(stage))
-        context = lake._bench().context(lake.table(name))
+        context = lake._opened.workbench().context(lake.table(name))
         with Workspace() as workspace:
             rows = rows_as_of(context, workspace, parse_moment(commit.isoformat())).rows.collect()
         assert_same_rows(valid_at(found, commit), [row.asDict() for row in rows], table.key, f"{commit}, {options}")

@@ -83,7 +83,7 @@ def test_rows_deletes_and_ledger_go_back_and_the_next_run_takes_the_files_again(
         made = Publication(f"p{op}", PublicationKind.FILES, f"v{op}", f"op:{op}", "/out", 1, op, 5, "", "2024", 0)
         record_publication(mirror, made)
 
-    plan = scene.lakeward.undo.plan(TABLE, to_op=2)
+    plan = scene.lakeward.plan_undo(TABLE, to_op=2)
     assert (plan.op, plan.back_to, plan.newest_op, plan.op_count, plan.file_count) == (5, 2, 4, 2, 2)
     assert [(one.op, one.kind, one.files, one.changes) for one in plan.ops] == [(3, "batch", 1, 3), (4, "batch", 1, 3)]
     assert plan.files == (path(3), path(4))
@@ -280,7 +280,7 @@ def test_a_table_without_key_and_its_bad_rows_go_back(scene: Scene) -> None:
     kept = scene.rows()
     scene.land("20240103-000000000.csv", "I,1,row 1,x,1.00", "I,2,bad,x,oops")
     scene.run()
-    plan = scene.lakeward.undo.plan(TABLE, to_op=2)
+    plan = scene.lakeward.plan_undo(TABLE, to_op=2)
     assert plan.rows is not None and (plan.rows.inserted, plan.rows.updated, plan.rows.deleted) == (0, 0, 1)
     scene.lakeward.undo(TABLE, to_op=2)
     assert scene.rows() == kept == source.rows()
@@ -348,7 +348,7 @@ def test_a_crash_while_a_reload_is_taken_back_is_finished_by_the_next_run(
         if step == "log.publish":
             scene.forget_state()
         with pytest.raises(DataError, match=f"op {op} is logged and not yet applied"):
-            scene.lakeward.undo.plan(TABLE, to_op=1)
+            scene.lakeward.plan_undo(TABLE, to_op=1)
         report = scene.run()
         assert [(one.op, one.kind, one.recovered) for one in report.ops] == [
             (op, "undo", True),

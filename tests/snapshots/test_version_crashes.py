@@ -68,7 +68,7 @@ def test_replacing_files_and_dropping_them(scene: Scene) -> None:
 
 def test_setting_and_dropping_a_tag(scene: Scene) -> None:
     set_up(scene)
-    mirror = scene.lakeward._bench().context(scene.lakeward.table(TABLE)).mirror
+    mirror = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE)).mirror
     before = scene.rows()
     after = {"publish.rows": {}, "publish.branch": {}, "publish.recorded": {"2020-11-14": "missing"}}
     for step, state in after.items():

@@ -28,7 +28,7 @@ def tagged(scene: Scene, tag: str) -> dict[int, str | None]:
 
 def asked(scene: Scene, day: str) -> tuple[dict[int, str | None], int | None]:
     """Give the rows as of a day, and the snapshot that they were laid upon."""
-    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, parse_moment(day, "Europe/Berlin"))
         rows = {row["id"]: row["name"] for row in found.rows.collect()}
@@ -37,7 +37,7 @@ def asked(scene: Scene, day: str) -> tuple[dict[int, str | None], int | None]:
 
 def test_tags_hold_days_and_later_questions_start_from_them(scene: Scene) -> None:
     set_up(scene)
-    mirror = scene.lakeward._bench().context(scene.lakeward.table(TABLE)).mirror
+    mirror = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE)).mirror
     before, head = scene.rows(), mirror.require_head().id
     assert made(scene, "2020-11-13", tag="") == "2020-11-13"
     made(scene, "2020-11-14", tag="month end")
@@ -61,7 +61,7 @@ def test_tags_hold_days_and_later_questions_start_from_them(scene: Scene) -> Non
 
 def test_names_that_would_mislead_and_tags_of_others(scene: Scene) -> None:
     set_up(scene)
-    mirror = scene.lakeward._bench().context(scene.lakeward.table(TABLE)).mirror
+    mirror = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE)).mirror
     mirror.create_tag("theirs", mirror.require_head().id)
     for name in ("20201114", "main", "load-1", "undone-3", "theirs"):
         refused(scene, "op:2", tag=name)

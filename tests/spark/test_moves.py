@@ -138,7 +138,7 @@ def test_partial_rows_take_what_they_leave_unsaid_along_any_chain_of_moves(scene
 
 def as_of(scene: Scene, second: int) -> dict[int, str]:
     """Names by key at the end of a second."""
-    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     with Workspace() as workspace:
         rows = rows_as_of(context, workspace, parse_moment(f"2024-01-01T00:00:0{second}", "UTC")).rows.collect()
     return {row["id"]: row["name"] for row in rows}

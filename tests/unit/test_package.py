@@ -53,9 +53,3 @@ def test_transforms_have_no_action_no_session_and_no_udf() -> None:
     for file in (SOURCE / "transforms").glob("*.py"):
         text = allowed.sub("", file.read_text(encoding="utf-8"))
         assert not forbidden.search(text), f"{file.name}: {forbidden.search(text)}"
-
-
-def test_no_module_outgrows_its_purpose() -> None:
-    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCE.rglob("*.py")}
-    too_long = {str(file.relative_to(SOURCE)): length for file, length in lengths.items() if length > 500}
-    assert not too_long

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.arguments import MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, WHOLE, takes
+from lakeward.arguments import FLAG, MAPPING, NONE, OPTIONAL_TEXT, TEXT, TEXTS, WHOLE, takes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from lakeward.controller.tables import KnownTable
-    from lakeward.controller.workbench import Workbench
+    from lakeward.api.opened import OpenedLake
     from lakeward.pipeline.context import TableContext
     from lakeward.snapshots.history.row_history import RowHistory
     from lakeward.snapshots.history.row_keys import RowKey
@@ -22,43 +21,45 @@ if TYPE_CHECKING:
 class History:
     """The history of rows, versions with their times, and the feed of changes."""
 
-    def __init__(
-        self,
-        bench: Callable[[], Workbench],
-        table: Callable[[str], KnownTable],
-        tables: Callable[[], Sequence[KnownTable]],
-    ) -> None:
-        self._bench = bench
-        self._table = table
-        self._tables = tables
+    def __init__(self, lake: OpenedLake) -> None:
+        self._lake = lake
 
     @takes(name=TEXT, key=MAPPING, limit=WHOLE)
     def row(self, name: str, key: Mapping[str, Any], *, limit: int = 1000) -> RowHistory:
-        """Tell every change of one row in order, down to the row as it is now.
+        """Return every change of one row in order, down to the row as it is now.
 
         Args:
             name: the table as ``schema.table``.
             key: a value for each key column: of its type, or a text that is read as such; None is NULL.
-            limit: the newest so many changes are told.
+            limit: how many changes are returned, the newest ones.
         """
         from lakeward.snapshots.history.row_history import history_of_row
 
-        context = self._context(name)
+        context = self._lake.context(name)
         return history_of_row(context, self._key(context, key), limit=limit)
 
-    @takes(name=TEXT, track=TEXTS | NONE, key=MAPPING | NONE)
-    def scd2(self, name: str, *, track: Sequence[str] | None = None, key: Mapping[str, Any] | None = None) -> DataFrame:
-        """Give every version of a table's rows with ``valid_from``, ``valid_to``, ``is_current`` and ``operation``.
+    @takes(name=TEXT, track=TEXTS | NONE, key=MAPPING | NONE, ordered=FLAG)
+    def scd2(
+        self,
+        name: str,
+        *,
+        track: Sequence[str] | None = None,
+        key: Mapping[str, Any] | None = None,
+        ordered: bool = False,
+    ) -> DataFrame:
+        """Return every version of a table's rows with ``valid_from``, ``valid_to``, ``is_current`` and ``operation``.
 
         Args:
             name: the table as ``schema.table``.
             track: columns that make a new version when they change; None: all.
             key: restricts the answer to one row.
+            ordered: sort by key and time.
         """
-        from lakeward.snapshots.history.scd2 import versions_of
+        from lakeward.snapshots.history.scd2 import in_version_order, versions_of
 
-        context = self._context(name)
-        return versions_of(context, track, self._key(context, key) if key is not None else None)
+        context = self._lake.context(name)
+        found = versions_of(context, track, self._key(context, key) if key is not None else None)
+        return in_version_order(found, self._lake.table(name).settings.primary_key) if ordered else found
 
     @takes(name=TEXT, track=TEXTS | NONE)
     def keep_scd2(self, name: str, *, track: Sequence[str] | None = None) -> HistoryReport:
@@ -70,7 +71,7 @@ class History:
         """
         from lakeward.snapshots.history.scd2_table import refresh_history
 
-        with self._bench().leased(self._table(name)) as context:
+        with self._lake.leased(name) as context:
             return refresh_history(context, track)
 
     def refresh_scd2(self) -> list[HistoryReport]:
@@ -78,37 +79,38 @@ class History:
         from lakeward.errors import LakewardError
         from lakeward.snapshots.history.scd2_table import failed_refresh, has_history
 
-        bench, reports = self._bench(), []
-        for known in self._tables():
-            if has_history(bench.context(known)):
+        reports = []
+        for known in self._lake.tables():
+            if has_history(self._lake.context(str(known.table))):
                 try:
                     reports.append(self.keep_scd2(str(known.table)))
                 except LakewardError as error:
                     reports.append(failed_refresh(known.table, error))
         return reports
 
-    @takes(name=TEXT, since=OPTIONAL_TEXT, until=OPTIONAL_TEXT)
-    def changes(self, name: str, *, since: str | None = None, until: str | None = None) -> DataFrame:
-        """Give the changes after a moment up to another, for jobs that follow a table.
+    @takes(name=TEXT, since=OPTIONAL_TEXT, until=OPTIONAL_TEXT, ordered=FLAG)
+    def changes(
+        self, name: str, *, since: str | None = None, until: str | None = None, ordered: bool = False
+    ) -> DataFrame:
+        """Return the changes after a moment up to another, for jobs that follow a table.
 
         Args:
             name: the table as ``schema.table``.
             since: the moment after which changes count, such as ``op:41``; None: from the beginning.
             until: the last moment that counts; None: now.
+            ordered: sort in the order in which the changes happened.
         """
-        from lakeward.snapshots.history.changes import changes_between
+        from lakeward.snapshots.history.changes import changes_between, in_feed_order
 
-        return changes_between(self._context(name), since, until)
+        found = changes_between(self._lake.context(name), since, until)
+        return in_feed_order(found) if ordered else found
 
     @takes(name=TEXT)
     def position(self, name: str) -> int:
-        """Give the number of a table's newest op: where a job stands that has taken in everything up to now."""
+        """Return the number of a table's newest op: where a job stands that has taken in everything up to now."""
         from lakeward.snapshots.history.story import read_story
 
-        return read_story(self._context(name)).progress.op
-
-    def _context(self, name: str) -> TableContext:
-        return self._bench().context(self._table(name))
+        return read_story(self._lake.context(name)).progress.op
 
     def _key(self, context: TableContext, given: Mapping[str, Any]) -> RowKey:
         from lakeward.snapshots.history.row_keys import row_key

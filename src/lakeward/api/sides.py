@@ -1,42 +1,34 @@
-"""Sides of comparisons, opened by their addresses: without a configuration, unless one of them is in a lake."""
+"""Snapshots opened by their addresses: without a configuration, unless one of them is in a lake."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from lakeward.api.opened import OpenedLake
+from lakeward.api.opened import OpenedLake, silently
 from lakeward.config import Config, load_config
 from lakeward.config.loading import DEFAULT_FILE
 from lakeward.diffing.inputs.addresses import parse_address
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from pyspark.sql import SparkSession
 
+    from lakeward.api.opened import During
     from lakeward.diffing.inputs.sides import Side
     from lakeward.pipeline.context import TableContext
-
-
-class _Lake(OpenedLake):
-    """A lake whose mirrors are asked as of a moment."""
-
-    def context(self, name: str, spark: SparkSession) -> TableContext:
-        return self._bench().context(self.table(name), spark=spark)
 
 
 class SideDesk:
     """Opens sides for the time of a ``with`` block. Spark starts with the first one.
 
     Files need no ``lakeward.yaml``; where there is one, it says how S3 is reached and which Spark does the work.
-    ``during`` is told what takes time.
+    ``during`` is called with what takes time, as for :class:`lakeward.Lakeward`.
     """
 
     def __init__(
@@ -44,13 +36,13 @@ class SideDesk:
         config: str | Path | Config | None = None,
         *,
         spark: SparkSession | None = None,
-        during: Callable[[str], AbstractContextManager[None]] | None = None,
+        during: During | None = None,
     ) -> None:
         """Name the configuration; None takes ``lakeward.yaml`` here, or none at all where there is none."""
-        self._named, self._root, self._during = config, spark, during or (lambda _: nullcontext())
+        self._named, self._root, self._during = config, spark, during or silently
         self._stack = ExitStack()
         self._session: SparkSession | None = None
-        self._lake: _Lake | None = None
+        self._lake: OpenedLake | None = None
         self._config: Config | None = None
 
     def __enter__(self) -> Self:
@@ -134,5 +126,5 @@ class SideDesk:
 
     def _context(self, table: str) -> TableContext:
         if self._lake is None:
-            self._lake = self._stack.enter_context(_Lake(self.config, spark=self._root))
-        return self._lake.context(table, self.spark)
+            self._lake = self._stack.enter_context(closing(OpenedLake(self.config, spark=self._root)))
+        return self._lake.workbench().context(self._lake.table(table), spark=self.spark)

@@ -1,10 +1,12 @@
-"""``lakeward.snapshots``: versions of tables as of a moment, as files or tags."""
+"""``lake.snapshots``: versions of tables as of a moment, as files or tags."""
 
 from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lakeward.api.opened import OpenedLake
     from lakeward.controller.tables import KnownTable
     from lakeward.controller.workbench import Workbench
     from lakeward.pipeline.context import TableContext
@@ -67,13 +70,11 @@ class SnapshotRequest:
     replace: bool = False
 
 
-@dataclass(frozen=True)
 class Snapshots:
     """Create, read, list, refresh and drop versions of tables."""
 
-    bench: Callable[[], Workbench]
-    find: Callable[[Iterable[str]], list[KnownTable]]
-    known: Callable[[Iterable[str]], list[KnownTable]] = field(repr=False)
+    def __init__(self, lake: OpenedLake) -> None:
+        self._lake = lake
 
     @takes(
         tables=TEXTS,
@@ -121,7 +122,7 @@ class Snapshots:
         from lakeward.pipeline.moments import parse_moment
         from lakeward.snapshots.versions.shapes import Shape
 
-        chosen, config = self.find(tables), self.bench().config
+        chosen, config = self._lake.active(tables), self._lake.config
         shape = Shape(format, layout, date_column or "", config.timezone)
         shape.require_usable()
         wanted = _table_to_register(register)
@@ -133,7 +134,7 @@ class Snapshots:
             raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or give --to PATH")
         moment = parse_moment(as_of, config.timezone)
         request = SnapshotRequest(moment, _absolute(to), shape, wanted, tag, replace)
-        return [self._one(known, lambda one: self._created(one, request)) for known in chosen]
+        return [_report_of(known, partial(self._create, known, request)) for known in chosen]
 
     @takes(path=TEXT)
     def read(self, path: str) -> DataFrame:
@@ -146,16 +147,15 @@ class Snapshots:
         from lakeward.lake.iceberg.session import table_session
         from lakeward.snapshots.versions.reading import read_version
 
-        bench = self.bench()
-        return read_version(table_session(bench.spark), bench.config, _absolute(path) or path)
+        return read_version(table_session(self._lake.spark), self._lake.config, _absolute(path) or path)
 
     @takes(tables=TEXTS)
     def list(self, tables: Iterable[str] = ()) -> Versions:
-        """Give the versions of tables, all known ones when none is named, and whether each is still current."""
+        """Return the versions of tables, all known ones when none is named, and whether each is still current."""
         from lakeward.snapshots.versions.listing import judge
 
-        bench = self.bench()
-        return [one.version(str(known.table)) for known in self.known(tables) for one in judge(bench.context(known))]
+        bench, known = self._lake.workbench(), self._lake.named(tables)
+        return [judged.version(str(table.table)) for table in known for judged in judge(bench.context(table))]
 
     @takes(tables=TEXTS, version=OPTIONAL_TEXT)
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
@@ -164,23 +164,16 @@ class Snapshots:
         Raises:
             ConfigurationError: none of the tables has a version of that name.
         """
-        from lakeward.snapshots.versions.refreshing import rebuild_publication, wanting
+        from lakeward.snapshots.versions.refreshing import wanting
 
-        bench, chosen = self.bench(), self.known(tables)
+        bench, chosen = self._lake.workbench(), self._lake.named(tables)
         if version is not None:
-            self._require_version(chosen, version)
-        reports: Reports = []
-        for known in chosen:
-            for judged in wanting(bench.context(known), version):
-                found = judged.publication
-
-                def rebuilt(one: KnownTable, found: Publication = found) -> SnapshotReport:
-                    # Only a tag is written to the mirror; files are made while runs go on.
-                    with bench.leased(one) if found.kind == "tag" else nullcontext(bench.context(one)) as context:
-                        return _report(context, rebuild_publication(context, found))
-
-                reports.append(self._one(known, rebuilt))
-        return reports
+            _require_version([bench.context(known) for known in chosen], version)
+        return [
+            _report_of(known, partial(_refresh, bench, known, judged.publication))
+            for known in chosen
+            for judged in wanting(bench.context(known), version)
+        ]
 
     @takes(table=TEXT, version=OPTIONAL_TEXT, keep=OPTIONAL_WHOLE, older_than=OPTIONAL_NUMBER, dry_run=FLAG)
     def drop(
@@ -202,67 +195,74 @@ class Snapshots:
         if (version is not None) == (keep is not None or older_than is not None):
             msg = "say which versions to drop: either one by name, or by number or age"
             raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
-        [known] = self.known([table])
-        context = self.bench().context(known)
+        context = self._lake.context(table)
         found = _recorded(context)
         gone = beyond(found, keep=keep, older_than=older_than) if version is None else _named(table, found, version)
         if not dry_run:
             drop_versions(context, gone)
-        return [_report(context, one, outcome="would drop" if dry_run else "dropped") for one in gone]
+        outcome = "would drop" if dry_run else "dropped"
+        return [_report(context, publication, outcome=outcome) for publication in gone]
 
-    def _require_version(self, tables: Sequence[KnownTable], version: str) -> None:
-        """Refuse a name that no version of the tables has: nothing would be done, and nobody told why."""
-        found = [one for known in tables for one in _recorded(self.bench().context(known))]
-        if not any(one.is_called(version) for one in found):
-            msg = f"there is no version {version!r} of these tables"
-            raise ConfigurationError(msg, hint="lakeward snapshot list names them")
-
-    def _created(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
-        bench = self.bench()
+    def _create(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
+        bench = self._lake.workbench()
         if request.tag is not None:
             from lakeward.snapshots.versions.tags import create_tag
 
             with bench.leased(known) as context:
                 name = request.tag or request.moment.label
                 made = create_tag(context, request.moment, name, replacing=request.replace)
-                return _report(context, made, dropped=_let_go(context))
+                return _report(context, made, dropped=_apply_retention(context))
         if request.register is not None and bench.is_own_session:
             from lakeward.snapshots.versions.registering import require_lasting
 
             require_lasting(bench.spark, bench.config)
         context = bench.context(known)
         made = _create_files(context, known, request)
-        return _report(context, made, dropped=_let_go(context))
-
-    def _one(self, known: KnownTable, work: Callable[[KnownTable], SnapshotReport]) -> SnapshotReport:
-        """Do one table's part; whatever stops it becomes its report."""
-        from dataclasses import replace
-
-        from lakeward.spark.errors import as_lakeward_error
-
-        started = time.monotonic()
-        try:
-            report = work(known)
-        except Exception as error:
-            stopped = as_lakeward_error(error, str(known.table))
-            report = SnapshotReport(
-                str(known.table),
-                "failed",
-                message=stopped.message,
-                hint=stopped.hint,
-                error_kind=stopped.kind,
-                exit_code=stopped.exit_code,
-            )
-        return replace(report, seconds=time.monotonic() - started)
+        return _report(context, made, dropped=_apply_retention(context))
 
 
-def exit_code(reports: Iterable[SnapshotReport]) -> int:
-    """Give 0 when nothing failed; 3 when others are done; else what the failures give."""
-    found = list(reports)
-    codes = {one.exit_code for one in found if one.outcome == "failed"}
+def _refresh(bench: Workbench, known: KnownTable, publication: Publication) -> SnapshotReport:
+    from lakeward.snapshots.versions.refreshing import rebuild_publication
+
+    # Only a tag is written to the mirror; files are made while runs go on.
+    with bench.leased(known) if publication.kind == "tag" else nullcontext(bench.context(known)) as context:
+        return _report(context, rebuild_publication(context, publication))
+
+
+def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> SnapshotReport:
+    """Do one table's part; an error becomes its report."""
+    from lakeward.spark.errors import as_lakeward_error
+
+    started = time.monotonic()
+    try:
+        report = work()
+    except Exception as error:
+        stopped = as_lakeward_error(error, str(known.table))
+        report = SnapshotReport(
+            str(known.table),
+            "failed",
+            message=stopped.message,
+            hint=stopped.hint,
+            error_kind=stopped.kind,
+            exit_code=stopped.exit_code,
+        )
+    return replaced(report, seconds=time.monotonic() - started)
+
+
+def _require_version(contexts: Sequence[TableContext], version: str) -> None:
+    """Refuse a name that no version of the tables has: nothing would be done, without a reason given."""
+    found = [publication for context in contexts for publication in _recorded(context)]
+    if not any(publication.is_called(version) for publication in found):
+        msg = f"there is no version {version!r} of these tables"
+        raise ConfigurationError(msg, hint="lakeward snapshot list names them")
+
+
+def snapshots_exit_code(reports: Sequence[SnapshotReport]) -> int:
+    """Return 0 when nothing failed; 3 when others are done; else the highest code of the failures."""
+    codes = {report.exit_code for report in reports if report.outcome == "failed"}
     if not codes:
         return 0
-    return max(codes) if all(one.outcome == "failed" for one in found) else 3
+    return max(codes) if all(report.outcome == "failed" for report in reports) else 3
 
 
 def _table_to_register(register: object) -> str | None:
@@ -293,7 +293,7 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
     return made
 
 
-def _let_go(context: TableContext) -> tuple[str, ...]:
+def _apply_retention(context: TableContext) -> tuple[str, ...]:
     """Drop what the table's settings no longer keep, and name it."""
     from lakeward.snapshots.versions.dropping import beyond, drop_versions
     from lakeward.snapshots.versions.publications import list_publications
@@ -304,7 +304,7 @@ def _let_go(context: TableContext) -> tuple[str, ...]:
     found = list_publications(context.mirror.metadata())
     gone = beyond(found, keep=settings.keep, older_than=settings.older_than)
     drop_versions(context, gone)
-    return tuple(one.location for one in gone)
+    return tuple(publication.location for publication in gone)
 
 
 def _report(
@@ -332,9 +332,9 @@ def _recorded(context: TableContext) -> list[Publication]:
 
 
 def _named(table: str, found: Sequence[Publication], version: str) -> list[Publication]:
-    named = [one for one in found if one.is_called(version)]
+    named = [publication for publication in found if publication.is_called(version)]
     if not named:
-        shown = ", ".join(dict.fromkeys(one.version for one in found)) or "none"
+        shown = ", ".join(dict.fromkeys(publication.version for publication in found)) or "none"
         msg = f"{table} has no version {version!r}; it has {shown}"
         raise ConfigurationError(msg, hint=f"lakeward snapshot list {table}")
     return named

@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
-
-from lakeward.config.bounded_yaml import read_yaml
-from lakeward.reading_back import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,11 +34,9 @@ def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]
     if not equals or not key.strip():
         msg = f"--set {assignment!r}: expected KEY=VALUE"
         raise click.UsageError(msg)
-    try:
-        value = read_yaml(text) if text else ""
-    except (yaml.YAMLError, *MALFORMED):
-        # No value of YAML, such as the date 2024-02-30: the text itself, which the setting takes or refuses.
-        value = text
+    from lakeward import parse_setting
+
+    value = parse_setting(text)
     name, dot, inner = key.strip().partition(".")
     if dot:
         # The registry replaces a setting as a whole: what was set inside it until now stays.

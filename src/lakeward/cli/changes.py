@@ -40,14 +40,12 @@ def changes(
     A job that follows the table keeps the op that it has reached (position in the JSON output) and goes on with
     --from op:POSITION. csv is streamed whole, any number of rows.
     """
-    from lakeward.snapshots.history.changes import in_feed_order
-
     with invocation.lake() as lake:
         by_op = all(one is None or one.startswith(_OP) for one in (since, until))
         if by_op and until is None:
             # What comes in while this command reads is left for the next one.
             until = f"{_OP}{lake.history.position(name)}"
-        feed = in_feed_order(lake.history.changes(name, since=since, until=until))
+        feed = lake.history.changes(name, since=since, until=until, ordered=True)
         rows, is_cut = first_rows(feed, limit) if invocation.output != "csv" else ([], False)
     if invocation.output == "csv":
         with reader_may_leave():

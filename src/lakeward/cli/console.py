@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.segment import Segment
 
-from lakeward.texts import escape_text
+from lakeward import escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ from lakeward.cli.output import add_row, age, emit, styled, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.api import Lakeward
+    from lakeward import DemoReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.report import RunReport
 
 _FOLDER, _CASSANDRA = "lakeward-demo", "cassandra"
 NEXT_COMMANDS = (
@@ -33,37 +32,6 @@ NEXT_COMMANDS = (
     ("see what a run would do", "plan"),
     ("make a random source", "simulate random --seed 7 --tables 3 --changes 1000"),
     ("mirror it", "run --config random/lakeward.yaml"),
-)
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """A table's rows before and after the changes, against what they must be."""
-
-    table: str
-    before: int
-    after: int
-    expected: int
-    ok: bool
-    changes: str
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """A row that changed, as it was and as it is."""
-
-    row: str
-    before: str | None
-    after: str | None
-
-
-_SAMPLES = (
-    ("product 1001", "SELECT name || ', ' || price FROM sampledb.product WHERE id = 1001"),
-    ("product 1002", "SELECT name || ', ' || price FROM sampledb.product WHERE id = 1002"),
-    ("store 1009", "SELECT city FROM sampledb.store WHERE id = 1009"),
-    ("person 7", "SELECT FullName || ', ' || City FROM people.persons WHERE PersonID = 7"),
-    ("person 10", "SELECT FullName || ', ' || City FROM people.persons WHERE PersonID = 10"),
-    ("person 130", "SELECT FullName || ', ' || City FROM people.persons WHERE PersonID = 130"),
 )
 
 
@@ -96,79 +64,33 @@ def demo(invocation: Invocation, words: tuple[str, ...], force: bool, serve: boo
 
 
 def _play_shop(invocation: Invocation, directory: str, *, force: bool) -> int:
-    from lakeward.demo import land_changes, write_project
+    from lakeward import play_demo, write_demo
 
     folder = Path(directory)
-    invocation.config = str(write_project(folder, force=force))
+    invocation.config = str(write_demo(folder, force=force))
     with invocation.lake() as lake:
-        loaded = _run(lake)
-        before, samples_before = _counts(lake), _samples(lake)
-        land_changes(folder)
-        changed = _run(lake)
-        after, samples_after = _counts(lake), _samples(lake)
-    checks = _checks(before, after)
-    samples = [_Sample(row, samples_before[row], samples_after[row]) for row, _ in _SAMPLES]
-    is_good = all(check.ok for check in checks)
+        report = play_demo(lake, folder)
     document = {
         "directory": str(folder),
-        "ok": is_good,
-        "seconds": loaded.seconds + changed.seconds,
-        "tables": [asdict(check) for check in checks],
-        "rows": [asdict(sample) for sample in samples],
+        "ok": report.ok,
+        "seconds": report.loaded.seconds + report.changed.seconds,
+        "tables": [asdict(check) for check in report.tables],
+        "rows": [asdict(row) for row in report.rows],
     }
-    emit(invocation, document, lambda console: _draw(console, folder, (loaded, changed), checks, samples))
-    return DONE if is_good else FAILED
+    emit(invocation, document, lambda console: _draw(console, folder, report))
+    return DONE if report.ok else FAILED
 
 
-def _run(lake: Lakeward) -> RunReport:
-    """Run all tables; the first that fails ends the demo."""
-    from lakeward.errors import DataError
-
-    report = lake.run()
-    for failed in report.failed:
-        raise DataError(failed.message or f"{failed.table} failed", hint=failed.hint)
-    return report
-
-
-def _counts(lake: Lakeward) -> dict[str, int]:
-    from lakeward.demo import TABLES
-
-    return {one.name: lake.sql(f"SELECT count(*) FROM {one.name}").collect()[0][0] for one in TABLES}
-
-
-def _samples(lake: Lakeward) -> dict[str, str | None]:
-    return {row: next((one[0] for one in lake.sql(query).collect()), None) for row, query in _SAMPLES}
-
-
-def _checks(before: dict[str, int], after: dict[str, int]) -> list[TableCheck]:
-    from lakeward.demo import TABLES
-
-    return [
-        TableCheck(
-            one.name,
-            before[one.name],
-            after[one.name],
-            one.changed,
-            before[one.name] == one.loaded and after[one.name] == one.changed,
-            one.story,
-        )
-        for one in TABLES
-    ]
-
-
-def _draw(
-    console: Console, folder: Path, runs: tuple[RunReport, RunReport], checks: list[TableCheck], samples: list[_Sample]
-) -> None:
-    loaded, changed = runs
-    console.print(f"loaded in {age(loaded.seconds)}, changed in {age(changed.seconds)}")
+def _draw(console: Console, folder: Path, report: DemoReport) -> None:
+    console.print(f"loaded in {age(report.loaded.seconds)}, changed in {age(report.changed.seconds)}")
     drawn = table("", "table", "> before", "> after", "> expected", "changes")
-    for check in checks:
+    for check in report.tables:
         sign = styled("✓", "green") if check.ok else styled("✗", "bold red")
         add_row(drawn, [sign, check.table, check.before, check.after, check.expected, check.changes])
     console.print(drawn)
     console.print()
     rows: Any = table("row", "before", "after")
-    for sample in samples:
+    for sample in report.rows:
         add_row(rows, [sample.row, sample.before or styled("-", "dim"), sample.after or styled("-", "dim")])
     console.print(rows)
     console.print("\nTry next:")
@@ -179,5 +101,5 @@ def _draw(
 
 
 def program() -> str:
-    """Give the command as it can be called from the demo's folder."""
+    """Return the command as it can be called from the demo's folder."""
     return "lakeward" if shutil.which("lakeward") else shlex.quote(str(Path(sys.argv[0]).absolute()))

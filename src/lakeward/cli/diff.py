@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _MODES = ("column-by-column", "side-by-side", "left-side", "right-side", "structs")
 _PLANS = ("auto", "join", "hash", "buckets", "iceberg")
 _INPUTS = ("parquet", "orc", "json", "csv")
+# Options that the library's function takes as they are.
+_TAKEN = (
+    "to", "format", "max_delete_share", "report", "limit", "plan", "exact", "schema", "past_schema", "current_schema",
+    "past_format", "current_format", "folder", "incomplete_ok",
+)  # fmt: skip
 
 
 @command("diff")
@@ -39,7 +44,7 @@ _INPUTS = ("parquet", "orc", "json", "csv")
 )  # fmt: skip
 @click.option("--to", metavar="PATH", help="Write a change set below this folder, in incremental/year=…/…/minute=….")
 @click.option(
-    "--format", "format_", type=click.Choice(("parquet", "json", "csv")), default="parquet", show_default=True,
+    "--format", type=click.Choice(("parquet", "json", "csv")), default="parquet", show_default=True,
     help="Format of the change set.",
 )  # fmt: skip
 @click.option(
@@ -67,7 +72,7 @@ _INPUTS = ("parquet", "orc", "json", "csv")
 )
 @click.option("--current-format", type=click.Choice(_INPUTS), help="The same of the current side.")
 @click.option(
-    "--in", "root", metavar="FOLDER", help="Folder of snapshots that 'latest', 'previous' or a date picks from."
+    "--in", "folder", metavar="FOLDER", help="Folder of snapshots that 'latest', 'previous' or a date picks from."
 )
 @click.option("--incomplete-ok", is_flag=True, help="Take snapshots that were not finished.")
 @click.option(
@@ -98,14 +103,15 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     Without --to the differences are shown. With --to they are written as a change set that `lakeward patch` and others
     can apply.
     """
-    from lakeward.api.sides import SideDesk
-    from lakeward.cli.diff_run import DiffRequest, run_diff
+    from lakeward import diff_snapshots
     from lakeward.cli.diff_text import draw
 
-    options = diff_options(choices)
-    request = DiffRequest.of(past, current, named_columns(choices["keys"]), options, choices)
-    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
-        result = run_diff(desk, request)
+    options, keys = diff_options(choices), named_columns(choices["keys"])
+    taken = {name: choices[name] for name in _TAKEN}
+    with telling(invocation) as during:
+        result = diff_snapshots(
+            past, current, keys=keys, options=options, config=invocation.config, during=during, **taken
+        )
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=request.limit))
+    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=choices["limit"]))
     return 1 if choices["exit_code"] and not result.summary.is_same else 0

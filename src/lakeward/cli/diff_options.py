@@ -9,7 +9,7 @@ from lakeward.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakeward.diffing.options import DiffOptions
+    from lakeward import DiffOptions
 
 ALL_COLUMNS = "*"
 # A change to null looks like no change in a sparse diff, unless a list of changed columns tells.
@@ -22,7 +22,7 @@ def diff_options(choices: Mapping[str, Any]) -> DiffOptions:
     Raises:
         ConfigurationError: a comparator is not known, or does not say what it is for.
     """
-    from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys
+    from lakeward import DiffMode, DiffOptions, DuplicateKeys
 
     by_column = dict(_comparators(choices["comparators"], "--compare"))
     change_column = choices["change_column"] or (_SPARSE_CHANGES if choices["sparse"] else None)
@@ -46,11 +46,11 @@ def named_columns(text: str | None) -> tuple[str, ...]:
 
 
 def _comparators(given: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
-    from lakeward.diffing.comparator_texts import parse_comparator
+    from lakeward import parse_comparator
 
-    for one in given:
-        name, sign, comparator = one.rpartition("=")
+    for text in given:
+        name, sign, comparator = text.rpartition("=")
         if not sign or not name:
-            msg = f"{option} {one!r} does not say what it is for; expected price=epsilon:0.01"
+            msg = f"{option} {text!r} does not say what it is for; expected price=epsilon:0.01"
             raise ConfigurationError(msg)
         yield name, parse_comparator(comparator)

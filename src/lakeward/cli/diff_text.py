@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lakeward.diffing.report.examples import Example
-    from lakeward.diffing.running import DiffResult
+    from lakeward import DiffResult, Example
 
 _ACTIONS = {"I": ("inserted", "green"), "C": ("changed", "yellow"), "D": ("deleted", "red")}
 

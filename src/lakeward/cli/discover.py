@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import Discovery, Proposal, TableId
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.discovery import Discovery
-    from lakeward.controller.proposals import Proposal
-    from lakeward.model import TableId
 
 # New tables whose files are looked at for a key; a landing may hold thousands.
 _LOOKED_AT = 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.config_reference import config_reference
+from lakeward import config_reference
 from lakeward.cli.main import cli
 from lakeward.cli.options import is_common
 

@@ -10,11 +10,12 @@ import click
 from lakeward.cli.failures import DONE, REFUSED
 from lakeward.cli.options import command
 from lakeward.cli.output import emit, styled
+from lakeward.cli.waiting import telling
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.cli.checks import Check
+    from lakeward import Check
     from lakeward.cli.invocation import Invocation
 
 _SIGNS = {"ok": ("ok", "green"), "problem": ("problem", "bold red"), "skipped": ("skipped", "dim")}
@@ -27,11 +28,10 @@ def doctor(invocation: Invocation, no_spark: bool) -> int:
 
     The exit code is 0 when all is well, else 2; every problem names its remedy.
     """
-    from lakeward.cli.checks import examine
-    from lakeward.cli.progress import open_progress
+    from lakeward import doctor as examine
 
-    with open_progress(quiet=invocation.quiet) as progress:
-        checks = examine(invocation.config, progress, start_spark=not no_spark)
+    with telling(invocation) as during:
+        checks = examine(invocation.config, start_spark=not no_spark, during=during)
     is_well = all(check.status != "problem" for check in checks)
     document = {"ok": is_well, "checks": [asdict(check) for check in checks]}
     emit(invocation, document, lambda console: _draw(console, checks))

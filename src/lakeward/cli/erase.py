@@ -14,16 +14,14 @@ from lakeward.cli.confirm import confirmed, require_answerable
 from lakeward.cli.options import command
 from lakeward.cli.output import add_row, count, emit, emit_json, lines, note, table
 from lakeward.errors import ConfigurationError, LakewardError
-from lakeward.reading_back import json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
-    from lakeward.api import Lakeward
+    from lakeward import Lakeward, Receipt
     from lakeward.cli.invocation import Invocation
-    from lakeward.snapshots.erasure.receipts import Receipt
 
 
 @command("erase")
@@ -74,9 +72,9 @@ def erase(
             note(invocation, "nothing was erased")
             return
         if resume:
-            receipts = lake.erase.resume(name)
+            receipts = lake.resume_erasure(name)
         elif dry_run:
-            receipts = [lake.erase.plan(name, keys, moves=moves)]
+            receipts = [lake.plan_erasure(name, keys, moves=moves)]
         else:
             receipts = lake.erase(name, keys, reason=reason, landing=landing, moves=moves)
     # First of all, as nothing gives a receipt twice.
@@ -87,7 +85,7 @@ def erase(
 
 
 def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None) -> list[Mapping[str, Any]]:
-    from lakeward.snapshots.history.row_keys import read_assignments
+    from lakeward import parse_key, read_keys
 
     columns = lake.table(name).settings.primary_key
     if not texts and not keys_from:
@@ -97,34 +95,8 @@ def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None
     if len(texts) % width:
         msg = f"{name} is keyed by {', '.join(columns)}: give all of them for every key"
         raise click.UsageError(msg)
-    groups: list[Mapping[str, Any]] = [
-        read_assignments(texts[start : start + width]) for start in range(0, len(texts), width)
-    ]
-    return groups + (_keys_of_file(keys_from) if keys_from else [])
-
-
-def _keys_of_file(path: str) -> list[Mapping[str, Any]]:
-    """Read a file of keys: a line is an assignment, or a JSON object."""
-    from lakeward.snapshots.history.row_keys import read_assignments
-
-    found: list[Mapping[str, Any]] = []
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at position {error.start}"
-        raise click.UsageError(msg) from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        if not line.lstrip().startswith("{"):
-            found.append(read_assignments([line.strip()]))
-            continue
-        try:
-            found.append(json_object(line))
-        except (ValueError, RecursionError) as error:
-            msg = f"{path}, line {number}: not a JSON object: {error}"
-            raise click.UsageError(msg) from error
-    return found
+    groups: list[Mapping[str, Any]] = [parse_key(texts[start : start + width]) for start in range(0, len(texts), width)]
+    return groups + (read_keys(keys_from) if keys_from else [])
 
 
 def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:

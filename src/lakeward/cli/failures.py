@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward import redact
 from lakeward.cli.output import emit_json, error_line
 from lakeward.cli.process import was_interrupted
-from lakeward.errors import ConfigurationError, LakewardError
-from lakeward.redaction import redact
-from lakeward.spark.errors import spark_died
-from lakeward.system_errors import system_error
+from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,25 +46,16 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
         return _refuse_usage(error, invocation)
     if isinstance(error, UnicodeEncodeError) and (odd := _not_utf8(arguments)):
         return report_error(invocation, "usage", f"the argument {odd!r} is not UTF-8", None, REFUSED)
-    if (died := spark_died(error, "the command")) is not None:
-        return _refuse(died, invocation)
-    if isinstance(error, OSError):
-        # Not of the program's making: a path that is wrong, a disk that is full.
-        found = _of_the_system(error)
-        found.__cause__ = error
-        return _refuse(found, invocation)
-    return _bug(error, invocation)
+    # The library is loaded when it is needed: --help need not wait for it.
+    from lakeward import explain_error
+
+    known = explain_error(error)
+    return _refuse(known, invocation) if known is not None else _bug(error, invocation)
 
 
 def _not_utf8(arguments: Sequence[str]) -> str | None:
     """Return the first argument with bytes that are no text, which names of files alone may have."""
     return next((one for one in arguments if any("\udc80" <= letter <= "\udcff" for letter in one)), None)
-
-
-def _of_the_system(error: OSError) -> LakewardError:
-    if isinstance(error, FileNotFoundError):
-        return ConfigurationError(f"{error.filename or error}: {error.strerror}", hint="check the path")
-    return system_error(error)
 
 
 def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:

@@ -13,8 +13,8 @@ from lakeward.cli.rows import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import HistoryEntry, RowHistory
     from lakeward.cli.invocation import Invocation
-    from lakeward.snapshots.history.row_history import HistoryEntry, RowHistory
 
 _STYLES = {"won": "green", "quarantined": "red", "undone": "yellow"}
 
@@ -42,9 +42,9 @@ def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int
     """
     from dataclasses import asdict
 
-    from lakeward.snapshots.history.row_keys import read_assignments
+    from lakeward import parse_key
 
-    given = read_assignments(keys)
+    given = parse_key(keys)
     with invocation.lake() as lake:
         found = lake.history.row(name, given, limit=limit)
     emit(invocation, plain(asdict(found)), lambda console: _draw(console, found))

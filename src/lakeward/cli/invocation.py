@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.api import Lakeward
-    from lakeward.logs import LogFormat
+    from lakeward import Lakeward
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Invocation:
     output: str = "text"
     debug: bool = False
     quiet: bool = False
-    log_format: LogFormat = "auto"
+    log_format: Literal["auto", "text", "json"] = "auto"
     has_output: bool = False
     has_reader: bool = True
 
@@ -37,8 +36,7 @@ class Invocation:
     @contextmanager
     def lake(self) -> Iterator[Lakeward]:
         """Open the configured lake, with progress on standard error until the block ends; print results after it."""
-        from lakeward.cli.lake import CommandLake
-        from lakeward.cli.progress import open_progress
+        from lakeward.cli.progress import open_lake, open_progress
 
-        with open_progress(quiet=self.quiet) as progress, CommandLake.open(self.config, progress=progress) as lake:
+        with open_progress(quiet=self.quiet) as progress, open_lake(self.config, progress) as lake:
             yield lake

@@ -15,19 +15,16 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from lakeward.cli.output import age, console_on, count
-from lakeward.controller.observers import Silent
-from lakeward.controller.runlog import rate
-from lakeward.pipeline.report import Outcome
+from lakeward import Outcome, SilentObserver
+from lakeward.cli.output import age, console_on, count, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
+    from lakeward import OpReport, RunReport, Step, TableReport
     from lakeward.errors import LakewardError
-    from lakeward.pipeline.report import OpReport, RunReport, TableReport
-    from lakeward.pipeline.steps import Step
 
 _SHOWN = 15
 _REFRESHES_PER_SECOND = 8
@@ -51,7 +48,7 @@ class _Line:
         return f"{count(self.files, 'file')}  {count(self.rows, 'row')}  {rate(self.rows, self.op_seconds)}"
 
 
-class LiveProgress(Silent):
+class LiveProgress(SilentObserver):
     """Draws while there is something to show, so that results can be drawn in between."""
 
     def __init__(self) -> None:

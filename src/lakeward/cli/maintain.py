@@ -14,8 +14,8 @@ from lakeward.cli.run_limits import byte_size, time_limit
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import MaintenanceReport, TableMaintenance, WorkReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
 
 _STYLES = {"failed": "red", "locked": "yellow", "done": "green"}
 _SHOWN_PATHS = 20
@@ -56,7 +56,7 @@ def maintain(
     """
     with invocation.lake() as lake:
         if dry_run:
-            report = lake.maintain.plan(names, only=only)
+            report = lake.plan_maintenance(names, only=only)
         else:
             report = lake.maintain(names, only=only, max_seconds=max_seconds, max_bytes=max_bytes, wait=wait)
     if not report.tables:

@@ -7,11 +7,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakeward import words
+import lakeward
+from lakeward import escape_text, event, logs_messages, redact, to_json
 from lakeward.cli.process import drop_stdout
-from lakeward.logs import event, takes_words
-from lakeward.redaction import redact
-from lakeward.texts import escape_text, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
 
 logger = logging.getLogger(__name__)
+# Commands take these from here with the rest of what they print.
+count, rate = lakeward.count, lakeward.rate
 # Where nobody looks at a screen, lines are as long as their content.
 _UNLIMITED = 10_000
 _KIB = 1024
@@ -145,7 +145,7 @@ def warn(message: str) -> None:
 
 def error_line(message: str, hint: str | None = None) -> None:
     """Tell what failed and what helps."""
-    if takes_words():
+    if logs_messages():
         logger.error(message, extra=event("error", hint=hint))
         return
     _say("error", message)
@@ -156,16 +156,12 @@ def error_line(message: str, hint: str | None = None) -> None:
 def _say(level: str, message: str) -> None:
     from rich.text import Text
 
-    if takes_words():
+    if logs_messages():
         logger.log(logging.WARNING if level == "warning" else logging.INFO, message, extra=event(level))
         return
 
     style = {"error": "bold red", "warning": "bold yellow", "try": "bold cyan"}.get(level, "bold")
     console_on(sys.stderr).print(Text.assemble((f"{level}:", style), " ", redact(message)), soft_wrap=True)
-
-
-# Commands take it from here with the rest of what they print.
-count = words.count
 
 
 def size(number: float) -> str:

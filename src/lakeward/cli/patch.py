@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward.cli.diff_options import named_columns
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit
 from lakeward.cli.waiting import telling
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
     from rich.console import Console
 
-    from lakeward.api.sides import SideDesk
+    from lakeward import Applied
     from lakeward.cli.invocation import Invocation
-    from lakeward.diffing.changesets.applying import Applied
-    from lakeward.diffing.changesets.finding import ChangeSet
 
 
 @command("patch")
@@ -51,40 +49,13 @@ def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **cho
     if bool(choices["to"]) == choices["check"]:
         msg = "say where the result shall be (--to PATH), or only --check"
         raise click.UsageError(msg)
-    applied = _applied(invocation, past, change_sets, choices)
+    from lakeward import patch_snapshot
+
+    keys = named_columns(choices["keys"])
+    taken = {name: choices[name] for name in ("to", "format", "schema", "incomplete_ok", "force")}
+    with telling(invocation) as during:
+        applied = patch_snapshot(past, change_sets, keys=keys, config=invocation.config, during=during, **taken)
     emit(invocation, applied.to_dict(), lambda console: _draw(console, applied))
-
-
-def _applied(invocation: Invocation, past: str, change_sets: tuple[str, ...], choices: dict[str, Any]) -> Applied:
-    from lakeward.api.sides import SideDesk
-    from lakeward.diffing.changesets.applying import apply_change_sets
-    from lakeward.diffing.inputs.addresses import absolute
-    from lakeward.storage.filesystem import open_filesystem
-
-    taken = {"incomplete_ok": choices["incomplete_ok"]}
-    keys = tuple(one.strip() for one in (choices["keys"] or "").split(",") if one.strip())
-    with telling(invocation) as during, SideDesk(invocation.config, during=during) as desk:
-        side = desk.open(past, schema=choices["schema"], format=choices["format"], **taken)
-        sets = _found(desk, change_sets, side.frame.schema, keys, **taken)
-        to = absolute(choices["to"]).rstrip("/") if choices["to"] else None
-        store = open_filesystem(desk.spark, desk.config, to) if to else None
-        with during("applying" if to else "checking"):
-            return apply_change_sets(side, sets, store, to, force=choices["force"])
-
-
-def _found(
-    desk: SideDesk, change_sets: tuple[str, ...], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
-) -> list[ChangeSet]:
-    """Find the change sets; each is of the columns that the one before it leads to."""
-    from lakeward.diffing.changesets.finding import find_change_set
-    from lakeward.diffing.inputs.addresses import absolute
-
-    found: list[ChangeSet] = []
-    for one in map(absolute, change_sets):
-        last = found[-1].manifest if found else None
-        past = last.current_schema if last is not None else past
-        found.append(find_change_set(desk.spark, desk.config, one, keys=keys, incomplete_ok=incomplete_ok, past=past))
-    return found
 
 
 def _draw(console: Console, applied: Applied) -> None:
@@ -95,7 +66,7 @@ def _draw(console: Console, applied: Applied) -> None:
         console.print(f"{sets} applied: {count(applied.rows, 'row')} in {applied.to}, checksum {applied.checksum}")
     if applied.verified:
         console.print("the checksum is the one that the last change set was made from")
-    for one in applied.change_sets:
-        counts = one["counts"]
-        told = ", ".join(f"{counts[word]:,} {word}" for word in ("inserted", "changed", "deleted")) if counts else ""
-        console.print(f"  {one['location']}{': ' if told else ''}{told}")
+    for change_set in applied.change_sets:
+        counts = change_set["counts"]
+        text = ", ".join(f"{counts[word]:,} {word}" for word in ("inserted", "changed", "deleted")) if counts else ""
+        console.print(f"  {change_set['location']}{': ' if text else ''}{text}")

@@ -13,9 +13,8 @@ from lakeward.cli.run_options import read_options, run_options
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import LoadDecision, OpReport, TablePlan
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.records import LoadDecision
-    from lakeward.pipeline.report import OpReport, TablePlan
 
 _FILES_SHOWN = 5
 

@@ -9,15 +9,13 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from lakeward.logs import write_lines
+from lakeward import log_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
-
-    from lakeward.logs import LogFormat
 
 _SPARK_LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
 _interrupted = threading.Event()
@@ -84,9 +82,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def set_up_logging(*, debug: bool, quiet: bool, log_format: LogFormat = "auto") -> None:
+def set_up_logging(*, debug: bool, quiet: bool, log_format: Literal["auto", "text", "json"] = "auto") -> None:
     """Send logs to standard error: events and warnings, with --debug everything of Lakeward's and Spark's own log."""
-    handler = write_lines(log_format)
+    handler = log_to_stderr(log_format)
     # py4j logs the traceback of every interrupt; the command says it in one line.
     handler.addFilter(lambda record: debug or "while sending command" not in record.getMessage())
     level = logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward import Observer, SilentObserver, event
 from lakeward.cli.output import console_on
-from lakeward.controller.observers import Observer, Silent
-from lakeward.logs import event
+from lakeward.cli.process import keep_interrupts, raise_if_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from lakeward.pipeline.steps import Step
+    from lakeward import Lakeward, Step
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,24 @@ class Progress(Observer, Protocol):
 
     def during(self, message: str) -> AbstractContextManager[None]:
         """Tell what the command does beside tables, such as starting Spark, until the block ends."""
+
+
+def open_lake(config: str | None, progress: Progress) -> Lakeward:
+    """Open the configured lake for a command, which shows its work as progress."""
+    from lakeward import Lakeward
+
+    def on_step(table: str, step: Step) -> None:
+        raise_if_interrupted()
+        progress.on_step(table, step)
+
+    return Lakeward.open(config, on_step=on_step, observers=[progress], during=partial(interruptible, progress))
+
+
+@contextmanager
+def interruptible(progress: Progress, message: str) -> Iterator[None]:
+    """Show what takes time; where Spark starts in the block, Ctrl-C stays with the command."""
+    with progress.during(message), keep_interrupts():
+        yield
 
 
 @contextmanager
@@ -44,7 +63,7 @@ def open_progress(*, quiet: bool) -> Iterator[Progress]:
         yield LogProgress()
 
 
-class NoProgress(Silent):
+class NoProgress(SilentObserver):
     """Says nothing."""
 
     def on_step(self, table: str, step: Step) -> None:
@@ -56,7 +75,7 @@ class NoProgress(Silent):
         yield
 
 
-class LogProgress(Silent):
+class LogProgress(SilentObserver):
     """Events of the log; what is published and how tables end is logged by every run anyway."""
 
     def on_step(self, table: str, step: Step) -> None:

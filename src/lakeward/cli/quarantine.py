@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +14,8 @@ from lakeward.cli.output import add_row, count, emit, error_line, note, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import BadRow, QuarantineReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.quarantine import BadRow, QuarantineReport
 
 # FILE:ROW=text; a file's own name may hold an equals sign.
 _REPLACEMENT = re.compile(r"^(?P<id>.+?:\d+)=(?P<text>.*)$", re.DOTALL)
@@ -48,7 +48,7 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
         if limit and len(rows) > limit:
             note(invocation, f"{name} has more than {count(limit, 'bad row')}; --limit shows more")
             del rows[limit:]
-    document = [{"table": name, "rows": [_document(row) for row in rows]} for name, rows in found.items()]
+    document = [{"table": name, "rows": [row.to_dict() for row in rows]} for name, rows in found.items()]
     emit(invocation, {"tables": document}, lambda console: _draw_list(console, found))
 
 
@@ -99,19 +99,13 @@ def _read_replacement(text: str) -> tuple[str, str]:
     return match["id"], match["text"]
 
 
-def _document(row: BadRow) -> dict[str, Any]:
-    from lakeward.pipeline.quarantine import describe
-
-    return describe(row)
-
-
 def _emit_report(invocation: Invocation, name: str, report: QuarantineReport, done: str) -> None:
     from dataclasses import asdict
 
     document = {
         "table": name,
         "handled": report.handled,
-        "still_bad": [_document(row) for row in report.still_bad],
+        "still_bad": [row.to_dict() for row in report.still_bad],
         "ops": [asdict(op) for op in report.ops],
     }
 

@@ -8,16 +8,15 @@ import click
 
 from lakeward.cli.optional_number import with_number
 from lakeward.cli.options import LakewardCommand, command
-from lakeward.cli.output import add_row, age, count, emit, error_line, note, styled, table, warn
+from lakeward.cli.output import add_row, age, count, emit, error_line, note, rate, styled, table, warn
 from lakeward.cli.run_limits import run_limits, with_limits
 from lakeward.cli.run_options import read_options, run_options
-from lakeward.controller.runlog import rate
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import RunReport, TableReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.report import RunReport, TableReport
 
 _WAIT = "--wait"
 _STYLES = {"failed": "red", "locked": "yellow", "waiting": "yellow", "done": "green"}

@@ -13,7 +13,7 @@ from lakeward.cli.spans import span
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.pipeline.context import RunOptions
+    from lakeward import RunOptions
 
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -11,8 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakeward.api import Lakeward
-    from lakeward.pipeline.context import RunOptions
+    from lakeward import Lakeward, RunOptions
 
 _TIME_DIGITS = 20
 _NAME_TIME = re.compile(r"^(\d{8})-?(\d{6,12})$")
@@ -61,15 +60,14 @@ def read_options(
     lake: Lakeward, names: Sequence[str], choices: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], RunOptions]:
     """Give the tables and the options of a run; files without tables choose the tables they belong to."""
-    from lakeward.controller.files import choose_files, landing_path
-    from lakeward.pipeline.context import RunOptions
+    from lakeward import RunOptions
 
     if choices["reload"] and not names:
         msg = "--reload decides about the load files of a table: name the table"
         raise click.UsageError(msg)
-    tables, paths = choose_files(lake, names, choices["files"])
+    tables, paths = lake.choose_files(names, files=choices["files"])
     parts = {
-        name: frozenset(landing_path(lake, path) for path in choices[name])
+        name: frozenset(lake.landing_path(path) for path in choices[name])
         for name in ("keep_parts", "drop_parts", "accept_changed")
     }
     options = RunOptions(

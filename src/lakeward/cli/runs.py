@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.options import MOST_SHOWN, command
-from lakeward.cli.output import add_row, age, count, emit, note, styled, table
-from lakeward.controller.runlog import rate
+from lakeward.cli.output import add_row, age, count, emit, note, rate, styled, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import RunDetail, RunSummary
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.history import RunDetail, RunSummary
 
 _STYLES = {"failed": "red", "waiting": "yellow", "done": "green"}
 

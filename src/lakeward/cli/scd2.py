@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import HistoryReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.snapshots.history.scd2_table import HistoryReport
 
 
 @command("scd2")
@@ -76,13 +76,12 @@ def _require_sense(name: str | None, keys: tuple[str, ...], *, keep: bool, refre
 
 
 def _show(invocation: Invocation, name: str, track: Sequence[str] | None, keys: tuple[str, ...], limit: int) -> int:
-    from lakeward.snapshots.history.row_keys import read_assignments
-    from lakeward.snapshots.history.scd2 import in_version_order
+    from lakeward import parse_key
 
-    key = read_assignments(keys) if keys else None
+    key = parse_key(keys) if keys else None
     with invocation.lake() as lake:
-        frame = lake.history.scd2(name, track=None if track == ["*"] else track, key=key)
-        rows, is_cut = first_rows(in_version_order(frame, lake.table(name).settings.primary_key), limit)
+        frame = lake.history.scd2(name, track=None if track == ["*"] else track, key=key, ordered=True)
+        rows, is_cut = first_rows(frame, limit)
     document = {"table": name, "versions": rows, "is_cut": is_cut}
     emit(invocation, document, lambda console: draw_rows(console, frame.columns, rows, "version"))
     if is_cut:

@@ -12,8 +12,8 @@ from lakeward.cli.output import add_row, count, emit, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import SimulationResult
     from lakeward.cli.invocation import Invocation
-    from lakeward.testing.simulator import SimulationResult
 
 # All files land at once here: options on when files land have no meaning.
 NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts", "truncates"})
@@ -85,7 +85,7 @@ def simulate(invocation: Invocation, directory: str, **chosen: Any) -> None:
 
     DIR gets landing/, truth/ and a lakeward.yaml with which `lakeward run --config DIR/lakeward.yaml` works.
     """
-    from lakeward.testing.simulator import SimulatorOptions, write_simulation
+    from lakeward import SimulatorOptions, write_simulation
 
     result = write_simulation(directory, SimulatorOptions(**chosen))
     document = {
@@ -113,7 +113,7 @@ def _draw(console: Console, result: SimulationResult) -> None:
 def _simulator_options() -> list[click.Parameter]:
     from dataclasses import fields
 
-    from lakeward.testing.simulator import SimulatorOptions
+    from lakeward import SimulatorOptions
 
     types = get_type_hints(SimulatorOptions)
     offered = [field for field in fields(SimulatorOptions) if field.name not in NOT_OFFERED]

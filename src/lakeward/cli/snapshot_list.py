@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import Version
     from lakeward.cli.invocation import Invocation
-    from lakeward.snapshots.versions.listing import Version
 
 _STYLES = {"current": "green", "stale": "yellow", "undone": "yellow", "missing": "red"}
 _SECONDS = len("2020-11-14T10:30:00")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lakeward.api.snapshots import SnapshotReport
+    from lakeward import SnapshotReport
     from lakeward.cli.invocation import Invocation
 
 _STYLES = {"failed": "red", "done": "green", "dropped": "green", "would drop": "yellow"}
@@ -20,9 +20,9 @@ _STYLES = {"failed": "red", "done": "green", "dropped": "green", "would drop": "
 
 def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> int:
     """Write the reports, say why tables failed, and give the exit code."""
-    from lakeward.api.snapshots import exit_code
+    from lakeward import snapshots_exit_code
 
-    code = exit_code(reports)
+    code = snapshots_exit_code(reports)
     document = {"exit_code": code, "snapshots": [asdict(one) for one in reports]}
     emit(invocation, document, lambda console: _draw(console, reports))
     for one in reports:

@@ -12,7 +12,7 @@ def span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) ->
     if value is None:
         return None
     # Settings load pydantic, which --help need not wait for.
-    from lakeward.config.spans import parse_span
+    from lakeward import parse_span
 
     try:
         return parse_span(value)

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward import to_json
 from lakeward.cli.optional_number import with_number
 from lakeward.cli.options import LakewardCommand, command
 from lakeward.cli.output import add_row, age, console_on, count, emit, emit_line, emit_text, size, styled, table
-from lakeward.texts import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from lakeward.api import Lakeward
+    from lakeward import Debt, Lakeward, TableStatus
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.status import TableStatus
-    from lakeward.lake.iceberg.debt import Debt
 
 _WATCH = "--watch"
 _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "current": "green"}
@@ -78,9 +76,9 @@ def _watch_in_place(lake: Lakeward, names: tuple[str, ...], seconds: float) -> N
 
 
 def _document(found: list[TableStatus]) -> dict[str, Any]:
-    from lakeward.controller.status import totals_of
+    from lakeward import status_totals
 
-    return {"totals": totals_of(found).to_dict(), "tables": [one.to_dict() for one in found]}
+    return {"totals": status_totals(found).to_dict(), "tables": [one.to_dict() for one in found]}
 
 
 def _draw(console: Console, found: list[TableStatus]) -> None:
@@ -115,9 +113,9 @@ def _table(found: list[TableStatus]) -> RenderableType:
 
 
 def _totals(found: list[TableStatus]) -> str:
-    from lakeward.controller.status import totals_of
+    from lakeward import status_totals
 
-    totals = totals_of(found)
+    totals = status_totals(found)
     states = ", ".join(f"{number:,} {state}" for state, number in sorted(totals.states.items()))
     parts = [count(totals.tables, "table") + (f" ({states})" if states else ""), count(totals.rows, "row")]
     waiting = f"{count(totals.files_pending, 'file')} waiting"

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward import redact_values
 from lakeward.cli.options import command, group
 from lakeward.cli.output import add_row, count, emit, lines, note, table, warn
 from lakeward.cli.tables_check import check, no_check_data, warn_of
 from lakeward.cli.tables_import import import_tables
 from lakeward.cli.tables_repair import repair
-from lakeward.redaction import redact_values
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.api import Lakeward
+    from lakeward import KnownTable
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.tables import KnownTable
 
 
 force = click.option("--force", is_flag=True, help="Activate whatever the files say.")
@@ -80,11 +79,11 @@ def set_table(
     from lakeward.cli.assignments import read_settings
 
     with invocation.lake() as lake:
-        settings = read_settings(primary_key, partition_by, assignments, unset, before=_own_settings(lake, name))
+        settings = read_settings(primary_key, partition_by, assignments, unset, before=lake.own_settings(name))
         if not settings and active is None:
             msg = "nothing to set: give --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
             raise click.UsageError(msg)
-        before = _known(lake, name)
+        before = lake.find_table(name)
         known = lake.set_table(name, settings=settings, active=active, **_checking(choices))
         changed = lake.changed_reading(before, known) if before else None
     _emit_table(invocation, known)
@@ -118,20 +117,6 @@ def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool, **c
         known = [lake.table(name) for name in names]
         switched = [lake.set_table(str(one.table), active=active, **checking) for one in known]
     emit(invocation, {"tables": [_summary(one) for one in switched]}, lambda console: _draw_list(console, switched))
-
-
-def _known(lake: Lakeward, name: str) -> KnownTable | None:
-    """Return a table as it is, None where the command makes it known."""
-    from lakeward.model import TableId
-
-    return next((one for one in lake.tables() if one.table == TableId.parse(name)), None)
-
-
-def _own_settings(lake: Lakeward, name: str) -> dict[str, Any]:
-    from lakeward.model import TableId
-
-    registered = lake.state.find_table(TableId.parse(name))
-    return registered.settings if registered else {}
 
 
 def _checking(choices: dict[str, bool]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import Finding
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.validation import Finding
 
 _STYLES = {"error": "bold red", "warning": "bold yellow"}
 no_check_data = click.option(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import ImportedTable
     from lakeward.cli.invocation import Invocation
-    from lakeward.controller.takeover import ImportedTable
 
 
 @command("import")

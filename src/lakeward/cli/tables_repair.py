@@ -14,8 +14,8 @@ from lakeward.cli.output import console_on, emit, note
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import ColumnsRepair
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.columns_repair import ColumnsRepair
 
 
 @command("repair")

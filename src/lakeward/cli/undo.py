@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from lakeward import ConcernedOp, OpReport, UndoPlan
     from lakeward.cli.invocation import Invocation
-    from lakeward.pipeline.report import OpReport
-    from lakeward.pipeline.undoing import ConcernedOp, UndoPlan
 
 _SHOWN = 20
 
@@ -53,7 +52,7 @@ def undo(
     goal: dict[str, Any] = {"to_op": to_op, "to_time": to_time, "skip_files": skip_file}
     if dry_run or not yes:
         with invocation.lake() as lake:
-            plan = lake.undo.plan(name, **goal, finish=not dry_run)
+            plan = lake.plan_undo(name, **goal, finish=not dry_run)
         if dry_run:
             _emit(invocation, plan, None)
             return

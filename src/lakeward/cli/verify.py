@@ -12,8 +12,8 @@ from lakeward.cli.output import add_row, age, count, emit, error_line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lakeward import RowFinding, TableVerification, VerifyReport
     from lakeward.cli.invocation import Invocation
-    from lakeward.snapshots.verification.report import RowFinding, TableVerification, VerifyReport
 
 
 @command("verify")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,14 +16,7 @@ if TYPE_CHECKING:
 @contextmanager
 def telling(invocation: Invocation) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
     """Tell what takes time, and let Ctrl-C end the command while Spark starts; for a desk's ``during``."""
-    from lakeward.cli.process import keep_interrupts
-    from lakeward.cli.progress import open_progress
+    from lakeward.cli.progress import interruptible, open_progress
 
     with open_progress(quiet=invocation.quiet) as progress:
-
-        @contextmanager
-        def during(message: str) -> Iterator[None]:
-            with progress.during(message), keep_interrupts():
-                yield
-
-        yield during
+        yield partial(interruptible, progress)

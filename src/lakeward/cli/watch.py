@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward import to_json
 from lakeward.cli.options import command
 from lakeward.cli.output import count, emit_line, error_line, note
 from lakeward.cli.spans import span
-from lakeward.texts import to_json
 
 if TYPE_CHECKING:
+    from lakeward import Config, RunReport, TableReport, WatchSettings
     from lakeward.cli.invocation import Invocation
-    from lakeward.config import Config
-    from lakeward.config.watching import WatchSettings
-    from lakeward.pipeline.report import RunReport, TableReport
 
 
 @command("watch")
@@ -57,10 +55,9 @@ def watch(
 
     --output json writes one line per run, a RunReport each.
     """
-    from lakeward.cli.lake import CommandLake
-    from lakeward.cli.progress import NoProgress
+    from lakeward.cli.progress import NoProgress, open_lake
 
-    with CommandLake.open(invocation.config, progress=NoProgress()) as lake:
+    with open_lake(invocation.config, NoProgress()) as lake:
         settings = _settings(lake.config, choices)
         if port := metrics_port or lake.config.metrics.port:
             lake.metrics.serve(port, lake.config.metrics.address)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.errors import ConfigurationError
 from lakeward.pipeline.report import Outcome
 
@@ -126,7 +126,7 @@ def _summary(run_id: str, entries: Sequence[TableRun]) -> RunSummary:
     )
 
 
-class HistoryUpkeep(Silent):
+class HistoryUpkeep(SilentObserver):
     """Deletes old history after a run, at most once a day."""
 
     def __init__(self, state: StateStore, *, days: int) -> None:

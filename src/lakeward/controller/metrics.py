@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server, write_to_tex
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.errors import ConfigurationError
 from lakeward.pipeline.report import Outcome
 
@@ -78,7 +78,7 @@ FAMILIES = (
 _CARRIED = {family.name for family in FAMILIES if family.is_counter} | {_SUCCESS}
 
 
-class Metrics(Silent):
+class Metrics(SilentObserver):
     """Keeps the figures of one lake. ``status`` tells how named tables stand; without it only runs are counted."""
 
     def __init__(

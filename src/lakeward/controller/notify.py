@@ -23,7 +23,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from lakeward.config.environment import from_environment
 from lakeward.config.monitoring import webhook_problem
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.errors import ConfigurationError
 from lakeward.logs import event
 from lakeward.model import TableId
@@ -184,7 +184,7 @@ def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
     return tuple(channels)
 
 
-class Notifier(Silent):
+class Notifier(SilentObserver):
     """Tells of tables that begin to fail, or recover, in a run."""
 
     def __init__(self, state: StateStore, channels: Sequence[Channel], *, on: Sequence[NotifyEvent]) -> None:

@@ -41,7 +41,7 @@ class Observer(Protocol):
         """Hear that all tables are done."""
 
 
-class Silent:
+class SilentObserver:
     """Hears everything and does nothing: the base of observers that care for some events only."""
 
     def run_started(self, run_id: str, tables: Sequence[str]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.logs import event
 from lakeward.pipeline.report import Outcome
+from lakeward.words import rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class RunLog(Silent):
+class RunLog(SilentObserver):
     """Logs what a run does. A table with nothing to do is told at debug level: hundreds of them say nothing."""
 
     def __init__(self) -> None:
@@ -103,8 +104,3 @@ def op_line(report: OpReport) -> str:
 def counted(number: int, noun: str) -> str:
     """Give ``1 file`` or ``1,000 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def rate(rows: int, seconds: float) -> str:
-    """Give rows per second for eyes."""
-    return f"{rows / seconds:,.0f} rows/s" if seconds > 0 else "- rows/s"

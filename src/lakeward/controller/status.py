@@ -108,7 +108,7 @@ class _Pending:
     oldest_seconds: float | None
 
 
-def totals_of(statuses: Sequence[TableStatus]) -> StatusTotals:
+def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
     """Sum up statuses."""
     ages = [one.oldest_pending_seconds for one in statuses if one.oldest_pending_seconds is not None]
     return StatusTotals(

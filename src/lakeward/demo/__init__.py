@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lakeward.demo.project import MARK, TABLES, DemoTable, land_changes, write_project
+from lakeward.demo.project import MARK, TABLES, DemoTable, land_changes, write_demo
 
-__all__ = ["MARK", "TABLES", "DemoTable", "land_changes", "write_project"]
+__all__ = ["MARK", "TABLES", "DemoTable", "land_changes", "write_demo"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeward.arguments import FLAG, PATH, takes
 from lakeward.demo import shop
 from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_changes, write_parquet_load
 from lakeward.errors import ConfigurationError
@@ -15,7 +17,6 @@ from lakeward.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 MARK = "# Written by lakeward demo."
 _CONFIGURATION_FILE = "lakeward.yaml"
@@ -97,12 +98,14 @@ _ORDER = pa.schema(
 )
 
 
-def write_project(folder: Path, *, force: bool = False) -> Path:
-    """Write configuration and first load; give the configuration file.
+@takes(folder=PATH, force=FLAG)
+def write_demo(folder: str | Path, *, force: bool = False) -> Path:
+    """Write configuration and first load of the demo, and return the configuration file.
 
     Raises:
         ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo.
     """
+    folder = Path(folder)
     make_room(folder, _CONTENT, _is_own, force=force)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / _CONFIGURATION_FILE

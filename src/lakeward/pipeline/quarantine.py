@@ -63,6 +63,10 @@ class BadRow:
         """The name by which commands speak of the row."""
         return f"{self.file}:{self.row}"
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the row as plain data."""
+        return {"id": self.id, **vars(self)}
+
 
 @dataclass(frozen=True)
 class QuarantineReport:
@@ -215,8 +219,3 @@ def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) ->
     batches = table.to_batches()
     numbers = context.spark.range(0, 1, 1, 1)
     return numbers.mapInArrow(in_task(lambda _: batches), S.record_struct(columns))
-
-
-def describe(row: BadRow) -> dict[str, object]:
-    """Give a bad row as plain data."""
-    return {"id": row.id, **row.__dict__}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lakeward.cli import lake
+from lakeward import Lakeward
 from lakeward.cli.main import cli
 
 CONFIGURATION = """
@@ -51,7 +51,7 @@ def call_json(call: Callable[..., Result]) -> Callable[..., Any]:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Give a function that lets a method of the lake answer without Spark, and that notes its calls."""
+    """Return a function that replaces a method of the lake by an answer without Spark, and that notes its calls."""
 
     def let(method: str, answer: Any) -> list[Any]:
         calls: list[Any] = []
@@ -62,7 +62,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
                 raise answer
             return answer
 
-        monkeypatch.setattr(lake.CommandLake, method, fake)
+        monkeypatch.setattr(Lakeward, method, fake)
         return calls
 
     return let

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakeward.api.snapshots import SnapshotReport
+from lakeward import Check, SnapshotReport, TableCheck, config_reference
 from lakeward.cli import docs
-from lakeward.cli.checks import Check
-from lakeward.cli.config_reference import config_reference
-from lakeward.cli.demo import TableCheck
 from lakeward.controller.history import RunSummary
 from lakeward.controller.status import StatusTotals, TableStatus
 from lakeward.controller.takeover import ImportedTable

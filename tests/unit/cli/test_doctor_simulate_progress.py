@@ -25,7 +25,7 @@ def test_doctor_names_problems_with_their_remedy(project, call, call_json, monke
 
 def test_doctor_asks_for_no_landing_where_only_clusters_are_configured(project, call_json, monkeypatch):
     (project / "landing").rename(project / "elsewhere")
-    monkeypatch.setattr("lakeward.cli.checks._clusters", lambda *_: [])
+    monkeypatch.setattr("lakeward.api.doctor._clusters", lambda *_: [])
     for text, status in (("", "skipped"), ("landing: ./landing\n", "problem")):
         (project / "lakeward.yaml").write_text(f"{text}clusters: {{prod: {{hosts: [127.0.0.1]}}}}")
         statuses = {one["name"]: one["status"] for one in call_json("doctor", "--no-spark")["checks"]}

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from lakeward.api.erasure import Erasing
-from lakeward.cli import lake
+from lakeward import Lakeward
 from lakeward.cli.rows import draw_rows, plain
 from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
 
 TABLE = "sales.product"
+ERASE, PLAN = signature(Lakeward.erase), signature(Lakeward.plan_erasure)
 PLACES = (ErasedPlace("mirror", 2, 1, 3, 0, 0), ErasedPlace("changelog", 4, 0, 1, 0, 0))
 
 
@@ -29,13 +29,13 @@ class FakeErasing:
         self.asked: list[tuple] = []
         self.interrupted: list[Receipt] = []
 
-    def __call__(self, name: str, keys: list, **options: object) -> list[Receipt]:
-        signature(Erasing.__call__).bind(self, name, keys, **options)
+    def erase(self, name: str, keys: list, **options: object) -> list[Receipt]:
+        ERASE.bind(self, name, keys, **options)
         self.asked.append(("erase", [dict(key) for key in keys], options["reason"]))
         return [receipt(dry_run=False)]
 
     def plan(self, name: str, keys: list, **options: object) -> Receipt:
-        signature(Erasing.plan).bind(self, name, keys, **options)
+        PLAN.bind(self, name, keys, **options)
         self.asked.append(("plan", [dict(key) for key in keys]))
         return receipt(dry_run=True)
 
@@ -46,7 +46,10 @@ class FakeErasing:
 @pytest.fixture
 def erasing(project, monkeypatch) -> FakeErasing:
     fake = FakeErasing()
-    monkeypatch.setattr(lake.CommandLake, "erase", property(lambda self: fake))
+    for method, answer in (
+        ("erase", fake.erase), ("plan_erasure", fake.plan), ("resume_erasure", fake.resume),
+    ):  # fmt: skip
+        monkeypatch.setattr(Lakeward, method, staticmethod(answer))
     monkeypatch.setattr(Receipt, "to_dict", lambda self: {"table": self.table, "op": self.op})
     return fake
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakeward.api.maintenance import Maintain
+from lakeward import Lakeward
 from lakeward.lake.iceberg.debt import Debt
 from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkKind, WorkReport, summed
 from lakeward.pipeline.report import Outcome, RunReport, TableReport
@@ -32,8 +32,8 @@ def asked(monkeypatch):
 
         return fake
 
-    monkeypatch.setattr(Maintain, "__call__", answer("maintain"))
-    monkeypatch.setattr(Maintain, "plan", answer("plan"))
+    monkeypatch.setattr(Lakeward, "maintain", answer("maintain"))
+    monkeypatch.setattr(Lakeward, "plan_maintenance", answer("plan"))
     return calls
 
 

@@ -17,14 +17,15 @@ WAITING = """
 import signal, sys, time
 # Tests may run where Ctrl-C is ignored, as behind nohup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from lakeward.cli import lake, main
+from lakeward import Lakeward
+from lakeward.cli import main
 def wait(self, *arguments):
     print("waiting", file=sys.stderr, flush=True)
     try:
         time.sleep(600)
     except KeyboardInterrupt:
         {reaction}
-lake.CommandLake.status = wait
+Lakeward.status = wait
 sys.argv = ["lakeward", "status"]
 main.main()
 """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakeward import Lakeward
 from lakeward.api.snapshots import SnapshotReport
-from lakeward.cli import lake
 from lakeward.snapshots.versions.listing import Version, VersionState
 
 DONE = SnapshotReport(
@@ -41,7 +41,7 @@ class FakeSnapshots:
 def fake(monkeypatch):
     def let(answer: Any) -> FakeSnapshots:
         made = FakeSnapshots(answer)
-        monkeypatch.setattr(lake.CommandLake, "snapshots", made)
+        monkeypatch.setattr(Lakeward, "snapshots", made)
         return made
 
     return let

@@ -101,8 +101,9 @@ def test_watching_is_drawn_in_place_on_a_terminal(project, call, answers, monkey
 def test_watching_ends_when_nobody_reads(project):
     script = """
 import sys
-from lakeward.cli import lake, main
-lake.CommandLake.status = lambda self, names: []
+from lakeward import Lakeward
+from lakeward.cli import main
+Lakeward.status = lambda self, names: []
 sys.argv = ["lakeward", "status", "--watch", "0.1"]
 main.main()
 """

@@ -8,14 +8,15 @@ from inspect import signature
 import pytest
 from click.testing import CliRunner
 
-from lakeward.api.undoing import Undo
-from lakeward.cli import confirm, lake
+from lakeward import Lakeward
+from lakeward.cli import confirm
 from lakeward.cli.main import cli
 from lakeward.pipeline.report import OpReport, RowCounts
 from lakeward.pipeline.row_changes import RowChanges
 from lakeward.pipeline.undoing import ConcernedOp, Marked, Undone, UndoPlan
 
 TABLE = "sales.product"
+UNDO, PLAN_UNDO = signature(Lakeward.undo), signature(Lakeward.plan_undo)
 PLAN = UndoPlan(
     TABLE, 45, 44, 41, "op 41 was asked for", 3, tuple(ConcernedOp(op, "batch", 1, 1, 10) for op in (42, 43, 44)),
     file_count=3, files=("a.csv", "b.csv", "c.csv"), fenced=("b.csv",), unfenced=("old.csv",),
@@ -33,12 +34,12 @@ class FakeUndo:
         self.done: list[dict] = []
 
     def plan(self, name: str, **goal: object) -> UndoPlan:
-        signature(Undo.plan).bind(self, name, **goal)
+        PLAN_UNDO.bind(self, name, **goal)
         self.planned.append({"name": name, **goal})
         return replace(self.answer, rows=RowChanges(2, 1, 2))
 
-    def __call__(self, name: str, **goal: object) -> Undone:
-        signature(Undo.__call__).bind(self, name, **goal)
+    def undo(self, name: str, **goal: object) -> Undone:
+        UNDO.bind(self, name, **goal)
         self.done.append({"name": name, **goal})
         return DONE if self.answer.op else Undone(self.answer)
 
@@ -46,7 +47,8 @@ class FakeUndo:
 @pytest.fixture
 def undo(project, monkeypatch) -> FakeUndo:
     fake = FakeUndo()
-    monkeypatch.setattr(lake.CommandLake, "undo", property(lambda self: fake))
+    monkeypatch.setattr(Lakeward, "undo", staticmethod(fake.undo))
+    monkeypatch.setattr(Lakeward, "plan_undo", staticmethod(fake.plan))
     return fake
 
 

@@ -10,7 +10,7 @@ from tests.unit.controller.reports import DONE, FAILED, IDLE, OP, RUN
 
 from lakeward import logs
 from lakeward.cli.process import set_up_logging
-from lakeward.controller.observers import Silent, fan_out
+from lakeward.controller.observers import SilentObserver, fan_out
 from lakeward.controller.runlog import RunLog
 from lakeward.errors import RetriableError
 
@@ -83,7 +83,7 @@ def test_the_format_follows_the_terminal_unless_told(capsys, monkeypatch):
 
 
 def test_threads_keep_their_ids_apart(capsys):
-    logs.write_lines("json")
+    logs.log_to_stderr("json")
     logger = logging.getLogger("lakeward.test")
     barrier = threading.Barrier(3)
 
@@ -106,7 +106,7 @@ def test_threads_keep_their_ids_apart(capsys):
 
 
 def test_a_traceback_stays_in_its_line(capsys):
-    logs.write_lines("json")
+    logs.log_to_stderr("json")
     try:
         int("odd")
     except ValueError:
@@ -115,13 +115,13 @@ def test_a_traceback_stays_in_its_line(capsys):
     assert "ValueError: invalid literal" in line["traceback"]
 
 
-class _Broken(Silent):
+class _Broken(SilentObserver):
     def run_finished(self, report) -> None:
         msg = "cannot hear"
         raise OSError(msg)
 
 
-class _Noting(Silent):
+class _Noting(SilentObserver):
     def __init__(self) -> None:
         self.heard: list[str] = []
 

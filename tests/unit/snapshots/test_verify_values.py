@@ -1,11 +1,10 @@
 """Key ranges, types that can be compared, and the columns of an op's day, without Spark."""
 
-from types import SimpleNamespace
-
 import pytest
 from pyspark.sql import types as T
 
-from lakeward.api.verification import Verification
+from lakeward import Lakeward
+from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
 from lakeward.snapshots.verification.report import (
@@ -167,8 +166,7 @@ def test_the_worst_table_gives_the_exit_code():
         ({"against": "./copy", "cut_off": "yesterday"}, "is not a moment"),
     ],
 )
-def test_questions_that_do_not_fit_together_are_refused_before_anything_is_read(options, message):
-    bench = SimpleNamespace(config=SimpleNamespace(timezone="UTC"))
-    verify = Verification(lambda: bench, lambda names: [*names])
-    with pytest.raises(ConfigurationError, match=message):
-        verify(["sales.product", "sales.customer"], **options)
+def test_questions_that_do_not_fit_together_are_refused_before_anything_is_read(tmp_path, options, message):
+    config = parse_config({"tables": {"sales.product": {}, "sales.customer": {}}}, base=tmp_path)
+    with Lakeward(config) as lake, pytest.raises(ConfigurationError, match=message):
+        lake.verify(["sales.product", "sales.customer"], **options)

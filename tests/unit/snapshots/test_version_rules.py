@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.api.snapshots import SnapshotReport, Snapshots, _table_to_register, exit_code
+from lakeward.api.snapshots import SnapshotReport, Snapshots, _table_to_register, snapshots_exit_code
 from lakeward.config import parse_config
 from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError
@@ -146,7 +146,8 @@ def test_a_lake_that_started_spark_itself_registers_nothing_in_memory(tmp_path, 
     spark: Any = SimpleNamespace(conf={"spark.sql.catalogImplementation": "in-memory"})
     bench: Any = SimpleNamespace(config=config, spark=spark, is_own_session=True)
     known: Any = SimpleNamespace(table="sales.product")
-    snapshots = Snapshots(bench=lambda: bench, find=lambda names: [known], known=lambda names: [known])
+    lake: Any = SimpleNamespace(config=config, workbench=lambda: bench, active=lambda names: [known])
+    snapshots = Snapshots(lake)
     [report] = snapshots.create(["sales.product"], as_of="op:1", to=str(tmp_path / "out"), register=register)
     assert (report.outcome, report.exit_code) == ("failed", 2)
     assert "gone when this process ends" in str(report.message)
@@ -171,7 +172,7 @@ def test_a_registered_table_that_is_gone_is_no_failed_statement(tmp_path):
 
 def test_failures_beside_done_tables_give_three():
     done, refused = SnapshotReport("a.b", "done"), SnapshotReport("c.d", "failed", exit_code=2)
-    assert [exit_code(some) for some in ([done], [refused], [done, refused], [])] == [0, 2, 3, 0]
+    assert [snapshots_exit_code(some) for some in ([done], [refused], [done, refused], [])] == [0, 2, 3, 0]
 
 
 def test_patterns_in_paths_are_no_patterns():

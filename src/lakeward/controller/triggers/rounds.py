@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.controller.observers import Silent
+from lakeward.controller.observers import SilentObserver
 from lakeward.pipeline.context import RunOptions
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Rounds:
         self._wake()
 
 
-class _Ear(Silent):
+class _Ear(SilentObserver):
     """Hears which tables of a round are done."""
 
     def __init__(self, rounds: Rounds, begun: Round) -> None:

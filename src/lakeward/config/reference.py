@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from lakeward.config import Config, TableDefaults, TableSettings
 from lakeward.config.base import inner_model
+from lakeward.config.tables import TableDefaults, TableSettings
+from lakeward.config.whole import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +28,12 @@ relative paths count from the file. The environment overrides every key outside 
 
 
 def config_reference() -> str:
-    """Give the whole reference as Markdown."""
+    """Return the configuration reference as Markdown."""
     return "\n".join([_HEADER, *_sections("", Config)])
 
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    """Give a model's keys as a section, then those of the models within it."""
+    """Yield a model's keys as a section, then those of the models within it."""
     rows = [_row(_key(name, field), field) for name, field in _own(model) if not inner_model(field)]
     title = f"## `{path}`" if path else "## Top level"
     yield "\n".join([title, "", *_about(model), "| key | default | meaning |", "|---|---|---|", *rows, ""])
@@ -42,7 +43,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _own(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """Give a model's fields; a table has those of ``defaults`` too, which are not told twice."""
+    """Yield a model's fields; those of ``defaults``, which a table has too, are left out there."""
     shared = TableDefaults.model_fields if model is TableSettings else {}
     for name, field in model.model_fields.items():
         if not field.exclude and name not in shared:
@@ -81,6 +82,6 @@ def _default(field: FieldInfo) -> str:
 
 def _choices(annotation: Any) -> str:
     """Name the words that a key takes where they are few."""
-    literals = [one for one in (annotation, *get_args(annotation)) if get_origin(one) is Literal]
-    words = [str(word) for one in literals for word in get_args(one)]
+    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
+    words = [str(word) for literal in literals for word in get_args(literal)]
     return f" ({', '.join(f'`{word}`' for word in words)})" if words else ""

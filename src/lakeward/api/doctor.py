@@ -1,30 +1,34 @@
-"""What ``lakeward doctor`` looks at, each as one check with a remedy."""
+"""Whether everything is there that a run needs, each part as one check with a remedy."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lakeward.cli.output import count
+from lakeward.api.opened import OpenedLake, silently
+from lakeward.arguments import FLAG, NONE, PATH, instance, takes
+from lakeward.config import Config, load_config
 from lakeward.errors import ConfigurationError, LakewardError
 from lakeward.redaction import redact
+from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.cli.progress import Progress
-    from lakeward.config import Config
+    from lakeward.api.opened import During
 
 Status = Literal["ok", "problem", "skipped"]
+_CONFIG = PATH | instance("a Config", Config) | NONE
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at."""
+    """The result of one check; ``remedy`` is what helps where there is a problem."""
 
     name: str
     status: Status
@@ -32,45 +36,59 @@ class Check:
     remedy: str | None = None
 
 
-def examine(config_file: str | None, progress: Progress, *, start_spark: bool) -> list[Check]:
-    """Look at everything; what depends on a broken part is skipped."""
+@takes(config=_CONFIG, start_spark=FLAG)
+def doctor(
+    config: str | Path | Config | None = None, *, start_spark: bool = True, during: During = silently
+) -> list[Check]:
+    """Check everything that a run needs; what depends on a broken part is skipped.
+
+    Args:
+        config: a configuration or its file; None: ``lakeward.yaml``.
+        start_spark: write and read a table of the lake.
+        during: called with what takes time, as for :class:`lakeward.Lakeward`.
+    """
     checks = [_look("pyspark", _pyspark), _look("java", _java)]
-    configuration, config = _configuration(config_file)
+    configuration, found = _configuration(config)
     checks.append(configuration)
-    if config is None:
+    if found is None:
         names = ("jars", "landing", "warehouse", "state", "tables", "clusters", "spark")
         return [*checks, *[Check(name, "skipped", "needs a configuration") for name in names]]
     checks += [
-        _look("jars", lambda: _jars(config)),
+        _look("jars", partial(_jars, found)),
         Check("landing", "skipped", "not configured")
-        if _has_clusters_only(config)
-        else _look("landing", lambda: _landing(config)),
-        _look("warehouse", lambda: _warehouse(config)),
-        _look("state", lambda: _state(config)),
+        if _has_clusters_only(found)
+        else _look("landing", partial(_landing, found)),
+        _look("warehouse", partial(_warehouse, found)),
+        _look("state", partial(_state, found)),
     ]
     lacking = {check.name for check in checks if check.status != "ok"}
     checks.append(
         Check("tables", "skipped", "needs landing and state")
         if lacking & {"landing", "state"}
-        else _look("tables", lambda: _tables(config))
+        else _look("tables", partial(_tables, found))
     )
-    checks += _clusters(config, progress)
+    checks += _clusters(found, during)
+    return [*checks, _spark(found, checks, during) if start_spark else Check("spark", "skipped", "--no-spark")]
+
+
+def _spark(config: Config, checks: list[Check], during: During) -> Check:
     needed = {"pyspark", "java", "jars", "warehouse"}
-    if not start_spark:
-        return [*checks, Check("spark", "skipped", "--no-spark")]
     if any(check.status == "problem" and check.name in needed for check in checks):
-        return [*checks, Check("spark", "skipped", "needs what is missing above")]
-    with progress.during("starting Spark"):
-        return [*checks, _look("spark", lambda: _round_trip(config))]
+        return Check("spark", "skipped", "needs what is missing above")
+    return _look("spark", partial(_round_trip, config, during))
 
 
 def _look(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name, "ok", redact(look()))
-    except LakewardError as error:
+    except (LakewardError, OSError) as error:
+        return _problem(name, error)
+
+
+def _problem(name: str, error: LakewardError | OSError) -> Check:
+    if isinstance(error, LakewardError):
         return Check(name, "problem", error.message, error.hint)
-    except OSError as error:
-        return Check(name, "problem", redact(str(error)), "check the path and its permissions")
+    return Check(name, "problem", redact(str(error)), "check the path and its permissions")
 
 
 def _pyspark() -> str:
@@ -88,18 +106,13 @@ def _java() -> str:
     return f"Java {require_java()} ({java_program()})"
 
 
-def _configuration(config_file: str | None) -> tuple[Check, Config | None]:
-    from lakeward.config import load_config
-
-    found: list[Config] = []
-
-    def load() -> str:
-        config = load_config(config_file)
-        found.append(config)
-        return f"valid, {len(config.tables):,} declared tables, paths count from {config.base}"
-
-    check = _look("config", load)
-    return check, found[0] if found else None
+def _configuration(config: str | Path | Config | None) -> tuple[Check, Config | None]:
+    try:
+        found = config if isinstance(config, Config) else load_config(config)
+    except (LakewardError, OSError) as error:
+        return _problem("config", error), None
+    detail = f"valid, {len(found.tables):,} declared tables, paths count from {found.base}"
+    return Check("config", "ok", redact(detail)), found
 
 
 def _jars(config: Config) -> str:
@@ -111,7 +124,7 @@ def _jars(config: Config) -> str:
 
 
 def _has_clusters_only(config: Config) -> bool:
-    """Tell whether a project copies tables of clusters, and says nothing of files that land."""
+    """Whether a project copies tables of clusters and configures no files that land."""
     return bool(config.clusters) and not config.tables and not {"landing", "transactions"} & config.model_fields_set
 
 
@@ -123,13 +136,13 @@ def _landing(config: Config) -> str:
     storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
     require_landing(config, storage)
     found = list(landed_tables(config, storage, config.declared()))
-    skipped = [one for one in found if not isinstance(one, TableId)]
+    skipped = [entry for entry in found if not isinstance(entry, TableId)]
     left_out = f"; {count(len(skipped), 'folder')} left out: lakeward discover names them" if skipped else ""
     return f"{config.landing} holds {count(len(found) - len(skipped), 'table')}{left_out}"
 
 
 def _warehouse(config: Config) -> str:
-    """Look whether files can be written: in S3 by writing one, elsewhere without, as the round trip does that."""
+    """Check that files can be written: in S3 by writing one, elsewhere without, as the round trip does that."""
     from lakeward.lake.probe import probe_s3_warehouse, s3_warehouse
 
     if in_s3 := s3_warehouse(config):
@@ -139,7 +152,7 @@ def _warehouse(config: Config) -> str:
     if "://" in location:
         return f"{location} is looked at by the round trip"
     folder = Path(location)
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         msg = f"{existing} is not a folder that can be written"
         raise ConfigurationError(msg, hint="correct lake.warehouse in lakeward.yaml, or the folder's permissions")
@@ -158,13 +171,13 @@ def _state(config: Config) -> str:
 
 
 def _tables(config: Config) -> str:
-    """Hold the settings of active tables against their files; loads are not read."""
-    from lakeward.api import Lakeward
+    """Compare the settings of active tables with their files; loads are not read."""
+    from lakeward.api.registry import TableRegistry
 
-    with Lakeward(config) as lake:
-        active = [str(one.table) for one in lake.tables() if one.active]
-        findings = lake.check_tables(active, check_data=False) if active else []
-    if errors := [one for one in findings if one.is_error]:
+    with closing(OpenedLake(config)) as lake:
+        active = [known for known in lake.tables() if known.active]
+        findings = TableRegistry(lake).check(active, check_data=False)
+    if errors := [finding for finding in findings if finding.is_error]:
         first, others = errors[0], f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         msg = f"{first.table}: {first.setting}: {first.message}{others}"
         raise ConfigurationError(msg, hint="lakeward tables check")
@@ -172,25 +185,24 @@ def _tables(config: Config) -> str:
     return f"the settings of {len(active):,} active tables fit their files{warned}"
 
 
-def _clusters(config: Config, progress: Progress) -> list[Check]:
-    """Look at every configured cluster: whether it answers, takes the login, and can be read by token ranges."""
+def _clusters(config: Config, during: During) -> list[Check]:
+    """Check every configured cluster: whether it answers, takes the login, and can be read by token ranges."""
     checks = []
     for name in config.clusters:
-        with progress.during(f"connecting to cluster {name}"):
+        with during(f"connecting to cluster {name}"):
             checks.append(_look(f"cluster {name}", partial(_cluster, config, name)))
     return checks
 
 
 def _cluster(config: Config, name: str) -> str:
-    from lakeward import CassandraClient
+    from lakeward.cassandra.clusters import find_cluster
+    from lakeward.cassandra.preflight import check_cluster
 
-    with CassandraClient(config) as client:
-        return client.check(name)
+    return check_cluster(find_cluster(config, None, name))
 
 
-def _round_trip(config: Config) -> str:
+def _round_trip(config: Config, during: During) -> str:
     """Create a table in the lake, write and read it, and remove it again."""
-    from lakeward.cli.process import keep_interrupts
     from lakeward.lake.iceberg.session import open_session
     from lakeward.spark.errors import any_failure, spark_faults, translated
 
@@ -198,7 +210,7 @@ def _round_trip(config: Config) -> str:
     hint = "lakeward doctor --debug shows the log of Spark"
     unknown = any_failure(ConfigurationError, "Spark failed", hint=hint)
     with translated(*spark_faults("the lake"), unknown, bridge=True):
-        with keep_interrupts():
+        with during("starting Spark"):
             spark = open_session(config)
         try:
             spark.sql(f"CREATE NAMESPACE {namespace}")

@@ -1,0 +1,194 @@
+"""Comparing snapshots and applying change sets, by address: files, published versions, mirrors as of a moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.api.opened import silently
+from lakeward.api.sides import SideDesk
+from lakeward.arguments import FLAG, NONE, OPTIONAL_NUMBER, OPTIONAL_TEXT, PATH, TEXT, TEXTS, WHOLE, instance, takes
+from lakeward.config import Config
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from lakeward.api.opened import During
+    from lakeward.diffing.changesets.applying import Applied
+    from lakeward.diffing.changesets.finding import ChangeSet
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.running import DiffResult
+
+ALL_COLUMNS = "*"
+_CONFIG = PATH | instance("a Config", Config) | NONE
+
+
+@takes(past=TEXT, current=TEXT, keys=TEXTS, to=OPTIONAL_TEXT, format=TEXT, plan=TEXT, exact=FLAG, limit=WHOLE)
+@takes(max_delete_share=OPTIONAL_NUMBER, report=PATH | NONE, folder=OPTIONAL_TEXT, incomplete_ok=FLAG, config=_CONFIG)
+@takes(schema=OPTIONAL_TEXT, past_schema=OPTIONAL_TEXT, current_schema=OPTIONAL_TEXT)
+@takes(past_format=OPTIONAL_TEXT, current_format=OPTIONAL_TEXT)
+def diff_snapshots(
+    past: str,
+    current: str,
+    *,
+    keys: Sequence[str] = (),
+    options: DiffOptions | None = None,
+    to: str | None = None,
+    format: str = "parquet",  # noqa: A002 - the word that the command uses
+    max_delete_share: float | None = None,
+    report: str | Path | None = None,
+    limit: int = 5,
+    plan: str = "auto",
+    exact: bool = False,
+    schema: str | None = None,
+    past_schema: str | None = None,
+    current_schema: str | None = None,
+    past_format: str | None = None,
+    current_format: str | None = None,
+    folder: str | None = None,
+    incomplete_ok: bool = False,
+    config: str | Path | Config | None = None,
+    spark: SparkSession | None = None,
+    during: During = silently,
+) -> DiffResult:
+    """Compare two snapshots and return, or write, what was inserted, changed and deleted.
+
+    Args:
+        past: a folder or file, a published version, a snapshot set, ``iceberg:schema.table@…`` or
+            ``mirror:schema.table@MOMENT``; see docs/diff.md.
+        current: the same for the other side.
+        keys: columns that identify a row; none: the manifest's; ``["*"]``: all.
+        options: names, layout and comparators; default: as the command has them.
+        to: folder below which a change set is written; None: none is written.
+        format: format of the change set.
+        max_delete_share: refuse where more of the past's rows would be deleted.
+        report: file of a page with counts and examples.
+        limit: how many examples of each kind to return.
+        plan: how to compare: ``auto``, ``join``, ``hash``, ``buckets`` or ``iceberg``.
+        exact: accept no checksum, hash or shared file instead of a comparison.
+        schema: columns of JSON and CSV files as DDL, or a file with them.
+        past_schema: those of the past alone.
+        current_schema: those of the current side alone.
+        past_format: format of the past's files where their names do not show it.
+        current_format: the same of the current side.
+        folder: folder of snapshots from which ``latest``, ``previous`` or a date picks.
+        incomplete_ok: accept snapshots that were not finished.
+        config: a configuration or its file; files need none.
+        spark: a session to use instead of starting one.
+        during: called with what takes time, as for :class:`lakeward.Lakeward`.
+
+    Raises:
+        ConfigurationError: an address or option does not fit.
+        RefusedInputError: the sides cannot be compared, or too much would be deleted.
+    """
+    from lakeward.cassandra.showing import shown_like_cql
+    from lakeward.diffing.comparison import keys_of
+    from lakeward.diffing.free_names import with_free_names
+    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.running import Wanted, run_comparison
+
+    if report is not None:
+        _require_report_file(str(report))
+    wanted = Wanted(
+        to=absolute(to) if to else None,
+        format=format,
+        max_delete_share=max_delete_share,
+        limit=limit,
+        report=str(report) if report else None,
+        plan=plan,
+        exact=exact,
+    )
+    with SideDesk(config, spark=spark, during=during) as sides:
+        left = sides.open(
+            past, schema=past_schema or schema, format=past_format, incomplete_ok=incomplete_ok, root=folder
+        )
+        right = sides.open(
+            current, schema=current_schema or schema, format=current_format, incomplete_ok=incomplete_ok, root=folder
+        )
+        named = () if tuple(keys) == (ALL_COLUMNS,) else keys_of(left, right, tuple(keys))
+        columns = list(dict.fromkeys((*left.frame.columns, *right.frame.columns)))
+        chosen = with_free_names(options or DiffOptions(evolve=True), named, columns)
+        wanted = replace(wanted, shown=shown_like_cql(left, right))
+        return run_comparison(sides.config, left, right, named, chosen, wanted)
+
+
+@takes(past=TEXT, change_sets=TEXTS, to=OPTIONAL_TEXT, keys=TEXTS, schema=OPTIONAL_TEXT, format=OPTIONAL_TEXT)
+@takes(incomplete_ok=FLAG, force=FLAG, config=_CONFIG)
+def patch_snapshot(
+    past: str,
+    change_sets: Sequence[str],
+    *,
+    to: str | None = None,
+    keys: Sequence[str] = (),
+    schema: str | None = None,
+    format: str | None = None,  # noqa: A002 - the word that the command uses
+    incomplete_ok: bool = False,
+    force: bool = False,
+    config: str | Path | Config | None = None,
+    spark: SparkSession | None = None,
+    during: During = silently,
+) -> Applied:
+    """Apply change sets to a snapshot and write the snapshot that they lead to, or only check that they fit.
+
+    Args:
+        past: the snapshot, by an address as :func:`diff_snapshots` takes it.
+        change_sets: their folders, in order.
+        to: folder of the result, which must not exist; None: only check.
+        keys: columns that identify a row, for change sets without a manifest.
+        schema: columns of the past as DDL or a file, if it is of JSON or CSV files.
+        format: format of the past's files where their names do not show it.
+        incomplete_ok: accept snapshots and change sets that were not finished.
+        force: apply regardless of what the change sets were made of.
+        config: a configuration or its file; files need none.
+        spark: a session to use instead of starting one.
+        during: called with what takes time, as for :class:`lakeward.Lakeward`.
+
+    Raises:
+        ConfigurationError: an address or option does not fit.
+        RefusedInputError: a change set was made of something else, or the result is not what the last one leads to.
+    """
+    from lakeward.diffing.changesets.applying import apply_change_sets
+    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.lake.stores import open_store
+
+    with SideDesk(config, spark=spark, during=during) as sides:
+        side = sides.open(past, schema=schema, format=format, incomplete_ok=incomplete_ok)
+        found = _find_change_sets(sides, change_sets, side.frame.schema, tuple(keys), incomplete_ok=incomplete_ok)
+        target = absolute(to).rstrip("/") if to else None
+        store = open_store(sides.spark, sides.config, target) if target else None
+        with during("applying" if target else "checking"):
+            return apply_change_sets(side, found, store, target, force=force)
+
+
+def _find_change_sets(
+    sides: SideDesk, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
+) -> list[ChangeSet]:
+    """Find the change sets; each has the columns that the one before it leads to."""
+    from lakeward.diffing.changesets.finding import find_change_set
+    from lakeward.diffing.inputs.addresses import absolute
+
+    found: list[ChangeSet] = []
+    for location in map(absolute, change_sets):
+        last = found[-1].manifest if found else None
+        past = last.current_schema if last is not None else past
+        found.append(
+            find_change_set(sides.spark, sides.config, location, keys=keys, incomplete_ok=incomplete_ok, past=past)
+        )
+    return found
+
+
+def _require_report_file(report: str) -> None:
+    """Refuse a report that cannot be written before anything is started."""
+    target = Path(report).absolute()
+    if not target.parent.is_dir():
+        msg = f"there is no folder for the report {report}"
+        raise ConfigurationError(msg)
+    if target.is_dir():
+        msg = f"{report} is a folder, and the report is a file"
+        raise ConfigurationError(msg, hint=f"--report {report.rstrip('/')}/diff.html")
