@@ -41,6 +41,11 @@ from lakeward.controller.tables import KnownTable as KnownTable
 from lakeward.controller.takeover import ImportedTable as ImportedTable
 from lakeward.controller.triggers.watcher import RunObserver as RunObserver, Watcher as Watcher
 from lakeward.controller.validation import Finding as Finding
+from lakeward.demo.cassandra.project import (
+    cassandra_demo_server as cassandra_demo_server,
+    write_cassandra_demo as write_cassandra_demo,
+)
+from lakeward.demo.cassandra.story import CassandraDemo as CassandraDemo, CassandraDemoReport as CassandraDemoReport
 from lakeward.demo.project import DemoTable as DemoTable, write_demo as write_demo
 from lakeward.demo.story import (
     DemoReport as DemoReport,
@@ -127,6 +132,7 @@ from lakeward.snapshots.verification.report import (
 )
 from lakeward.snapshots.versions.listing import Version as Version
 from lakeward.sources.dms.listing import SkippedFolder as SkippedFolder
+from lakeward.spark.errors import query_errors as query_errors
 from lakeward.testing.simulator import (
     SimulationResult as SimulationResult,
     SimulatorOptions as SimulatorOptions,

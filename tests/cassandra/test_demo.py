@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from lakeward.cli.demo_cassandra import NEXT_COMMANDS
 from lakeward.cli.main import cli
-from lakeward.demo.cassandra.project import server_of
+from lakeward.demo.cassandra.project import cassandra_demo_server
 from lakeward.errors import ConfigurationError
 
 
@@ -60,7 +60,7 @@ def test_the_demo_ends_with_two_equal_tables(played):
 @pytest.mark.slow
 def test_its_server_runs_again_with_its_data_and_the_commands_it_names_work(played, monkeypatch):
     folder, _ = played
-    server = server_of(folder)
+    server = cassandra_demo_server(folder)
     command = [sys.executable, "-m", "lakeward.cli.main", "demo", "cassandra", str(folder), "--serve"]
     serving = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:

@@ -35,7 +35,7 @@ def status(scene: Scene, table: str = TABLE) -> TableStatus:
 
 def counted(scene: Scene) -> int:
     """Bad rows that wait, found by looking for them in the changelog."""
-    context = scene.lakeward._bench().context(scene.lakeward.table(TABLE))
+    context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     head = context.changelog.require_head().id
     log = context.changelog.read(head)
     return open_rows(log, op_record(log, int(context.changelog.stamp(LOGGED_STAMP) or 0)).progress).count()

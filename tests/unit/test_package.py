@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import lakeward
@@ -42,6 +43,18 @@ def test_public_names_are_documented_for_users() -> None:
     page = (SOURCE.parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     missing = [name for name in lakeward.__all__ if f"`{name}" not in page]
     assert not missing
+
+
+def test_the_contract_of_the_command_line_names_every_package_and_module() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    [contract] = [
+        contract
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["name"] == "The command line uses the public names of the library"
+    ]
+    parts = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    public = {"__init__", "__main__", "cli", "errors"}
+    assert set(contract["forbidden_modules"]) == {f"lakeward.{name}" for name in parts - public}
 
 
 def test_transforms_have_no_action_no_session_and_no_udf() -> None:

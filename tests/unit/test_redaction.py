@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.cli.failures import guarded
-from lakeward.cli.invocation import Invocation
+from lakeward.cli.options import Invocation
 from lakeward.errors import ConfigurationError
 from lakeward.logs import JsonFormatter, TextFormatter
 from lakeward.redaction import redact, redact_address, redact_values

@@ -86,7 +86,7 @@ def diff_snapshots(
         ConfigurationError: an address or option does not fit.
         RefusedInputError: the sides cannot be compared, or too much would be deleted.
     """
-    from lakeward.cassandra.showing import shown_like_cql
+    from lakeward.cassandra.snapshots import shown_like_cql
     from lakeward.diffing.comparison import keys_of
     from lakeward.diffing.free_names import with_free_names
     from lakeward.diffing.inputs.addresses import absolute
@@ -155,13 +155,13 @@ def patch_snapshot(
     """
     from lakeward.diffing.changesets.applying import apply_change_sets
     from lakeward.diffing.inputs.addresses import absolute
-    from lakeward.lake.stores import open_store
+    from lakeward.storage.filesystem import open_filesystem
 
     with SideDesk(config, spark=spark, during=during) as sides:
         side = sides.open(past, schema=schema, format=format, incomplete_ok=incomplete_ok)
         found = _find_change_sets(sides, change_sets, side.frame.schema, tuple(keys), incomplete_ok=incomplete_ok)
         target = absolute(to).rstrip("/") if to else None
-        store = open_store(sides.spark, sides.config, target) if target else None
+        store = open_filesystem(sides.spark, sides.config, target) if target else None
         with during("applying" if target else "checking"):
             return apply_change_sets(side, found, store, target, force=force)
 

@@ -196,7 +196,7 @@ def _clusters(config: Config, during: During) -> list[Check]:
 
 def _cluster(config: Config, name: str) -> str:
     from lakeward.cassandra.clusters import find_cluster
-    from lakeward.cassandra.preflight import check_cluster
+    from lakeward.cassandra.tables import check_cluster
 
     return check_cluster(find_cluster(config, None, name))
 

@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from lakeward.pipeline.quarantine import BadRow, QuarantineReport
     from lakeward.pipeline.report import RunReport, TablePlan
     from lakeward.pipeline.steps import Step
-    from lakeward.pipeline.undoing import UndoPlan
-    from lakeward.pipeline.undoing import Undone
+    from lakeward.pipeline.undoing import Undone, UndoPlan
     from lakeward.snapshots.erasure.receipts import Receipt
     from lakeward.snapshots.verification.report import VerifyReport
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.cassandra_options import cluster_option, limits_from, open_client, read_limits, tasks_option
-from lakeward.cli.options import MOST_SHOWN, command
+from lakeward.cli.options import MOST_SHOWN, command, span
 from lakeward.cli.output import count, emit
-from lakeward.cli.spans import span
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import ComparisonReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("compare")
@@ -69,7 +68,7 @@ def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> in
 
 
 def _draw(console: Console, found: ComparisonReport, limit: int) -> None:
-    from lakeward.cli.diff_text import draw_differences
+    from lakeward.cli.diff import draw_differences
 
     console.print(f"table  {found.table}   {count(found.rows[0], 'row')}")
     console.print(f"copy   {found.copy}   {count(found.rows[1], 'row')}")

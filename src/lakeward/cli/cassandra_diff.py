@@ -11,7 +11,7 @@ from lakeward.cli.options import MOST_SHOWN, command
 from lakeward.cli.output import emit, note
 
 if TYPE_CHECKING:
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("diff")
@@ -43,11 +43,11 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     2026-11-15 or 2026-11-15T10:30 (UTC). The key is that of the exported table; columns may have been added or widened
     in between.
     """
-    from lakeward.cli.diff_text import draw
+    from lakeward.cli.diff import draw_diff
 
     limit, exit_code = choices["limit"], choices.pop("exit_code")
     with open_client(invocation) as client:
         result = client.diff(past, current, **choices)
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=limit))
+    emit(invocation, result.to_document(), lambda console: draw_diff(console, result, limit=limit))
     return 1 if exit_code and not result.summary.is_same else 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import ExportReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("export")

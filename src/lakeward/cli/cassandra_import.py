@@ -11,7 +11,7 @@ from lakeward.cli.cassandra_written import show_written, writing_options
 from lakeward.cli.options import command
 
 if TYPE_CHECKING:
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("import")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakeward import CassandraClient, RateLimits
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
@@ -23,10 +23,10 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 def open_client(invocation: Invocation, cluster: str | None = None) -> Iterator[CassandraClient]:
     """Open the client for a command: it shows progress, and Ctrl-C ends it while Spark starts."""
     from lakeward import CassandraClient
-    from lakeward.cli.waiting import telling
+    from lakeward.cli.progress import announcing
 
     with (
-        telling(invocation) as during,
+        announcing(invocation) as during,
         CassandraClient(
             invocation.config, cluster=cluster, on_progress=partial(note, invocation), during=during
         ) as client,

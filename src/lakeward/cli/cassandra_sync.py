@@ -10,15 +10,14 @@ import click
 
 from lakeward.cli.cassandra_options import both_limits, cluster_option, limits_from, open_client, tasks_option
 from lakeward.cli.failures import DONE, FAILED
-from lakeward.cli.options import command
+from lakeward.cli.options import command, span
 from lakeward.cli.output import count, emit, emit_json_line, emit_line, warn
-from lakeward.cli.spans import span
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import SyncReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
     from lakeward.errors import LakewardError
 
 

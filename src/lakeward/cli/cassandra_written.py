@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import WriteReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 def writing_options(function: Any) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import DemoReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 _FOLDER, _CASSANDRA = "lakeward-demo", "cassandra"
 NEXT_COMMANDS = (

@@ -16,8 +16,8 @@ from lakeward.cli.output import add_row, age, emit, note, styled, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lakeward.cli.invocation import Invocation
-    from lakeward.demo.cassandra.story import Outcome
+    from lakeward import CassandraDemoReport
+    from lakeward.cli.options import Invocation
 
 FOLDER = "lakeward-demo-cassandra"
 # For the demo's folder, while its server runs again.
@@ -34,22 +34,20 @@ NEXT_COMMANDS = (
 
 def play_demo(invocation: Invocation, directory: str, *, force: bool) -> int:
     """Play the demo in a folder; everything but the running server stays there."""
-    from lakeward import CassandraClient
-    from lakeward.cli.waiting import telling
-    from lakeward.demo.cassandra.project import server_of, write_project
-    from lakeward.demo.cassandra.story import Story
+    from lakeward import CassandraClient, CassandraDemo, cassandra_demo_server, write_cassandra_demo
+    from lakeward.cli.progress import announcing
 
     begun, folder = time.monotonic(), Path(directory)
-    config = write_project(folder, force=force)
+    config = write_cassandra_demo(folder, force=force)
     tell = partial(note, invocation)
     with (
-        telling(invocation) as during,
+        announcing(invocation) as during,
         CassandraClient(str(config), on_progress=tell, during=during) as client,
         ExitStack() as stack,
     ):
         with during("starting a Cassandra of the demo's own (its jars are fetched once)"):
-            server = stack.enter_context(server_of(folder))
-        outcome = Story(client, server.address, folder, tell).play()
+            server = stack.enter_context(cassandra_demo_server(folder))
+        outcome = CassandraDemo(client, server.address, folder, tell).play()
     seconds = time.monotonic() - begun
     document = {"directory": str(folder), "seconds": round(seconds, 3), **outcome.to_document()}
     emit(invocation, document, lambda console: _draw(console, folder, outcome, seconds))
@@ -58,15 +56,15 @@ def play_demo(invocation: Invocation, directory: str, *, force: bool) -> int:
 
 def serve_demo(invocation: Invocation, directory: str) -> int:
     """Run the server of an earlier demo until Ctrl-C."""
-    from lakeward.demo.cassandra.project import server_of
+    from lakeward import cassandra_demo_server
 
-    with server_of(Path(directory)) as server:
+    with cassandra_demo_server(Path(directory)) as server:
         note(invocation, f"Cassandra answers at 127.0.0.1:{server.port}; Ctrl-C ends it")
         threading.Event().wait()
     return DONE
 
 
-def _draw(console: Console, folder: Path, outcome: Outcome, seconds: float) -> None:
+def _draw(console: Console, folder: Path, outcome: CassandraDemoReport, seconds: float) -> None:
     waited = f", {age(outcome.waited)} of it waiting for the next minute" if outcome.waited else ""
     console.print(f"done in {age(seconds)}{waited}")
     drawn = table("", "step", "> time", "outcome")

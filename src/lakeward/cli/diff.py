@@ -1,4 +1,4 @@
-"""``lakeward diff``: what changed between two snapshots."""
+"""``lakeward diff`` and ``lakeward patch``: what changed between two snapshots, and applying it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,142 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.diff_options import diff_options, named_columns
 from lakeward.cli.options import MOST_SHOWN, command
-from lakeward.cli.output import emit, note
-from lakeward.cli.waiting import telling
+from lakeward.cli.output import add_row, count, emit, lines, note, styled, table
+from lakeward.cli.progress import announcing
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from lakeward.cli.invocation import Invocation
+    from collections.abc import Iterable, Mapping
+
+    from rich.console import Console
+
+    from lakeward import Applied, DiffOptions, DiffResult, Example
+    from lakeward.cli.options import Invocation
+
+
+ALL_COLUMNS = "*"
+# A change to null looks like no change in a sparse diff, unless a list of changed columns tells.
+_SPARSE_CHANGES = "changes"
+
+
+def diff_options(choices: Mapping[str, Any]) -> DiffOptions:
+    """Build the options.
+
+    Raises:
+        ConfigurationError: a comparator is not known, or does not say what it is for.
+    """
+    from lakeward import DiffMode, DiffOptions, DuplicateKeys
+
+    by_column = dict(_comparators(choices["comparators"], "--compare"))
+    change_column = choices["change_column"] or (_SPARSE_CHANGES if choices["sparse"] else None)
+    return DiffOptions(
+        change_column=change_column,
+        diff_mode=DiffMode(choices["mode"]),
+        sparse_mode=choices["sparse"],
+        include_unchanged=choices["include_unchanged"],
+        ignore_columns=named_columns(choices["ignore"]),
+        duplicate_keys=DuplicateKeys(choices["duplicate_keys"]),
+        default_comparator=by_column.pop(ALL_COLUMNS, None),
+        column_comparators=by_column,
+        type_comparators=dict(_comparators(choices["type_comparators"], "--compare-type")),
+        evolve=True,
+    )
+
+
+def named_columns(text: str | None) -> tuple[str, ...]:
+    """Split a list of columns."""
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def _comparators(given: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
+    from lakeward import parse_comparator
+
+    for text in given:
+        name, sign, comparator = text.rpartition("=")
+        if not sign or not name:
+            msg = f"{option} {text!r} does not say what it is for; expected price=epsilon:0.01"
+            raise ConfigurationError(msg)
+        yield name, parse_comparator(comparator)
+
+
+_ACTIONS = {"I": ("inserted", "green"), "C": ("changed", "yellow"), "D": ("deleted", "red")}
+
+
+def draw_diff(console: Console, result: DiffResult, *, limit: int) -> None:
+    """Print counts, columns that differ, and the first differences side by side."""
+    summary = result.summary
+    lines(
+        console,
+        [
+            ("past", f"{result.past['address']}   {count(summary.past_rows, 'row')}"),
+            ("current", f"{result.current['address']}   {count(summary.current_rows, 'row')}"),
+            ("keys", ", ".join(result.keys)),
+        ],
+        indent="",
+    )
+    numbers = (("inserted", summary.inserted), ("changed", summary.changed), ("deleted", summary.deleted))
+    shown = ", ".join(f"{number:,} {what}" for what, number in numbers)
+    console.print(f"{'no differences' if summary.is_same else shown}; {summary.unchanged:,} unchanged")
+    draw_differences(console, result, limit=limit)
+    if result.report:
+        console.print(f"report: {result.report}")
+
+
+def draw_differences(console: Console, result: DiffResult, *, limit: int) -> None:
+    """Print columns that differ, the first differences side by side, and where all of them are."""
+    for line in _details(result):
+        console.print(f"  {line}")
+    if result.examples:
+        _draw_examples(console, result)
+    numbers = (result.summary.inserted, result.summary.changed, result.summary.deleted)
+    if limit and max(numbers) > limit and result.examples:
+        console.print(f"the first {limit} of each kind are shown; --limit shows more, --to PATH writes all")
+    if result.change_set:
+        console.print(f"change set: {result.change_set}")
+
+
+def _details(result: DiffResult) -> list[str]:
+    found = list(result.differences)
+    columns = {name: number for name, number in result.summary.columns.items() if number}
+    if columns:
+        ordered = sorted(columns.items(), key=lambda column: -column[1])
+        found.append(f"changed rows by column: {', '.join(f'{name} {number:,}' for name, number in ordered)}")
+    if result.summary.duplicates:
+        found.append(f"{count(result.summary.duplicates, 'row')} whose key came before on the same side")
+    return found
+
+
+def _draw_examples(console: Console, result: DiffResult) -> None:
+    drawn = table("what", "key", "column", "past", "current")
+    for example in result.examples:
+        what, style = _ACTIONS[example.action]
+        for at, (name, left, right) in enumerate(_cells(example)):
+            first = (styled(what, style), _row(example.key)) if at == 0 else ("", "")
+            add_row(drawn, [*first, name, left, right])
+    console.print(drawn)
+
+
+def _cells(example: Example) -> list[tuple[str, str, str]]:
+    if example.left is None or example.right is None:
+        return [
+            (
+                "",
+                "" if example.left is None else _row(example.left),
+                "" if example.right is None else _row(example.right),
+            )
+        ]
+    return [(name, _text(example.left.get(name)), _text(example.right.get(name))) for name in example.changed]
+
+
+def _row(values: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name}={_text(value)}" for name, value in values.items())
+
+
+def _text(value: str | None) -> str:
+    """Return a value as shown: a null differs from the text of that name."""
+    return "NULL" if value is None else repr(value)
+
 
 _MODES = ("column-by-column", "side-by-side", "left-side", "right-side", "structs")
 _PLANS = ("auto", "join", "hash", "buckets", "iceberg")
@@ -104,14 +233,67 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     can apply.
     """
     from lakeward import diff_snapshots
-    from lakeward.cli.diff_text import draw
 
     options, keys = diff_options(choices), named_columns(choices["keys"])
     taken = {name: choices[name] for name in _TAKEN}
-    with telling(invocation) as during:
+    with announcing(invocation) as during:
         result = diff_snapshots(
             past, current, keys=keys, options=options, config=invocation.config, during=during, **taken
         )
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw(console, result, limit=choices["limit"]))
+    emit(invocation, result.to_document(), lambda console: draw_diff(console, result, limit=choices["limit"]))
     return 1 if choices["exit_code"] and not result.summary.is_same else 0
+
+
+@command("patch")
+@click.argument("past")
+@click.argument("change_sets", metavar="CHANGE_SET…", nargs=-1, required=True)
+@click.option("--to", metavar="PATH", help="Folder of the result, which must not exist. A path or a URI.")
+@click.option("--check", is_flag=True, help="Only check that the change sets fit; write nothing.")
+@click.option(
+    "--keys", metavar="COLUMN,COLUMN",
+    help="What identifies a row, for change sets without a manifest: Parquet, JSON or CSV files with diff, the keys, "
+    "left_… and right_… columns, as the published recipe writes them.",
+)  # fmt: skip
+@click.option(
+    "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
+    help="Format of PAST's files, where their names do not tell it.",
+)  # fmt: skip
+@click.option("--schema", metavar="DDL|FILE", help="Columns of PAST, if it is of JSON or CSV files.")
+@click.option("--incomplete-ok", is_flag=True, help="Take snapshots and change sets that were not finished.")
+@click.option(
+    "--force", is_flag=True,
+    help="Apply regardless of what the change sets were made of: rows are inserted, replaced and deleted whatever is "
+    "there.",
+)  # fmt: skip
+def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **choices: Any) -> None:
+    """Apply change sets to a snapshot: PAST and what `lakeward diff … --to` wrote give the snapshot after them.
+
+    The change sets are given in order, each once; one that was made of something else is refused, and so is a result
+    that is not what the last one was made from. The result is a snapshot with _manifest.json and _SUCCESS, which can be
+    compared and patched again. It appears complete or not at all. No lakeward.yaml is needed.
+    """
+    if bool(choices["to"]) == choices["check"]:
+        msg = "say where the result shall be (--to PATH), or only --check"
+        raise click.UsageError(msg)
+    from lakeward import patch_snapshot
+
+    keys = named_columns(choices["keys"])
+    taken = {name: choices[name] for name in ("to", "format", "schema", "incomplete_ok", "force")}
+    with announcing(invocation) as during:
+        applied = patch_snapshot(past, change_sets, keys=keys, config=invocation.config, during=during, **taken)
+    emit(invocation, applied.to_dict(), lambda console: _draw_applied(console, applied))
+
+
+def _draw_applied(console: Console, applied: Applied) -> None:
+    sets = count(len(applied.change_sets), "change set")
+    if applied.to is None:
+        console.print(f"{sets} fit: they lead to {count(applied.rows, 'row')}, checksum {applied.checksum}")
+    else:
+        console.print(f"{sets} applied: {count(applied.rows, 'row')} in {applied.to}, checksum {applied.checksum}")
+    if applied.verified:
+        console.print("the checksum is the one that the last change set was made from")
+    for change_set in applied.change_sets:
+        counts = change_set["counts"]
+        text = ", ".join(f"{counts[word]:,} {word}" for word in ("inserted", "changed", "deleted")) if counts else ""
+        console.print(f"  {change_set['location']}{': ' if text else ''}{text}")

@@ -40,7 +40,7 @@ and are listed only once.
 
 
 def reference() -> str:
-    """Give the whole reference as Markdown."""
+    """Return the reference of all commands as Markdown."""
     return "\n".join([_HEADER, *_sections(cli, click.Context(cli, info_name="lakeward", **cli.context_settings))])
 
 
@@ -56,7 +56,11 @@ def _section(command: click.Command, context: click.Context) -> str:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     paragraphs = (command.help or "").split("\n\n")
     text = "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs)
-    records = [one.get_help_record(context) for one in command.get_params(context) if _is_listed(one, context)]
+    records = [
+        parameter.get_help_record(context)
+        for parameter in command.get_params(context)
+        if _is_listed(parameter, context)
+    ]
     rows = [f"| `{_cell(record[0])}` | {_cell(record[1])} |" for record in records if record]
     table = "\n".join(["| option | meaning |", "|---|---|", *rows, ""]) if rows else ""
     return "\n".join([f"## {context.command_path}", "", "```", usage, "```", "", text, "", table])

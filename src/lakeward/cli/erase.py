@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lakeward.cli.confirm import confirmed, require_answerable
-from lakeward.cli.options import command
+from lakeward.cli.options import command, confirmed, require_answerable
 from lakeward.cli.output import add_row, count, emit, emit_json, lines, note, table
 from lakeward.errors import ConfigurationError, LakewardError
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import Lakeward, Receipt
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("erase")
@@ -78,10 +77,12 @@ def erase(
         else:
             receipts = lake.erase(name, keys, reason=reason, landing=landing, moves=moves)
     # First of all, as nothing gives a receipt twice.
-    emit(invocation, {"receipts": [one.to_dict() for one in receipts]}, lambda console: _draw(console, name, receipts))
-    for one in receipts:
-        if not one.dry_run:
-            _write(invocation, one, receipt if one is receipts[-1] else None)
+    emit(
+        invocation, {"receipts": [made.to_dict() for made in receipts]}, lambda console: _draw(console, name, receipts)
+    )
+    for made in receipts:
+        if not made.dry_run:
+            _write(invocation, made, receipt if made is receipts[-1] else None)
 
 
 def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None) -> list[Mapping[str, Any]]:
@@ -148,10 +149,10 @@ def _draw_receipt(console: Console, receipt: Receipt) -> None:
     what = "would erase" if receipt.dry_run else f"op {receipt.op} erased"
     console.print(f"{receipt.table}: {what} {count(receipt.keys, 'key')}")
     drawn = table("place", "> rows", "> deleted before", "> files", "> left")
-    for one in receipt.places:
-        add_row(drawn, [one.place, one.rows, one.hidden, one.files, one.remaining_rows])
+    for place in receipt.places:
+        add_row(drawn, [place.place, place.rows, place.hidden, place.files, place.remaining_rows])
     console.print(drawn)
-    facts = [("landing", f"{one.path}: {count(one.rows, 'row')}, {one.outcome}") for one in receipt.landing]
+    facts = [("landing", f"{place.path}: {count(place.rows, 'row')}, {place.outcome}") for place in receipt.landing]
     if receipt.bad_rows_untold:
         told = f"{count(receipt.bad_rows_untold, 'bad row')} whose key cannot be told were left"
         facts.append(("quarantine", f"{told}: lakeward quarantine list {receipt.table}"))

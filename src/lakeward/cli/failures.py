@@ -17,27 +17,27 @@ from lakeward.errors import LakewardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 DONE, FINDING, REFUSED, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def guarded(work: Callable[[], Any], invocation: Invocation, arguments: Sequence[str]) -> int:
-    """Do the command's work and give its exit code; whatever goes wrong is told in words."""
+    """Do the command's work and return its exit code; errors are reported in words."""
     try:
         outcome = work()
     except (KeyboardInterrupt, click.Abort):
         return _interrupted(invocation)
     except Exception as error:  # the last resort before a traceback
         # An interrupt inside a call to Spark can come out as another error.
-        return _interrupted(invocation) if was_interrupted() else _tell(error, invocation, arguments)
+        return _interrupted(invocation) if was_interrupted() else _report(error, invocation, arguments)
     if was_interrupted():
         return _interrupted(invocation)
-    # A command gives its exit code, or nothing when it is done.
+    # A command returns its exit code, or nothing when it is done.
     return outcome if isinstance(outcome, int) else DONE
 
 
-def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) -> int:
+def _report(error: Exception, invocation: Invocation, arguments: Sequence[str]) -> int:
     if isinstance(error, LakewardError):
         return _refuse(error, invocation)
     if isinstance(error, click.UsageError):
@@ -55,11 +55,13 @@ def _tell(error: Exception, invocation: Invocation, arguments: Sequence[str]) ->
 
 def _not_utf8(arguments: Sequence[str]) -> str | None:
     """Return the first argument with bytes that are no text, which names of files alone may have."""
-    return next((one for one in arguments if any("\udc80" <= letter <= "\udcff" for letter in one)), None)
+    return next(
+        (argument for argument in arguments if any("\udc80" <= letter <= "\udcff" for letter in argument)), None
+    )
 
 
 def report_error(invocation: Invocation, kind: str, message: str, hint: str | None, exit_code: int) -> int:
-    """Say an error on standard error and, for programs, as a document on standard output."""
+    """Write an error to standard error and, for programs, as a document to standard output."""
     message = redact(message)
     error_line(message, hint)
     if invocation.is_json and not invocation.has_output:

@@ -1,4 +1,4 @@
-"""``lakeward history``: what happened to one row."""
+"""``lakeward history``, ``changes`` and ``scd2``: what happened to rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakeward.cli.failures import DONE, FAILED
 from lakeward.cli.options import MOST_SHOWN, command
-from lakeward.cli.output import add_row, count, emit, note, styled, table
-from lakeward.cli.rows import plain
+from lakeward.cli.output import (
+    add_row,
+    count,
+    draw_rows,
+    emit,
+    error_line,
+    first_rows,
+    note,
+    plain,
+    reader_may_leave,
+    styled,
+    table,
+)
+from lakeward.cli.sql import safe_csv, write_csv
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
-    from lakeward import HistoryEntry, RowHistory
-    from lakeward.cli.invocation import Invocation
+    from lakeward import HistoryEntry, HistoryReport, RowHistory
+    from lakeward.cli.options import Invocation
+
 
 _STYLES = {"won": "green", "quarantined": "red", "undone": "yellow"}
 
@@ -47,38 +63,48 @@ def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int
     given = parse_key(keys)
     with invocation.lake() as lake:
         found = lake.history.row(name, given, limit=limit)
-    emit(invocation, plain(asdict(found)), lambda console: _draw(console, found))
+    emit(invocation, plain(asdict(found)), lambda console: _draw_history(console, found))
     if found.is_cut:
         note(invocation, f"only the newest {count(len(found.changes), 'change')} are told; --limit tells more")
 
 
-def _draw(console: Console, found: RowHistory) -> None:
+def _draw_history(console: Console, found: RowHistory) -> None:
     key = ", ".join(f"{name}={_shown(value)}" for name, value in found.key.items())
     if not found.changes and found.now is None:
         console.print(f"{found.table} {key}: no such row, now or ever")
         return
     drawn = table("> op", "> generation", "did", "committed", "became", "changed", "file", "> row", "why")
-    for one in found.changes:
-        verdict = styled(one.verdict.value, _STYLES.get(one.verdict.value, "dim"))
-        place = (one.file, one.row)
+    for entry in found.changes:
+        verdict = styled(entry.verdict.value, _STYLES.get(entry.verdict.value, "dim"))
+        place = (entry.file, entry.row)
         add_row(
-            drawn, [one.op, one.generation, one.operation, one.commit_time, verdict, _changed(one), *place, one.reason]
+            drawn,
+            [
+                entry.op,
+                entry.generation,
+                entry.operation,
+                entry.commit_time,
+                verdict,
+                _changed(entry),
+                *place,
+                entry.reason,
+            ],
         )
     console.print(drawn)
     now = "no such row" if found.now is None else _values(found.now)
     console.print(f"{found.table} {key} now: {now}")
 
 
-def _changed(one: HistoryEntry) -> str:
-    """Say what a change did to the row, and where it moved it."""
-    moved = [f"from {_values(one.moved_from)}"] if one.moved_from else []
-    moved += [f"to {_values(one.moved_to)}"] if one.moved_to else []
-    if one.raw is not None:
-        return one.raw
-    if one.before is None or one.after is None:
-        whole = _values(one.after) if one.after is not None else "gone"
+def _changed(entry: HistoryEntry) -> str:
+    """Return what a change did to the row, and where it moved it."""
+    moved = [f"from {_values(entry.moved_from)}"] if entry.moved_from else []
+    moved += [f"to {_values(entry.moved_to)}"] if entry.moved_to else []
+    if entry.raw is not None:
+        return entry.raw
+    if entry.before is None or entry.after is None:
+        whole = _values(entry.after) if entry.after is not None else "gone"
         return "; ".join([*moved, whole])
-    steps = [f"{name}: {_shown(one.before[name])} → {_shown(value)}" for name, value in one.after.items()]
+    steps = [f"{name}: {_shown(entry.before[name])} → {_shown(value)}" for name, value in entry.after.items()]
     return "; ".join([*moved, *(steps or ["nothing"])])
 
 
@@ -88,3 +114,144 @@ def _values(row: dict[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     return "NULL" if value is None else str(plain(value))
+
+
+_OP = "op:"
+
+
+@command("changes", outputs=("text", "json", "csv"))
+@click.argument("name", metavar="TABLE")
+@click.option("--from", "since", metavar="MOMENT", help="Changes after this one.  [default: from the beginning]")
+@click.option("--to", "until", metavar="MOMENT", help="Changes up to this one, itself included.  [default: now]")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_SHOWN),
+    default=1000,
+    show_default=True,
+    help="Changes that are shown.",
+)
+@safe_csv
+def changes(
+    invocation: Invocation, name: str, since: str | None, until: str | None, limit: int, safe_csv: bool
+) -> None:
+    """List a table's changes between two moments: by op (op:41), or by commit time (2020-11-14, 2020-11-14T10:30:00).
+
+    By op, rows of loads are listed as operation L, and T tells that a new generation begins with an empty table; by
+    time they are left out. Ops that were undone are left out.
+
+    A job that follows the table keeps the op that it has reached (position in the JSON output) and goes on with
+    --from op:POSITION. csv is streamed whole, any number of rows.
+    """
+    with invocation.lake() as lake:
+        by_op = all(moment is None or moment.startswith(_OP) for moment in (since, until))
+        if by_op and until is None:
+            # What comes in while this command reads is left for the next one.
+            until = f"{_OP}{lake.history.position(name)}"
+        feed = lake.history.changes(name, since=since, until=until, ordered=True)
+        rows, is_cut = first_rows(feed, limit) if invocation.output != "csv" else ([], False)
+    if invocation.output == "csv":
+        with reader_may_leave():
+            write_csv(invocation, feed, safe=safe_csv)
+        return
+    position = int(until.removeprefix(_OP)) if by_op and until is not None and not is_cut else None
+    document = {"table": name, "from": since, "to": until, "position": position, "changes": rows, "is_cut": is_cut}
+    emit(invocation, document, lambda console: draw_rows(console, feed.columns, rows, "change"))
+    if is_cut:
+        note(
+            invocation,
+            f"only the first {count(limit, 'change is', 'changes are')} shown; --limit shows more, --output csv all",
+        )
+
+
+@command("scd2")
+@click.argument("name", metavar="[TABLE]", required=False)
+@click.option("--track", metavar="COL,COL", help="Columns that make a new version when they change.  [default: all]")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN=VALUE", help="Show the versions of one row.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=MOST_SHOWN),
+    default=1000,
+    show_default=True,
+    help="Versions that are shown.",
+)
+@click.option(
+    "--table", "keep", is_flag=True, help="Keep the versions as <schema>_history.<table>, or bring it up to date."
+)
+@click.option("--refresh", is_flag=True, help="Bring every history that the lake keeps up to date.")
+def scd2(
+    invocation: Invocation,
+    name: str | None,
+    track: str | None,
+    keys: tuple[str, ...],
+    limit: int,
+    keep: bool,
+    refresh: bool,
+) -> int:
+    """Show every version of a table's rows with the time in which it was valid (SCD type 2).
+
+    A version begins with a change (valid_from) and ends before the next, or when the row was deleted (valid_to, NULL
+    for the current one). Load rows are valid from cdc_start or from the beginning of their load. With --track the
+    other columns are shown as they were at the start of a version.
+
+    With --table the versions are kept in the lake. Later calls compute only rows that changed since; --track '*' goes
+    back to all columns.
+    """
+    _require_sense(name, keys, keep=keep, refresh=refresh)
+    tracked = [column.strip() for column in track.split(",")] if track is not None else None
+    if name is None:
+        with invocation.lake() as lake:
+            reports = lake.history.refresh_scd2()
+        return _emit_reports(invocation, reports)
+    if keep:
+        with invocation.lake() as lake:
+            report = lake.history.keep_scd2(name, track=tracked)
+        return _emit_reports(invocation, [report])
+    return _show(invocation, name, tracked, keys, limit)
+
+
+def _require_sense(name: str | None, keys: tuple[str, ...], *, keep: bool, refresh: bool) -> None:
+    if (name is None) != refresh or (refresh and (keep or keys)):
+        msg = "name a TABLE, or give --refresh alone for every history that is kept"
+        raise click.UsageError(msg)
+    if keep and keys:
+        msg = "--table keeps the versions of all rows; --key only restricts what is shown"
+        raise click.UsageError(msg)
+
+
+def _show(invocation: Invocation, name: str, track: Sequence[str] | None, keys: tuple[str, ...], limit: int) -> int:
+    from lakeward import parse_key
+
+    key = parse_key(keys) if keys else None
+    with invocation.lake() as lake:
+        frame = lake.history.scd2(name, track=None if track == ["*"] else track, key=key, ordered=True)
+        rows, is_cut = first_rows(frame, limit)
+    document = {"table": name, "versions": rows, "is_cut": is_cut}
+    emit(invocation, document, lambda console: draw_rows(console, frame.columns, rows, "version"))
+    if is_cut:
+        note(invocation, f"only the first {limit:,} versions are shown; --limit shows more, --table keeps all")
+    return DONE
+
+
+def _emit_reports(invocation: Invocation, reports: Sequence[HistoryReport]) -> int:
+    from dataclasses import asdict
+
+    def text(console: Console) -> None:
+        drawn = table("history", "done", "> op", "> keys", "> written", "> versions", "why")
+        for report in reports:
+            add_row(
+                drawn,
+                [report.history, report.action, report.op, report.keys, report.versions, report.rows, report.reason],
+            )
+        if reports:
+            console.print(drawn)
+        else:
+            console.print(f"{count(0, 'history', 'histories')}; lakeward scd2 TABLE --table keeps one")
+
+    emit(invocation, {"histories": [asdict(report) for report in reports]}, text)
+    failed = [report for report in reports if report.action == "failed"]
+    for report in failed:
+        error_line(
+            f"{report.history} could not be brought up to date: {report.reason}",
+            f"lakeward scd2 {report.table} --table",
+        )
+    return FAILED if failed else DONE

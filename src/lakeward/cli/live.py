@@ -159,7 +159,7 @@ class LiveProgress(SilentObserver):
         return row
 
     def _summary(self) -> str:
-        failed = sum(1 for one in self._outcomes if one is Outcome.FAILED)
+        failed = sum(1 for outcome in self._outcomes if outcome is Outcome.FAILED)
         text = f"{len(self._outcomes):,} of {count(self._expected or 0, 'table')} done"
         return f"{text}, {failed:,} failed" if failed else text
 

@@ -9,30 +9,21 @@ import click
 
 from lakeward import __version__
 from lakeward.cli.cassandra import cassandra
-from lakeward.cli.changes import changes
 from lakeward.cli.demo import demo
-from lakeward.cli.diff import diff
-from lakeward.cli.discover import discover
-from lakeward.cli.doctor import doctor
+from lakeward.cli.diff import diff, patch
 from lakeward.cli.erase import erase
 from lakeward.cli.failures import guarded
-from lakeward.cli.history import history
-from lakeward.cli.init import init
-from lakeward.cli.invocation import Invocation
+from lakeward.cli.history import changes, history, scd2
 from lakeward.cli.maintain import maintain
-from lakeward.cli.options import common_options
-from lakeward.cli.patch import patch
-from lakeward.cli.plan import plan
+from lakeward.cli.options import Invocation, common_options
 from lakeward.cli.process import end_on_signals, reserve_stdout
+from lakeward.cli.project import discover, doctor, init, state
 from lakeward.cli.quarantine import quarantine
-from lakeward.cli.run import run
-from lakeward.cli.runs import runs
-from lakeward.cli.scd2 import scd2
+from lakeward.cli.run import plan, run
 from lakeward.cli.simulate import simulate
 from lakeward.cli.snapshot import snapshot
 from lakeward.cli.sql import sql
-from lakeward.cli.state import state
-from lakeward.cli.status import status
+from lakeward.cli.status import runs, status
 from lakeward.cli.tables import tables
 from lakeward.cli.undo import undo
 from lakeward.cli.verify import verify
@@ -46,7 +37,7 @@ class _Root(click.Group):
     """The top group: keeps commands in the order of their use and turns errors into words and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the commands as they were added."""
+        """Return the commands in the order in which they were added."""
         return list(self.commands)
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:

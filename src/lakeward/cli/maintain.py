@@ -8,14 +8,13 @@ import click
 
 from lakeward.cli.options import command
 from lakeward.cli.output import add_row, age, count, emit, error_line, note, size, styled, table
-from lakeward.cli.run import note_idle
-from lakeward.cli.run_limits import byte_size, time_limit
+from lakeward.cli.run import byte_size, note_idle, time_limit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import MaintenanceReport, TableMaintenance, WorkReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 _STYLES = {"failed": "red", "locked": "yellow", "done": "green"}
 _SHOWN_PATHS = 20
@@ -62,11 +61,11 @@ def maintain(
     if not report.tables:
         note_idle(invocation)
     emit(invocation, report.to_dict(), lambda console: _draw(console, report))
-    for one in report.tables:
-        if one.outcome == "failed":
-            error_line(one.message or f"{one.table} failed", one.hint)
-        elif one.message:
-            note(invocation, f"{one.table}: {one.message}")
+    for done in report.tables:
+        if done.outcome == "failed":
+            error_line(done.message or f"{done.table} failed", done.hint)
+        elif done.message:
+            note(invocation, f"{done.table}: {done.message}")
     return report.exit_code
 
 
@@ -75,16 +74,16 @@ def _draw(console: Console, report: MaintenanceReport) -> None:
         "table", "outcome", "work", "> slices", "> files gone", "> files new", "> deleted rows", "> snapshots",
         "> read", "> written", "> seconds",
     )  # fmt: skip
-    for one in report.tables:
-        outcome = "would be done" if one.dry_run and one.work else str(one.outcome)
-        shown = styled(outcome, _STYLES.get(str(one.outcome), "dim"))
-        for work in one.work:
-            add_row(drawn, [one.table, shown, f"{work.kind} {work.target}", *_figures(work)])
-        if not one.work:
-            add_row(drawn, [one.table, shown, "nothing", *[None] * 8])
+    for done in report.tables:
+        outcome = "would be done" if done.dry_run and done.work else str(done.outcome)
+        shown = styled(outcome, _STYLES.get(str(done.outcome), "dim"))
+        for work in done.work:
+            add_row(drawn, [done.table, shown, f"{work.kind} {work.target}", *_figures(work)])
+        if not done.work:
+            add_row(drawn, [done.table, shown, "nothing", *[None] * 8])
     console.print(drawn)
-    for one in report.tables:
-        _draw_rest(console, one)
+    for done in report.tables:
+        _draw_rest(console, done)
     console.print(f"{count(len(report.tables), 'table')}, {age(report.seconds)}")
 
 
@@ -101,14 +100,14 @@ def _figures(work: WorkReport) -> list[object]:
     ]
 
 
-def _draw_rest(console: Console, one: TableMaintenance) -> None:
-    """Tell the debt before and after, and orphan files by name."""
-    if one.before and one.after and one.work and not one.dry_run:
+def _draw_rest(console: Console, done: TableMaintenance) -> None:
+    """Print the debt before and after, and orphan files by name."""
+    if done.before and done.after and done.work and not done.dry_run:
         before, after = (
             f"{debt.deleted_share:.0%} deleted, {count(debt.data_files + debt.delete_files, 'file')}, "
             f"{count(debt.snapshots, 'snapshot')}"
-            for debt in (one.before, one.after)
+            for debt in (done.before, done.after)
         )
-        console.print(f"{one.table}: {before} before; {after} now")
-    for path in [path for work in one.work for path in work.paths][:_SHOWN_PATHS]:
+        console.print(f"{done.table}: {before} before; {after} now")
+    for path in [path for work in done.work for path in work.paths][:_SHOWN_PATHS]:
         console.print(f"  {path}")

@@ -1,16 +1,98 @@
-"""Options that every command has, and the command class that obeys them."""
+"""A call of the command: its global options, the values of options, questions, and the commands made with them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lakeward.cli.invocation import Invocation
 from lakeward.cli.process import set_up_logging
+from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakeward import Lakeward
+
+
+@dataclass
+class Invocation:
+    """The global options, given before or after the subcommand; the later one counts.
+
+    ``has_output``: standard output holds part of a result, to which no error document may be added.
+    ``has_reader``: the reader was still there when a result was written last.
+    """
+
+    config: str | None = None
+    output: str = "text"
+    debug: bool = False
+    quiet: bool = False
+    log_format: Literal["auto", "text", "json"] = "auto"
+    has_output: bool = False
+    has_reader: bool = True
+
+    @property
+    def is_json(self) -> bool:
+        """Whether programs read the result."""
+        return self.output == "json"
+
+    @contextmanager
+    def lake(self) -> Iterator[Lakeward]:
+        """Open the configured lake, with progress on standard error until the block ends; print results after it."""
+        from lakeward.cli.progress import open_lake, open_progress
+
+        with open_progress(quiet=self.quiet) as progress, open_lake(self.config, progress) as lake:
+            yield lake
+
+
+def span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """Read a span; an option's callback."""
+    if value is None:
+        return None
+    # Settings load pydantic, which --help need not wait for.
+    from lakeward import parse_span
+
+    try:
+        return parse_span(value)
+    except ConfigurationError as error:
+        raise click.BadParameter(error.message) from None
+
+
+def with_number(arguments: Sequence[str], option: str, default: str) -> list[str]:
+    """Add the default value to a bare option: what follows it is its value only if it is a number."""
+    return [
+        f"{option}={default}" if argument == option and not _is_number(after) else argument
+        for argument, after in pairwise([*arguments, ""])
+    ]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
+
+
+def require_answerable(*, yes: bool) -> None:
+    """Refuse to go on without a consent that nobody can be asked for; called before anything is started.
+
+    Raises:
+        UsageError: there is no terminal to ask on, and --yes was not given.
+    """
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        msg = "there is no terminal to ask on: give --yes, or look first with --dry-run"
+        raise click.UsageError(msg)
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Ask on the terminal, unless the answer was given beforehand."""
+    return yes or click.confirm(question, err=True)
+
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
@@ -35,7 +117,7 @@ def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
 
 
 def is_common(parameter: click.Parameter) -> bool:
-    """Tell the global options from a command's own."""
+    """Whether an option is one of the global options."""
     return parameter.callback is _keep
 
 

@@ -1,8 +1,11 @@
-"""Results on standard output, as text for eyes or JSON for programs; words about them on standard error."""
+"""Results on standard output, as text for people or JSON for programs; messages on standard error."""
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+import math
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,10 +17,12 @@ from lakeward.cli.process import drop_stdout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pyspark.sql import DataFrame
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
+
 
 logger = logging.getLogger(__name__)
 # Commands take these from here with the rest of what they print.
@@ -25,7 +30,7 @@ count, rate = lakeward.count, lakeward.rate
 # Where nobody looks at a screen, lines are as long as their content.
 _UNLIMITED = 10_000
 _KIB = 1024
-# Columns of numbers are told by their heading.
+# The heading of a column of numbers begins with this.
 _RIGHT = "> "
 
 
@@ -53,7 +58,7 @@ def emit_line(invocation: Invocation, line: str) -> None:
 
 
 def emit_text(invocation: Invocation, text: Callable[[Console], None]) -> None:
-    """Let a function draw on standard output."""
+    """Call a function that draws on standard output."""
     console = console_on(sys.stdout)
     with console.capture() as drawn:
         text(console)
@@ -79,7 +84,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def console_on(stream: Any) -> Console:
-    """Give a console that shows data as it is: no markup, no highlighting, no cutting where nobody looks."""
+    """Return a console that shows data as it is: no markup, no highlighting, cut only on a terminal."""
     from lakeward.cli.console import DataConsole
 
     console = DataConsole(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=False)
@@ -119,7 +124,7 @@ def _cell(value: Any) -> RenderableType:
 
 
 def styled(text: str, style: str) -> RenderableType:
-    """Give a text in a style."""
+    """Return a text in a style."""
     from rich.text import Text
 
     return Text(text, style=style)
@@ -133,18 +138,18 @@ def lines(console: Console, entries: Sequence[tuple[str, str]], *, indent: str =
 
 
 def note(invocation: Invocation, message: str) -> None:
-    """Tell something that is not the result, unless nobody wants to hear it."""
+    """Write a note that is not part of the result, unless --quiet is given."""
     if not invocation.quiet:
         _say("note", message)
 
 
 def warn(message: str) -> None:
-    """Tell something that the user should change."""
+    """Write a warning."""
     _say("warning", message)
 
 
 def error_line(message: str, hint: str | None = None) -> None:
-    """Tell what failed and what helps."""
+    """Write what failed and what helps."""
     if logs_messages():
         logger.error(message, extra=event("error", hint=hint))
         return
@@ -165,7 +170,7 @@ def _say(level: str, message: str) -> None:
 
 
 def size(number: float) -> str:
-    """Give a number of bytes for eyes."""
+    """Return a number of bytes as people read it."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < _KIB:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
@@ -174,8 +179,46 @@ def size(number: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Give a span of time for eyes."""
+    """Return a span of time as people read it."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def first_rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the first rows as JSON objects, in the forms of ``lakeward sql``, and whether there are more."""
+    from lakeward.cli.sql_values import json_rows
+
+    texts = json_rows(frame.limit(limit + 1))
+    found = [json.loads(row[0]) for row in texts.toLocalIterator()] if texts is not None else []
+    return found[:limit], len(found) > limit
+
+
+def draw_rows(console: Console, names: list[str], rows: list[dict[str, Any]], what: str) -> None:
+    """Draw rows; NULL differs from an empty text."""
+    drawn = table(*names)
+    for row in rows:
+        add_row(drawn, [_shown_value(row[name]) for name in names])
+    if rows:
+        console.print(drawn)
+    console.print(count(len(rows), what))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: binary values as base64, NaN and infinity as text."""
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _shown_value(value: Any) -> Any:
+    if value is None:
+        return styled("NULL", "dim")
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)

@@ -45,7 +45,7 @@ def drop_stdout() -> None:
 
 
 def end_on_signals() -> None:
-    """Let SIGTERM end the command as Ctrl-C does: leases are given back, nothing half done is published."""
+    """Handle SIGTERM as Ctrl-C: leases are released, nothing half done is published."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # A shell lets its background jobs ignore Ctrl-C, and nohup asks the same: that stays.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -54,7 +54,7 @@ def end_on_signals() -> None:
 
 @contextmanager
 def keep_interrupts() -> Iterator[None]:
-    """Give Ctrl-C back after Spark started: its handler waits for the very call that is to be interrupted."""
+    """Restore Ctrl-C after Spark started: its handler waits for the very call that is to be interrupted."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -64,7 +64,7 @@ def keep_interrupts() -> Iterator[None]:
 
 
 def was_interrupted() -> bool:
-    """Tell whether a signal asked the command to end.
+    """Whether a signal asked the command to end.
 
     The exception it raised may be lost: one raised inside a call to Spark can come out as a network error.
     """

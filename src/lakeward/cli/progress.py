@@ -13,22 +13,24 @@ from lakeward.cli.output import console_on
 from lakeward.cli.process import keep_interrupts, raise_if_interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from lakeward import Lakeward, Step
+    from lakeward.cli.options import Invocation
+
 
 logger = logging.getLogger(__name__)
 
 
 class Progress(Observer, Protocol):
-    """Hears what a run does, and more of it than a report holds."""
+    """Observes a run, in more detail than its report holds."""
 
     def on_step(self, table: str, step: Step) -> None:
-        """Hear that a table's op passed a step, from the thread that works on the table."""
+        """Note that a table's op passed a step; called from the thread that works on the table."""
 
     def during(self, message: str) -> AbstractContextManager[None]:
-        """Tell what the command does beside tables, such as starting Spark, until the block ends."""
+        """Show what the command does beside tables, such as starting Spark, until the block ends."""
 
 
 def open_lake(config: str | None, progress: Progress) -> Lakeward:
@@ -51,7 +53,7 @@ def interruptible(progress: Progress, message: str) -> Iterator[None]:
 
 @contextmanager
 def open_progress(*, quiet: bool) -> Iterator[Progress]:
-    """Give the progress that fits standard error."""
+    """Yield the progress that fits standard error."""
     if quiet:
         yield NoProgress()
     elif console_on(sys.stderr).is_terminal:
@@ -64,7 +66,7 @@ def open_progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 class NoProgress(SilentObserver):
-    """Says nothing."""
+    """Shows nothing."""
 
     def on_step(self, table: str, step: Step) -> None:
         """Do nothing."""
@@ -88,3 +90,10 @@ class LogProgress(SilentObserver):
         """Log that it begins."""
         logger.info(message, extra=event("command"))
         yield
+
+
+@contextmanager
+def announcing(invocation: Invocation) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """Show what takes time; yields the ``during`` of library calls."""
+    with open_progress(quiet=invocation.quiet) as progress:
+        yield partial(interruptible, progress)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import BadRow, QuarantineReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 # FILE:ROW=text; a file's own name may hold an equals sign.
 _REPLACEMENT = re.compile(r"^(?P<id>.+?:\d+)=(?P<text>.*)$", re.DOTALL)
@@ -41,7 +41,7 @@ def quarantine() -> None:
 def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> None:
     """List the bad rows that wait for a decision."""
     with invocation.lake() as lake:
-        chosen = [str(lake.table(name).table) for name in names] or [str(one.table) for one in lake.tables()]
+        chosen = [str(lake.table(name).table) for name in names] or [str(known.table) for known in lake.tables()]
         # One more than wanted tells whether there are more.
         found = {name: list(lake.bad_rows(name, limit=limit + 1 if limit else None)) for name in chosen}
     for name, rows in found.items():
@@ -62,7 +62,7 @@ def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tupl
     Rows are read again under the table's settings of now, or as --replace repairs them. Rows that are still bad stay,
     and the exit code is 3.
     """
-    replacements = dict(_read_replacement(one) for one in replace)
+    replacements = dict(_read_replacement(text) for text in replace)
     with invocation.lake() as lake:
         lake.table(name)
         report = lake.retry_bad_rows(name, ids, replacements)
@@ -77,7 +77,7 @@ def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tupl
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Drop all bad rows of the table.")
 def drop(invocation: Invocation, name: str, ids: tuple[str, ...], everything: bool) -> None:
-    """Give bad rows up: they stay in the changelog and are no longer listed."""
+    """Drop bad rows: they stay in the changelog and are no longer listed."""
     if bool(ids) == everything:
         msg = "name the rows to drop, or give --all" if everything is False else "give either row ids or --all"
         raise click.UsageError(msg)

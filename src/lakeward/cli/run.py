@@ -1,32 +1,259 @@
-"""``lakeward run``: bring mirrors up to date."""
+"""``lakeward plan`` and ``lakeward run``: what a run would do, and bringing mirrors up to date."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.optional_number import with_number
-from lakeward.cli.options import LakewardCommand, command
-from lakeward.cli.output import add_row, age, count, emit, error_line, note, rate, styled, table, warn
-from lakeward.cli.run_limits import run_limits, with_limits
-from lakeward.cli.run_options import read_options, run_options
+from lakeward.cli.options import LakewardCommand, command, span, with_number
+from lakeward.cli.output import add_row, age, count, emit, error_line, lines, note, rate, size, styled, table, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.console import Console
 
-    from lakeward import RunReport, TableReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward import Lakeward, LoadDecision, OpReport, RunOptions, RunReport, TablePlan, TableReport
+    from lakeward.cli.options import Invocation
+
+
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def byte_size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Read a number of bytes; an option's callback."""
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or not (size := int(float(match["number"]) * _UNITS[match["unit"].lower()])):
+        msg = f"{value!r} is not a size; expected bytes or a number with kB, MB or GB: 500MB"
+        raise click.BadParameter(msg)
+    return size
+
+
+def time_limit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Read a span in which something may be done; an option's callback."""
+    seconds = span(ctx, parameter, value)
+    if seconds == 0:
+        msg = "a limit of no time leaves none to work in"
+        raise click.BadParameter(msg)
+    return seconds
+
+
+def run_limits(function: Any) -> Any:
+    """Add the options that bound a run."""
+    for option in reversed(
+        [
+            click.option(
+                "--parallel", type=click.IntRange(min=1), metavar="N",
+                help="Tables that run at one time, those of the highest priority first.  [default: as configured, 4]",
+            ),
+            click.option(
+                "--max-files", type=click.IntRange(min=1), metavar="N",
+                help="Take in at most so many files, over all tables; the rest waits for the next run.",
+            ),
+            click.option(
+                "--max-bytes", callback=byte_size, metavar="SIZE",
+                help="Take in files up to this size, over all tables, such as 500MB.",
+            ),
+            click.option(
+                "--time-limit", callback=time_limit, metavar="SPAN",
+                help="Begin no further op of a table after this time, such as 10m; cancel an op that takes as long.",
+            ),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def with_limits(options: RunOptions, choices: Mapping[str, Any]) -> RunOptions:
+    """Return the options of a run with its limits."""
+    return replace(options, **{name: choices[name] for name in ("max_files", "max_bytes", "time_limit")})
+
+
+_TIME_DIGITS = 20
+_NAME_TIME = re.compile(r"^(\d{8})-?(\d{6,12})$")
+
+
+def run_options(function: Any) -> Any:
+    """Add the options with which a user decides what a run may do."""
+    for option in reversed(
+        [
+            click.option(
+                "--file", "files", multiple=True, metavar="URI",
+                help="Take only this landing file: a path under landing, a local path, a file:// or s3:// URI; "
+                "repeatable.",
+            ),
+            click.option(
+                "--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."
+            ),
+            click.option(
+                "--cut", metavar="TIME", callback=_cut,
+                help="Change files named at or after this time belong to the reload: 2024-04-05T00:30:52 (UTC unless "
+                "it has an offset) or as in file names, 20240405-003052555.",
+            ),
+            click.option("--same-load", is_flag=True, help="Load files with a new time were only copied or touched."),
+            click.option(
+                "--reload", is_flag=True, help="Load files that were written again are a reload, whatever they contain."
+            ),
+            click.option(
+                "--keep-part", "keep_parts", multiple=True, metavar="PATH",
+                help="This load file belongs to the load that is taken; repeatable.",
+            ),
+            click.option(
+                "--drop-part", "drop_parts", multiple=True, metavar="PATH",
+                help="This load file does not belong to the load that is taken; repeatable.",
+            ),
+            click.option(
+                "--accept-changed", multiple=True, metavar="PATH",
+                help="Ignore the new content of this file that was consumed before; repeatable.",
+            ),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def read_options(
+    lake: Lakeward, names: Sequence[str], choices: Mapping[str, Any]
+) -> tuple[tuple[str, ...], RunOptions]:
+    """Return the tables and the options of a run; files without tables choose the tables they belong to."""
+    from lakeward import RunOptions
+
+    if choices["reload"] and not names:
+        msg = "--reload decides about the load files of a table: name the table"
+        raise click.UsageError(msg)
+    tables, paths = lake.choose_files(names, files=choices["files"])
+    parts = {
+        name: frozenset(lake.landing_path(path) for path in choices[name])
+        for name in ("keep_parts", "drop_parts", "accept_changed")
+    }
+    options = RunOptions(
+        allow_deletes=choices["allow_deletes"],
+        files=paths,
+        cut=choices["cut"],
+        same_load=choices["same_load"],
+        reload=choices["reload"],
+        keep_parts=parts["keep_parts"],
+        drop_parts=parts["drop_parts"],
+        accept_changed=parts["accept_changed"],
+    )
+    return tables, options
+
+
+def _cut(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return a time as the 20 digits that file names' times have, in UTC."""
+    if value is None:
+        return None
+    if match := _NAME_TIME.match(value):
+        return (match[1] + match[2]).ljust(_TIME_DIGITS, "0")
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        msg = f"{value!r} is not a time; expected 2024-04-05T00:30:52 or 20240405-003052555"
+        raise click.BadParameter(msg) from None
+    in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return f"{in_utc:%Y%m%d%H%M%S%f}"
+
+
+_FILES_SHOWN = 5
+
+
+@command("plan")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@run_options
+def plan(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
+    """Show what a run would do next, table by table, without writing.
+
+    A table whose run would be refused shows why, and the exit code is that of the run.
+    """
+    with invocation.lake() as lake:
+        tables, options = read_options(lake, names, choices)
+        plans = lake.plan(tables, options=options)
+    code = max((found.exit_code for found in plans), default=0)
+    if not plans:
+        note_idle(invocation)
+    emit(
+        invocation,
+        {"exit_code": code, "tables": [found.to_dict() for found in plans]},
+        lambda console: _draw_plans(console, plans),
+    )
+    for found in plans:
+        if found.exit_code:
+            error_line(found.message or "the run would fail", found.hint)
+    return code
+
+
+def _draw_plans(console: Console, plans: list[TablePlan]) -> None:
+    for found in plans:
+        if found.op is not None:
+            _draw_planned_op(console, found, found.op)
+        elif found.exit_code:
+            console.print(f"{found.table}: would be refused")
+        else:
+            reason = f"waits: {found.message}" if found.message else "nothing to do"
+            console.print(f"{found.table}: {reason}")
+
+
+def _draw_planned_op(console: Console, found: TablePlan, op: OpReport) -> None:
+    waiting = count(found.files_waiting, "waiting file")
+    late = ", reaching back before changes already applied" if op.late else ""
+    console.print(f"{found.table}: op {op.op} ({op.kind}, generation {op.generation}{late})")
+    names = list(found.files[:_FILES_SHOWN])
+    more = f" and {len(found.files) - len(names):,} more" if len(found.files) > len(names) else ""
+    entries = [
+        ("files", f"{op.files:,} of {waiting}, {size(op.size)}: {', '.join(names)}{more}"),
+        ("rows", _rows(op)),
+        ("schema", "; ".join(op.schema_changes) or "no change"),
+        ("strategy", f"{op.strategy}: {op.reason}"),
+    ]
+    if op.writes is not None or op.removals is not None:
+        entries.append(("mirror", f"{op.writes or 0:,} keys written, {op.removals or 0:,} removed"))
+    if op.decision is not None:
+        entries.append(("load", _decision(op.decision)))
+    if found.replaces is not None:
+        changes = found.replaces
+        rows = f"{changes.inserted:,} inserted, {changes.updated:,} updated, {changes.deleted:,} deleted"
+        entries.append(("replaces", f"rows of the mirror: {rows}"))
+    if op.unstable_files:
+        entries.append(("left", f"still being written: {', '.join(op.unstable_files)}"))
+    lines(console, entries)
+
+
+def _decision(decision: LoadDecision) -> str:
+    """Return which change files follow a load, and from what that is known."""
+    names = [("new content", decision.changed), ("kept", decision.kept), ("dropped", decision.dropped)]
+    parts = "".join(f"; {label}: {', '.join(paths)}" for label, paths in names if paths)
+    cut = f"change files named from {decision.cut} on follow it" if decision.cut else "every change file follows it"
+    counts = f"{decision.before:,} before, {decision.after:,} after"
+    return f"{cut}, by {decision.evidence} ({counts}){parts}"
+
+
+def _rows(op: OpReport) -> str:
+    read = op.read
+    parts = [
+        count(read.inserts, "insert"),
+        count(read.updates, "update"),
+        count(read.deletes, "delete"),
+        *([f"{read.bad:,} bad"] if read.bad else []),
+    ]
+    return f"{read.rows:,}: {', '.join(parts)}"
+
 
 _WAIT = "--wait"
-_STYLES = {"failed": "red", "locked": "yellow", "waiting": "yellow", "done": "green"}
+_OUTCOME_STYLES = {"failed": "red", "locked": "yellow", "waiting": "yellow", "done": "green"}
 
 
 class _RunCommand(LakewardCommand):
-    """Lets ``--wait`` stand before a table's name: only a number after it is its value."""
+    """Accepts ``--wait`` before a table's name: only a number after it is its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give a bare --wait its value before click looks for one."""
+        """Add the value of a bare --wait before click looks for one."""
         return super().parse_args(ctx, with_number(args, _WAIT, "inf"))
 
 
@@ -49,26 +276,26 @@ def run(invocation: Invocation, names: tuple[str, ...], wait: float, parallel: i
     if not report.tables:
         note_idle(invocation)
     emit(invocation, report.to_dict(), lambda console: draw_report(console, report))
-    tell_reasons(invocation, report)
+    report_reasons(invocation, report)
     return report.exit_code
 
 
 def note_idle(invocation: Invocation) -> None:
-    """Say why a run over all tables has none."""
+    """Note why a run over all tables has none."""
     note(invocation, "no table is active; lakeward discover finds tables, lakeward tables set TABLE … --activate")
 
 
-def tell_reasons(invocation: Invocation, report: RunReport) -> None:
-    """Say on standard error why tables failed, wait or were skipped."""
-    for one in report.tables:
-        if one.outcome == "failed":
-            error_line(one.message or f"{one.table} failed", one.hint)
-        elif one.message:
-            note(invocation, f"{one.table}: {one.message}")
-        for warning in one.warnings:
-            warn(f"{one.table}: {warning}")
-        if one.maintenance is not None and one.maintenance.outcome == "failed":
-            warn(f"{one.table}: maintenance failed: {one.maintenance.message}")
+def report_reasons(invocation: Invocation, report: RunReport) -> None:
+    """Write to standard error why tables failed, wait or were skipped."""
+    for done in report.tables:
+        if done.outcome == "failed":
+            error_line(done.message or f"{done.table} failed", done.hint)
+        elif done.message:
+            note(invocation, f"{done.table}: {done.message}")
+        for warning in done.warnings:
+            warn(f"{done.table}: {warning}")
+        if done.maintenance is not None and done.maintenance.outcome == "failed":
+            warn(f"{done.table}: maintenance failed: {done.maintenance.message}")
 
 
 def draw_report(console: Console, report: RunReport) -> None:
@@ -77,30 +304,30 @@ def draw_report(console: Console, report: RunReport) -> None:
         "table", "outcome", "> ops", "> files", "> rows", "> inserts", "> updates", "> deletes", "> set aside",
         "> mirror rows", "> seconds", "> rows/s", "strategy",
     )  # fmt: skip
-    for one in report.tables:
-        add_row(drawn, [one.table, styled(one.outcome, _STYLES.get(one.outcome, "dim")), *_figures(one)])
+    for done in report.tables:
+        add_row(drawn, [done.table, styled(done.outcome, _OUTCOME_STYLES.get(done.outcome, "dim")), *_figures(done)])
     console.print(drawn)
-    for one in report.tables:
-        if one.maintenance is not None and one.maintenance.work:
-            done = ", ".join(f"{work.kind} {work.target}" for work in one.maintenance.work)
-            console.print(f"{one.table}: maintained: {done}")
+    for done in report.tables:
+        if done.maintenance is not None and done.maintenance.work:
+            work_done = ", ".join(f"{work.kind} {work.target}" for work in done.maintenance.work)
+            console.print(f"{done.table}: maintained: {work_done}")
     failed = f", {len(report.failed):,} failed" if report.failed else ""
     console.print(f"{count(len(report.tables), 'table')}{failed}, {age(report.seconds)}")
 
 
-def _figures(one: TableReport) -> list[Any]:
-    read = [op.read for op in one.ops]
-    strategies = dict.fromkeys(op.strategy for op in one.ops)
+def _figures(done: TableReport) -> list[Any]:
+    read = [op.read for op in done.ops]
+    strategies = dict.fromkeys(op.strategy for op in done.ops)
     return [
-        len(one.ops),
-        sum(op.files for op in one.ops),
-        one.rows_in,
+        len(done.ops),
+        sum(op.files for op in done.ops),
+        done.rows_in,
         sum(counts.inserts for counts in read),
         sum(counts.updates for counts in read),
         sum(counts.deletes for counts in read),
-        one.rows_quarantined,
-        one.mirror_rows,
-        f"{one.seconds:.1f}",
-        rate(one.rows_in, sum(op.seconds for op in one.ops)).removesuffix(" rows/s"),
+        done.rows_quarantined,
+        done.mirror_rows,
+        f"{done.seconds:.1f}",
+        rate(done.rows_in, sum(op.seconds for op in done.ops)).removesuffix(" rows/s"),
         ", ".join(strategies),
     ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import SimulationResult
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 # All files land at once here: options on when files land have no meaning.
 NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts", "truncates"})
@@ -72,7 +72,7 @@ class _SimulateCommand(LakewardCommand):
     _offered: list[click.Parameter] | None = None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Give the simulator's options beside those of every command."""
+        """Return the simulator's options beside those of every command."""
         if self._offered is None:
             self._offered = _simulator_options()
         return [*self._offered, *super().get_params(ctx)]
@@ -125,7 +125,9 @@ def _option(name: str, value_type: Any, default: Any) -> click.Option:
     if value_type is bool:
         return click.Option([f"{flag}/--no-{flag.removeprefix('--')}"], default=default, show_default=True, help=text)
     is_optional = type(None) in get_args(value_type)
-    plain = next(one for one in get_args(value_type) if one is not type(None)) if is_optional else value_type
+    plain = (
+        next(argument for argument in get_args(value_type) if argument is not type(None)) if is_optional else value_type
+    )
     return click.Option(
         [flag],
         type=_OrNone(_click_type(plain)) if is_optional else _click_type(plain),

@@ -1,12 +1,199 @@
-"""``lakeward snapshot``: versions of tables as of a moment."""
+"""``lakeward snapshot``: tables as they were at a moment, as files or tags."""
 
 from __future__ import annotations
 
-from lakeward.cli.options import group
-from lakeward.cli.snapshot_create import create
-from lakeward.cli.snapshot_drop import drop
-from lakeward.cli.snapshot_list import list_versions
-from lakeward.cli.snapshot_refresh import refresh
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.options import command, group, span
+from lakeward.cli.output import add_row, emit, error_line, note, styled, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from lakeward import SnapshotReport, Version
+    from lakeward.cli.options import Invocation
+
+
+_OUTCOME_STYLES = {"failed": "red", "done": "green", "dropped": "green", "would drop": "yellow"}
+
+
+def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> int:
+    """Write the reports and why tables failed, and return the exit code."""
+    from lakeward import snapshots_exit_code
+
+    code = snapshots_exit_code(reports)
+    document = {"exit_code": code, "snapshots": [asdict(report) for report in reports]}
+    emit(invocation, document, lambda console: _draw_reports(console, reports))
+    for report in reports:
+        if report.outcome == "failed":
+            error_line(report.message or f"{report.table} failed", report.hint)
+        for location in report.dropped:
+            note(invocation, f"{report.table}: dropped {location}, as its settings say")
+    return code
+
+
+def _draw_reports(console: Console, reports: Sequence[SnapshotReport]) -> None:
+    drawn = table("table", "outcome", "version", "> rows", "> op", "place", "registered", "> seconds")
+    for report in reports:
+        outcome = styled(report.outcome, _OUTCOME_STYLES.get(report.outcome, "dim"))
+        seconds = f"{report.seconds:.1f}"
+        add_row(
+            drawn,
+            [
+                report.table,
+                outcome,
+                report.version,
+                report.rows,
+                report.op,
+                report.location,
+                report.registered,
+                seconds,
+            ],
+        )
+    console.print(drawn)
+
+
+@command("create")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every active table, at one common moment.")
+@click.option(
+    "--as-of",
+    required=True,
+    metavar="MOMENT",
+    help="A day (2020-11-14, to its end), a time (2020-11-14T10:30:00), op:41, or sequence:NUMBER. Days, and times "
+    "without an offset, count in the configured timezone.",
+)
+@click.option("--to", metavar="PATH", help="Folder of the files: PATH/SCHEMA.TABLE/version=MOMENT/. A path or a URI.")
+@click.option(
+    "--tag",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Set a tag on the mirror instead of writing files. Without NAME it is named after the moment.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(("parquet", "csv", "json", "orc")),
+    default="parquet",
+    show_default=True,
+    help="Format of the files.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(("flat", "dated")),
+    default="flat",
+    show_default=True,
+    help="dated: one folder per date of --date-column.",
+)
+@click.option("--date-column", metavar="COLUMN", help="Date or timestamp column of the dated layout.")
+@click.option(
+    "--register",
+    is_flag=False,
+    flag_value="",
+    metavar="[DB.NAME]",
+    help="Point an external table of Glue or of Spark's Hive metastore to the version.  "
+    "[default name: default.TABLE_snapshot]",
+)
+@click.option("--replace", is_flag=True, help="Let the new version take the place of one that is there.")
+def create(invocation: Invocation, names: tuple[str, ...], everything: bool, **choices: Any) -> int:
+    """Create a snapshot of tables as of a moment.
+
+    The rows are those committed at the source by the end of the moment, whatever arrived when. Files appear complete or
+    not at all, with _SUCCESS and _manifest.json beside them. Options whose value may be left out stand last.
+    """
+    if bool(names) == everything:
+        msg = "name the tables, or give --all" if not names else "give either tables or --all"
+        raise click.UsageError(msg)
+    with invocation.lake() as lake:
+        reports = lake.snapshots.create(names, **choices)
+    return show_reports(invocation, reports)
+
+
+_STATE_STYLES = {"current": "green", "stale": "yellow", "undone": "yellow", "missing": "red"}
+_SECONDS = len("2020-11-14T10:30:00")
+
+
+@command("list")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
+    """List snapshots, and mark those that would come out differently now.
+
+    current: it is right. stale: changes that belong into it arrived later. undone: it holds ops that were undone since.
+    missing: its files or its tag are gone. former: a newer copy of the current state took its place.
+    """
+    with invocation.lake() as lake:
+        found = lake.snapshots.list(names)
+    emit(
+        invocation, {"versions": [asdict(version) for version in found]}, lambda console: _draw_versions(console, found)
+    )
+    if behind := [version for version in found if _can_refresh(version)]:
+        tables = " ".join(dict.fromkeys(version.table for version in behind))
+        note(invocation, f"{len(behind)} would come out differently now: lakeward snapshot refresh {tables}")
+
+
+def _can_refresh(version: Version) -> bool:
+    """Whether a refresh replaces a version: copies of the current state follow with the next run, those by op stay."""
+    return version.state in ("stale", "undone") and version.kind != "current" and not version.as_of.startswith("op:")
+
+
+def _draw_versions(console: Console, found: Sequence[Version]) -> None:
+    drawn = table("table", "version", "kind", "state", "> rows", "> op", "created", "place", "reason")
+    for version in found:
+        state = styled(version.state, _STATE_STYLES.get(version.state, "dim"))
+        created = version.created[:_SECONDS]
+        add_row(
+            drawn,
+            [
+                version.table,
+                version.version,
+                version.kind,
+                state,
+                version.rows,
+                version.op,
+                created,
+                version.location,
+                version.reason,
+            ],
+        )
+    console.print(drawn)
+
+
+@command("refresh")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@click.option("--version", metavar="VERSION", help="Only the version of this name, also where its files are missing.")
+def refresh(invocation: Invocation, names: tuple[str, ...], version: str | None) -> int:
+    """Make stale and undone snapshots anew; each takes its place when it is whole.
+
+    A snapshot by op is what the table was after that op, and stays as it is.
+    """
+    with invocation.lake() as lake:
+        reports = lake.snapshots.refresh(names, version=version)
+    if not reports:
+        note(invocation, "no snapshot needs it")
+    return show_reports(invocation, reports)
+
+
+@command("drop")
+@click.argument("name", metavar="TABLE")
+@click.option("--version", metavar="VERSION", help="The version of this name: its files, its tag, or both.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N of each folder, and tags.")
+@click.option("--older-than", callback=span, metavar="SPAN", help="Those made longer ago than this: 30d, 12h.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be dropped.")
+def drop(invocation: Invocation, name: str, **choices: Any) -> int:
+    """Drop snapshots of a table: one by its name, or by number and age.
+
+    Files and tags go; a registered table that points to a dropped version is left as it is.
+    """
+    with invocation.lake() as lake:
+        reports = lake.snapshots.drop(name, **choices)
+    if not reports:
+        note(invocation, "there is nothing to drop")
+    return show_reports(invocation, reports)
 
 
 @group("snapshot")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from rich.console import Console
 
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 _TEXT_ROWS = 1000
 
@@ -45,7 +45,7 @@ def sql(invocation: Invocation, query: str, allow_writes: bool, safe_csv: bool) 
     streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
     (UTC unless configured otherwise), binary values are base64.
     """
-    from lakeward.spark.errors import query_errors
+    from lakeward import query_errors
 
     with query_errors():
         with invocation.lake() as lake:
@@ -113,7 +113,7 @@ _WRITERS = {"json": _write_json, "text": _write_text}
 
 
 def _streamed(frame: DataFrame | None) -> Iterator[str]:
-    """Give the single text column of a frame, partition by partition."""
+    """Yield the single text column of a frame, partition by partition."""
     if frame is not None:
         for row in frame.toLocalIterator():
             yield row[0]

@@ -23,7 +23,7 @@ _NATIVE = (T.BooleanType, T.IntegralType, T.FloatType, T.DoubleType, T.StringTyp
 
 
 def json_rows(frame: DataFrame) -> DataFrame | None:
-    """Give each row as one JSON object; None for a statement that has no columns.
+    """Return each row as one JSON object; None for a statement that has no columns.
 
     Raises:
         ConfigurationError: two columns have one name, so that an object would lose a value.
@@ -37,13 +37,13 @@ def json_rows(frame: DataFrame) -> DataFrame | None:
 
 
 def text_rows(frame: DataFrame) -> DataFrame:
-    """Give every column as text, nested values as JSON; NULL stays NULL."""
+    """Return every column as text, nested values as JSON; NULL stays NULL."""
     flat = _by_position(frame)
     return flat.select(*[_as_text(flat[name], field.dataType).alias(name) for name, field in _fields(flat, frame)])
 
 
 def numeric_columns(frame: DataFrame) -> list[bool]:
-    """Tell which columns are numbers."""
+    """Return which columns are numbers."""
     return [isinstance(field.dataType, T.NumericType) for field in frame.schema.fields]
 
 
@@ -84,7 +84,7 @@ def _as_text(column: Column, data_type: T.DataType) -> Column:
 def _readable(column: Column, data_type: T.DataType) -> Column:
     """Turn what JSON has no form for into text, at any depth."""
     if isinstance(data_type, T.StructType):
-        inner = [_readable(column.getField(one.name), one.dataType).alias(one.name) for one in data_type.fields]
+        inner = [_readable(column.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
         return F.when(column.isNotNull(), F.struct(*inner))
     if isinstance(data_type, T.ArrayType):
         element = data_type.elementType

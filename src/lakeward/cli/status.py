@@ -1,9 +1,10 @@
-"""``lakeward status``: how tables stand."""
+"""``lakeward status`` and ``lakeward runs``: how tables stand, and what runs did."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,25 +12,38 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import to_json
-from lakeward.cli.optional_number import with_number
-from lakeward.cli.options import LakewardCommand, command
-from lakeward.cli.output import add_row, age, console_on, count, emit, emit_line, emit_text, size, styled, table
+from lakeward.cli.options import MOST_SHOWN, LakewardCommand, command, with_number
+from lakeward.cli.output import (
+    add_row,
+    age,
+    console_on,
+    count,
+    emit,
+    emit_line,
+    emit_text,
+    note,
+    rate,
+    size,
+    styled,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from lakeward import Debt, Lakeward, TableStatus
-    from lakeward.cli.invocation import Invocation
+    from lakeward import Debt, Lakeward, RunDetail, RunSummary, TableStatus
+    from lakeward.cli.options import Invocation
+
 
 _WATCH = "--watch"
 _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "current": "green"}
 
 
 class _StatusCommand(LakewardCommand):
-    """Lets ``--watch`` stand before a table's name."""
+    """Accepts ``--watch`` before a table's name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give a bare --watch its value."""
+        """Add the value of a bare --watch."""
         return super().parse_args(ctx, with_number(args, _WATCH, "5"))
 
 
@@ -40,7 +54,7 @@ class _StatusCommand(LakewardCommand):
     help="Look again every so many seconds, without SECONDS every 5, until Ctrl-C; with --output json one line each.",
 )  # fmt: skip
 def status(invocation: Invocation, names: tuple[str, ...], watch: float | None) -> None:
-    """Say how tables stand: rows, what waits and for how long, the last run, what needs a decision.
+    """Show how tables stand: rows, what waits and for how long, the last run, what needs a decision.
 
     Looks at listings, table metadata and the state store; nothing is written.
     """
@@ -78,7 +92,7 @@ def _watch_in_place(lake: Lakeward, names: tuple[str, ...], seconds: float) -> N
 def _document(found: list[TableStatus]) -> dict[str, Any]:
     from lakeward import status_totals
 
-    return {"totals": status_totals(found).to_dict(), "tables": [one.to_dict() for one in found]}
+    return {"totals": status_totals(found).to_dict(), "tables": [entry.to_dict() for entry in found]}
 
 
 def _draw(console: Console, found: list[TableStatus]) -> None:
@@ -89,7 +103,7 @@ def _drawing(found: list[TableStatus]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    lines = [_totals(found), *(line for one in found for line in _remarks(one))]
+    lines = [_totals(found), *(line for entry in found for line in _remarks(entry))]
     return Group(_table(found), *[Text(line) for line in lines])
 
 
@@ -98,15 +112,16 @@ def _table(found: list[TableStatus]) -> RenderableType:
         "table", "state", "> rows", "> generation", "> op", "> waiting", "lag", "> set aside", "last run", "> took",
         "> rows/s", "debt", "verified", "held by",
     )  # fmt: skip
-    for one in found:
-        waiting = f"{one.files_pending:,} ({size(one.bytes_pending)})" if one.files_pending else "0"
-        speed = f"{one.rows_per_second:,.0f}" if one.rows_per_second is not None else None
+    for entry in found:
+        waiting = f"{entry.files_pending:,} ({size(entry.bytes_pending)})" if entry.files_pending else "0"
+        speed = f"{entry.rows_per_second:,.0f}" if entry.rows_per_second is not None else None
         add_row(
             drawn,
             [
-                one.table, styled(one.state, _STYLES.get(one.state, "dim")), one.rows, one.generation, one.op, waiting,
-                _age(one.oldest_pending_seconds), one.quarantined, _to_the_second(one.last_run),
-                _age(one.last_seconds), speed, _debt(one.debt), _verified(one), one.locked_by,
+                entry.table, styled(entry.state, _STYLES.get(entry.state, "dim")), entry.rows, entry.generation,
+                entry.op, waiting,
+                _age(entry.oldest_pending_seconds), entry.quarantined, _to_the_second(entry.last_run),
+                _age(entry.last_seconds), speed, _debt(entry.debt), _verified(entry), entry.locked_by,
             ],
         )  # fmt: skip
     return drawn
@@ -125,15 +140,15 @@ def _totals(found: list[TableStatus]) -> str:
 
 
 def _debt(debt: Debt | None) -> str | None:
-    """Say in few words what maintenance would find."""
+    """Return in few words what maintenance would find."""
     if debt is None:
         return None
     return f"{debt.deleted_share:.0%} deleted, {count(debt.data_files + debt.delete_files, 'file')}"
 
 
-def _verified(one: TableStatus) -> str | None:
-    """Say through which op all rows were found right, and when."""
-    found = one.verified
+def _verified(entry: TableStatus) -> str | None:
+    """Return through which op all rows were found right, and when."""
+    found = entry.verified
     return f"op {found.op}, {_to_the_second(found.at)}" if found is not None else None
 
 
@@ -145,18 +160,105 @@ def _to_the_second(moment: str | None) -> str | None:
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S}" if moment else None
 
 
-def _remarks(one: TableStatus) -> list[str]:
+def _remarks(entry: TableStatus) -> list[str]:
     remarks = []
-    if one.error:
-        remarks.append(f"failed: {one.error}" + (f" (try: {one.hint})" if one.hint else ""))
-    if one.unknown_files:
-        more = one.unknown_count - len(one.unknown_files)
-        names = ", ".join(one.unknown_files) + (f" and {more:,} more" if more else "")
+    if entry.error:
+        remarks.append(f"failed: {entry.error}" + (f" (try: {entry.hint})" if entry.hint else ""))
+    if entry.unknown_files:
+        more = entry.unknown_count - len(entry.unknown_files)
+        names = ", ".join(entry.unknown_files) + (f" and {more:,} more" if more else "")
         remarks.append(f"files whose names fit no rule: {names}")
-    if one.unfinished_erasure is not None:
-        remarks.append(f"the erasure of op {one.unfinished_erasure} is not finished")
-    remarks += [f"warning: {warning}" for warning in one.warnings]
-    if one.next_command:
-        label = "decide" if one.waits_for_decision else "next"
-        remarks.append(f"{label}: {one.next_command}")
-    return [f"{one.table}: {remark}" for remark in remarks]
+    if entry.unfinished_erasure is not None:
+        remarks.append(f"the erasure of op {entry.unfinished_erasure} is not finished")
+    remarks += [f"warning: {warning}" for warning in entry.warnings]
+    if entry.next_command:
+        label = "decide" if entry.waits_for_decision else "next"
+        remarks.append(f"{label}: {entry.next_command}")
+    return [f"{entry.table}: {remark}" for remark in remarks]
+
+
+_OUTCOME_STYLES = {"failed": "red", "waiting": "yellow", "done": "green"}
+
+
+@command("runs")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--table", "table_name", metavar="TABLE", help="Only what runs did to this table.")
+@click.option(
+    "--limit", type=click.IntRange(min=1, max=MOST_SHOWN), default=20, show_default=True, help="Runs to list."
+)
+def runs(invocation: Invocation, run_id: str | None, table_name: str | None, limit: int) -> None:
+    """List the newest runs, or show one in detail.
+
+    Runs stay in the history for history_days, 90 unless configured; tables that another writer held are not in it.
+    """
+    with invocation.lake() as lake:
+        if run_id is not None:
+            detail = lake.run_detail(run_id, table_name)
+            emit(invocation, detail.to_dict(), lambda console: _draw_run(console, detail))
+            return
+        found = lake.runs(table_name, limit=limit)
+    if not found:
+        note(invocation, "no run is in the history")
+    emit(invocation, {"runs": [asdict(run) for run in found]}, lambda console: _draw_runs(console, found))
+
+
+def _draw_runs(console: Console, found: list[RunSummary]) -> None:
+    drawn = table(
+        "run", "started", "> took", "> tables", "> done", "> idle", "> waiting", "> failed", "> files", "> rows",
+        "> set aside",
+    )  # fmt: skip
+    for run in found:
+        failed = styled(f"{run.failed:,}", "red") if run.failed else 0
+        add_row(
+            drawn,
+            [
+                run.run_id, _to_the_second(run.started), age(run.seconds), run.tables, run.done, run.idle, run.waiting,
+                failed, run.files, run.rows_in, run.rows_quarantined,
+            ],
+        )  # fmt: skip
+    console.print(drawn)
+    console.print(count(len(found), "run"))
+
+
+def _draw_run(console: Console, detail: RunDetail) -> None:
+    run = detail.summary
+    console.print(f"run {run.run_id}: started {_to_the_second(run.started)}, took {age(run.seconds)}")
+    drawn = table(
+        "table", "outcome", "> op", "kind", "> files", "> rows in", "> applied", "> set aside", "strategy", "> took",
+        "> rows/s", "> changelog snapshot", "> mirror snapshot",
+    )  # fmt: skip
+    for report in detail.tables:
+        outcome = styled(report["outcome"], _OUTCOME_STYLES.get(report["outcome"], "dim"))
+        ops = report["ops"] or [None]
+        for number, op in enumerate(ops):
+            lead = [report["table"], outcome] if number == 0 else [None, None]
+            add_row(drawn, [*lead, *(_op_figures(op) if op else [])])
+    console.print(drawn)
+    console.print(f"{count(run.tables, 'table')}, {run.failed:,} failed, {count(run.rows_applied, 'row')} applied")
+    for report in detail.tables:
+        _draw_message(console, report)
+
+
+def _op_figures(op: dict[str, Any]) -> list[Any]:
+    read = op["read"]
+    return [
+        op["op"],
+        op["kind"],
+        op["files"],
+        read["rows"],
+        read["rows"] - read["bad"],
+        read["bad"],
+        op["strategy"],
+        age(op["seconds"]),
+        rate(read["rows"], op["seconds"]).removesuffix(" rows/s"),
+        # Ids are not amounts: they are shown without grouping.
+        str(op["changelog_snapshot"] or ""),
+        str(op["mirror_snapshot"] or ""),
+    ]
+
+
+def _draw_message(console: Console, report: dict[str, Any]) -> None:
+    if report["message"]:
+        console.print(f"{report['table']}: {report['outcome']}: {report['message']}")
+    if report["hint"]:
+        console.print(f"{report['table']}: try: {report['hint']}")

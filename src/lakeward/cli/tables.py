@@ -2,22 +2,204 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakeward import redact_values
-from lakeward.cli.options import command, group
-from lakeward.cli.output import add_row, count, emit, lines, note, table, warn
-from lakeward.cli.tables_check import check, no_check_data, warn_of
-from lakeward.cli.tables_import import import_tables
-from lakeward.cli.tables_repair import repair
+from lakeward.cli.failures import DONE, FAILED, FINDING
+from lakeward.cli.options import command, confirmed, group, require_answerable
+from lakeward.cli.output import add_row, console_on, count, emit, error_line, lines, note, styled, table, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from rich.console import Console
 
-    from lakeward import KnownTable
-    from lakeward.cli.invocation import Invocation
+    from lakeward import ColumnsRepair, Finding, ImportedTable, KnownTable
+    from lakeward.cli.options import Invocation
+
+
+def read_settings(
+    primary_key: Sequence[str],
+    partition_by: Sequence[str],
+    assignments: Sequence[str],
+    unset: Sequence[str],
+    *,
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the settings to change; None goes back to the default. ``before`` is what was set until now."""
+    settings: dict[str, Any] = {_top_level(key): None for key in unset}
+    if primary_key:
+        settings["primary_key"] = _names(primary_key)
+    if partition_by:
+        settings["partition_by"] = _names(partition_by)
+    for assignment in assignments:
+        _assign(settings, assignment, before)
+    return settings
+
+
+def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]) -> None:
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        msg = f"--set {assignment!r}: expected KEY=VALUE"
+        raise click.UsageError(msg)
+    from lakeward import parse_setting
+
+    value = parse_setting(text)
+    name, dot, inner = key.strip().partition(".")
+    if dot:
+        # The registry replaces a setting as a whole: what was set inside it until now stays.
+        kept = settings.get(name) or before.get(name) or {}
+        settings[name] = {**kept, inner: value}
+    else:
+        settings[name] = value
+
+
+def _top_level(key: str) -> str:
+    if "." in key:
+        msg = f"--unset {key!r}: a setting is unset as a whole; expected {key.partition('.')[0]!r}"
+        raise click.UsageError(msg)
+    return key
+
+
+def _names(values: Sequence[str]) -> list[str]:
+    """Split at commas outside parentheses: ``dept,bucket(16, id)`` are two fields."""
+    return [name for value in values for name in _split(value)]
+
+
+def _split(value: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for position, character in enumerate(f"{value},"):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            if part := value[start:position].strip():
+                yield part
+            start = position + 1
+
+
+_STYLES = {"error": "bold red", "warning": "bold yellow"}
+no_check_data = click.option(
+    "--no-check-data", is_flag=True, help="Do not read the loads: keys that come twice are not found."
+)
+
+
+@command("check")
+@click.argument("names", metavar="[TABLE…]", nargs=-1)
+@no_check_data
+def check(invocation: Invocation, names: tuple[str, ...], no_check_data: bool) -> int:
+    """Hold the settings of tables against their files: all known tables, or those named.
+
+    Columns that do not exist, a partition that cannot be, a key that is not unique in the load, a missing schema or
+    timestamp column. The exit code is 1 when something would stop a table or lose rows; warnings do not count. A load
+    beyond 64 MiB is read by Spark.
+    """
+    with invocation.lake() as lake:
+        findings = lake.check_tables(names, check_data=not no_check_data)
+        checked = len(names) or len(lake.tables())
+    document = {"tables": checked, "findings": [finding.to_dict() for finding in findings]}
+    emit(invocation, document, lambda console: _draw_findings(console, findings, checked))
+    return FINDING if any(finding.is_error for finding in findings) else DONE
+
+
+def warn_of(finding: Finding) -> None:
+    """Warn of a finding beside the result of another command."""
+    warn(f"{finding.table}: {finding.setting}: {finding.message}")
+
+
+def _draw_findings(console: Console, findings: Sequence[Finding], checked: int) -> None:
+    for finding in findings:
+        console.print(
+            styled(finding.severity, _STYLES[finding.severity]),
+            f"{finding.table}: {finding.setting}: {finding.message}",
+        )
+        if finding.hint:
+            console.print(f"  try: {finding.hint}")
+    errors = sum(finding.is_error for finding in findings)
+    warnings = len(findings) - errors
+    console.print(f"{count(checked, 'table')} checked: {count(errors, 'error')}, {count(warnings, 'warning')}")
+
+
+@command("import")
+@click.option("--dynamodb", required=True, metavar="TABLE", help="DynamoDB table of the deployment: DMSCDC_Controller.")
+@click.option("--region", metavar="REGION", help="AWS region.  [default: as the environment says]")
+@click.option("--endpoint", metavar="URL", help="Address of the service, where it is not AWS's own.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+def import_tables(
+    invocation: Invocation, dynamodb: str, region: str | None, endpoint: str | None, dry_run: bool
+) -> int:
+    """Take over the tables of a DMS walkthrough deployment: key, partition and whether a table is active.
+
+    Settings only: the landing files are read anew. Tables that are declared, active or set here already are left alone.
+    A table that was active there and whose settings do not fit its files is taken over inactive; keys are not looked
+    for in the loads, which lakeward tables check does. An item that cannot be understood is skipped, and the exit code
+    is then 3.
+    """
+    with invocation.lake() as lake:
+        found = lake.import_walkthrough(dynamodb, region=region, endpoint=endpoint, dry_run=dry_run)
+    document = {"dry_run": dry_run, "tables": [item.to_dict() for item in found]}
+    emit(invocation, document, lambda console: _draw_imported(console, found, dry_run=dry_run))
+    skipped = [item for item in found if item.outcome == "skipped"]
+    for item in skipped:
+        error_line(f"{item.path or 'an item without path'} was skipped: {item.reason}")
+    if dry_run:
+        note(invocation, "nothing was changed (--dry-run)")
+    return FAILED if skipped else DONE
+
+
+def _draw_imported(console: Console, found: Sequence[ImportedTable], *, dry_run: bool) -> None:
+    drawn = table("table", "outcome", "active", "primary key", "partition by", "path", "why")
+    for item in found:
+        keys, fields = (", ".join(item.settings.get(name, [])) for name in ("primary_key", "partition_by"))
+        active = None if item.active is None else "yes" if item.active else "no"
+        add_row(drawn, [item.table, item.outcome, active, keys, fields, item.path, item.reason])
+    console.print(drawn)
+    taken = sum(item.outcome == "imported" for item in found)
+    console.print(f"{count(taken, 'table')} {'would be ' if dry_run else ''}taken over of {count(len(found), 'item')}")
+
+
+@command("repair")
+@click.argument("name", metavar="TABLE")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def repair(invocation: Invocation, name: str, dry_run: bool, yes: bool) -> None:
+    """Bring the columns of a table that was run before to what its settings say now; its rows stay as they are.
+
+    Columns get the names that `renames` declares: the way back for a mirror that cannot be read because names differ
+    only in case or are those of Iceberg's own columns. A column that is now declared as `timestamp_column` (or
+    `sequence_column`, `operation_column`) and stands in no `schema` is removed from the mirror.
+    """
+    if not dry_run:
+        require_answerable(yes=yes)
+    with invocation.lake() as lake:
+        plan = lake.repair_table(name, dry_run=True)
+        has_work = bool(plan.renamed or plan.dropped)
+        if has_work and not dry_run and not yes:
+            _draw_repair(console_on(sys.stderr), plan, done=False)
+            if not confirmed("Do this?", yes=yes):
+                note(invocation, "nothing was changed")
+                return
+        if has_work and not dry_run:
+            plan = lake.repair_table(name)
+    document = {**plan.to_dict(), "done": has_work and not dry_run}
+    emit(invocation, document, lambda console: _draw_repair(console, plan, done=not dry_run))
+
+
+def _draw_repair(console: Console, plan: ColumnsRepair, *, done: bool) -> None:
+    if not plan.renamed and not plan.dropped:
+        console.print(f"{plan.table}: its columns are as its settings say; there is nothing to repair")
+        return
+    console.print(f"{plan.table}: {'repaired' if done else 'would be repaired'}")
+    for old, new in plan.renamed.items():
+        console.print(f"  column {old} {'is now named' if done else 'would be named'} {new}")
+    for name in plan.dropped:
+        console.print(f"  column {name} {'was' if done else 'would be'} removed: it is the capture's, not the source's")
+    if plan.dropped:
+        console.print(
+            "files that were read before are not read again for it; to do that: "
+            f"lakeward undo {plan.table} --to-op 0, then lakeward run {plan.table}"
+        )
 
 
 force = click.option("--force", is_flag=True, help="Activate whatever the files say.")
@@ -35,7 +217,7 @@ def list_tables(invocation: Invocation) -> None:
         known = lake.tables()
     if not known:
         note(invocation, "no table is declared or registered; lakeward discover looks for them in landing")
-    emit(invocation, {"tables": [_summary(one) for one in known]}, lambda console: _draw_list(console, known))
+    emit(invocation, {"tables": [_summary(entry) for entry in known]}, lambda console: _draw_list(console, known))
 
 
 @command("show")
@@ -76,8 +258,6 @@ def set_table(
     Before a table is activated its settings are held against its files, as `lakeward tables check` does; one that does
     not fit stays inactive, and the settings of the command are kept for the next one.
     """
-    from lakeward.cli.assignments import read_settings
-
     with invocation.lake() as lake:
         settings = read_settings(primary_key, partition_by, assignments, unset, before=lake.own_settings(name))
         if not settings and active is None:
@@ -115,12 +295,12 @@ def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool, **c
     with invocation.lake() as lake:
         # All names are looked up before any is switched.
         known = [lake.table(name) for name in names]
-        switched = [lake.set_table(str(one.table), active=active, **checking) for one in known]
-    emit(invocation, {"tables": [_summary(one) for one in switched]}, lambda console: _draw_list(console, switched))
+        switched = [lake.set_table(str(entry.table), active=active, **checking) for entry in known]
+    emit(invocation, {"tables": [_summary(entry) for entry in switched]}, lambda console: _draw_list(console, switched))
 
 
 def _checking(choices: dict[str, bool]) -> dict[str, Any]:
-    """Say how a table is looked at before it is activated."""
+    """Return how a table is checked before it is activated."""
     return {"force": choices["force"], "check_data": not choices["no_check_data"], "on_finding": warn_of}
 
 
@@ -145,11 +325,11 @@ def _summary(known: KnownTable) -> dict[str, Any]:
 
 def _draw_list(console: Console, known: list[KnownTable]) -> None:
     drawn = table("table", "active", "primary key", "partition by", "set in", "error")
-    for one in known:
-        keys, fields = ", ".join(one.settings.primary_key), ", ".join(one.settings.partition_by)
-        first_line = one.error.splitlines()[0] if one.error else None
-        where = "configuration file" if one.declared else "registry"
-        add_row(drawn, [one.table, "yes" if one.active else "no", keys, fields, where, first_line])
+    for entry in known:
+        keys, fields = ", ".join(entry.settings.primary_key), ", ".join(entry.settings.partition_by)
+        first_line = entry.error.splitlines()[0] if entry.error else None
+        where = "configuration file" if entry.declared else "registry"
+        add_row(drawn, [entry.table, "yes" if entry.active else "no", keys, fields, where, first_line])
     console.print(drawn)
     console.print(count(len(known), "table"))
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.confirm import confirmed, require_answerable
-from lakeward.cli.options import command
+from lakeward.cli.options import command, confirmed, require_answerable
 from lakeward.cli.output import add_row, console_on, count, emit, note, table
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import ConcernedOp, OpReport, UndoPlan
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 _SHOWN = 20
 
@@ -89,16 +88,16 @@ def _draw(console: Console, plan: UndoPlan, op: OpReport | None) -> None:
         console.print(f"rows: {rows.inserted:,} inserted, {rows.updated:,} updated, {rows.deleted:,} deleted")
     if op is not None:
         console.print(f"the mirror has {count(op.mirror_rows or 0, 'row')} ({op.strategy}: {op.reason})")
-    for one in plan.marked:
-        console.print(f"holds what is taken back: {one.kind} {one.version} at op {one.op}, {one.location}")
+    for mark in plan.marked:
+        console.print(f"holds what is taken back: {mark.kind} {mark.version} at op {mark.op}, {mark.location}")
     if op is not None:
         console.print(f"to undo this: lakeward undo {plan.table} --to-op {plan.newest_op}")
 
 
 def _draw_ops(console: Console, ops: Sequence[ConcernedOp]) -> None:
     drawn = table("> op", "kind", "> generation", "> files", "> changes")
-    for one in ops[:_SHOWN]:
-        add_row(drawn, [one.op, one.kind, one.generation, one.files, one.changes])
+    for op in ops[:_SHOWN]:
+        add_row(drawn, [op.op, op.kind, op.generation, op.files, op.changes])
     console.print(drawn)
     if len(ops) > _SHOWN:
         console.print(f"  and {len(ops) - _SHOWN:,} more; --output json lists 1,000")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lakeward import RowFinding, TableVerification, VerifyReport
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("verify")
@@ -59,73 +59,73 @@ def verify(invocation: Invocation, names: tuple[str, ...], **choices: object) ->
     with invocation.lake() as lake:
         report = lake.verify(names, **choices)  # type: ignore[arg-type]
     emit(invocation, report.to_dict(), lambda console: _draw(console, report))
-    for one in report.tables:
-        if one.message and one.exit_code:
-            error_line(one.message, one.hint)
+    for entry in report.tables:
+        if entry.message and entry.exit_code:
+            error_line(entry.message, entry.hint)
     return report.exit_code
 
 
 def _draw(console: Console, report: VerifyReport) -> None:
-    for one in report.tables:
-        console.print(f"{one.table}: {_summary(one)}")
-        for line in _details(one):
+    for entry in report.tables:
+        console.print(f"{entry.table}: {_summary(entry)}")
+        for line in _details(entry):
             console.print(f"  {line}")
-        if one.findings:
-            _draw_findings(console, one.findings)
+        if entry.findings:
+            _draw_findings(console, entry.findings)
     if not report.tables:
         console.print("no active tables")
 
 
-def _summary(one: TableVerification) -> str:
-    if one.verdict == "failed":
+def _summary(entry: TableVerification) -> str:
+    if entry.verdict == "failed":
         return "could not be verified"
-    if one.verdict == "skipped":
-        return one.message or "nothing to verify"
-    rows = count(one.rows_found or 0, "row")
-    if one.verdict == "clean":
-        return f"clean: {rows} at op {one.op} ({age(one.seconds)})"
-    kinds = {"missing": one.missing, "extra": one.extra, "different": one.different}
+    if entry.verdict == "skipped":
+        return entry.message or "nothing to verify"
+    rows = count(entry.rows_found or 0, "row")
+    if entry.verdict == "clean":
+        return f"clean: {rows} at op {entry.op} ({age(entry.seconds)})"
+    kinds = {"missing": entry.missing, "extra": entry.extra, "different": entry.different}
     shown = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number)
-    return f"{shown}: {rows} found, {one.rows_expected or 0:,} expected at op {one.op} ({age(one.seconds)})"
+    return f"{shown}: {rows} found, {entry.rows_expected or 0:,} expected at op {entry.op} ({age(entry.seconds)})"
 
 
-def _details(one: TableVerification) -> list[str]:
+def _details(entry: TableVerification) -> list[str]:
     lines = []
-    if one.basis:
-        with_what = {"files": "its landing files", "changelog": "its load and changelog"}.get(one.basis)
-        lines.append(f"compared with {with_what} ({one.reason})" if with_what else f"compared with {one.reason}")
-    if one.part:
-        lines.append(f"only a part was looked at: {one.part}")
-    if one.left_out:
-        lines.append(f"{count(one.left_out, 'key')} changed after the cut-off and left out")
+    if entry.basis:
+        with_what = {"files": "its landing files", "changelog": "its load and changelog"}.get(entry.basis)
+        lines.append(f"compared with {with_what} ({entry.reason})" if with_what else f"compared with {entry.reason}")
+    if entry.part:
+        lines.append(f"only a part was looked at: {entry.part}")
+    if entry.left_out:
+        lines.append(f"{count(entry.left_out, 'key')} changed after the cut-off and left out")
     names = {
-        "only in the mirror": one.only_here,
-        "only in the other copy": one.only_there,
-        "not compared": one.not_compared,
+        "only in the mirror": entry.only_here,
+        "only in the other copy": entry.only_there,
+        "not compared": entry.not_compared,
     }
     lines += [f"columns {what}: {', '.join(columns)}" for what, columns in names.items() if columns]
-    if one.columns:
-        shown = ", ".join(f"{name} {number:,}" for name, number in one.columns.items())
+    if entry.columns:
+        shown = ", ".join(f"{name} {number:,}" for name, number in entry.columns.items())
         lines.append(f"rows that differ by column: {shown}")
-    lines += [f"fault: {finding}" for finding in one.landing]
-    lines += one.notes
-    if one.repair is not None:
-        lines.append(f"put right by op {one.repair.op}: {one.repair.reason}")
-    if one.verified is not None:
-        lines.append(f"verified through op {one.verified.op} at {one.verified.at}")
+    lines += [f"fault: {finding}" for finding in entry.landing]
+    lines += entry.notes
+    if entry.repair is not None:
+        lines.append(f"put right by op {entry.repair.op}: {entry.repair.reason}")
+    if entry.verified is not None:
+        lines.append(f"verified through op {entry.verified.op} at {entry.verified.at}")
     return lines
 
 
 def _draw_findings(console: Console, findings: tuple[RowFinding, ...]) -> None:
     drawn = table("finding", "key", "column", "expected", "found", "> times")
-    for one in findings:
-        key = _row(one.key)
-        if one.row is not None:
-            values = _row({name: value for name, value in one.row.items() if name not in one.key})
-            expected, found = (values, "") if one.kind == "missing" else ("", values)
+    for finding in findings:
+        key = _row(finding.key)
+        if finding.row is not None:
+            values = _row({name: value for name, value in finding.row.items() if name not in finding.key})
+            expected, found = (values, "") if finding.kind == "missing" else ("", values)
         else:
-            expected, found = _text(one.expected), _text(one.found)
-        add_row(drawn, [one.kind, key, one.column, expected, found, one.times])
+            expected, found = _text(finding.expected), _text(finding.found)
+        add_row(drawn, [finding.kind, key, finding.column, expected, found, finding.times])
     console.print(drawn)
 
 
@@ -134,5 +134,5 @@ def _row(values: dict[str, str | None]) -> str:
 
 
 def _text(value: str | None) -> str:
-    """Tell a null from the text of that name."""
+    """Return a value as shown: a null differs from the text of that name."""
     return "NULL" if value is None else repr(value)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import to_json
-from lakeward.cli.options import command
+from lakeward.cli.options import command, span
 from lakeward.cli.output import count, emit_line, error_line, note
-from lakeward.cli.spans import span
 
 if TYPE_CHECKING:
     from lakeward import Config, RunReport, TableReport, WatchSettings
-    from lakeward.cli.invocation import Invocation
+    from lakeward.cli.options import Invocation
 
 
 @command("watch")
@@ -87,17 +86,17 @@ class _Lines:
         if self._invocation.is_json:
             emit_line(self._invocation, to_json(report.to_dict()))
             return
-        for one in report.tables:
-            if one.outcome != "idle":
-                emit_line(self._invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {_told(one)}")
-            if one.outcome == "failed":
-                error_line(one.message or f"{one.table} failed", one.hint)
+        for done in report.tables:
+            if done.outcome != "idle":
+                emit_line(self._invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {_line(done)}")
+            if done.outcome == "failed":
+                error_line(done.message or f"{done.table} failed", done.hint)
         sys.stderr.flush()
 
 
-def _told(one: TableReport) -> str:
-    files = count(sum(op.files for op in one.ops), "file")
-    text = f"{one.table}  {one.outcome}  {count(len(one.ops), 'op')}  {files}  {count(one.rows_in, 'row')}"
-    aside = f"  {count(one.rows_quarantined, 'row')} set aside" if one.rows_quarantined else ""
-    reason = f"  {one.message}" if one.message and one.outcome != "failed" else ""
-    return f"{text}{aside}  {one.seconds:.1f} s{reason}"
+def _line(done: TableReport) -> str:
+    files = count(sum(op.files for op in done.ops), "file")
+    text = f"{done.table}  {done.outcome}  {count(len(done.ops), 'op')}  {files}  {count(done.rows_in, 'row')}"
+    aside = f"  {count(done.rows_quarantined, 'row')} set aside" if done.rows_quarantined else ""
+    reason = f"  {done.message}" if done.message and done.outcome != "failed" else ""
+    return f"{text}{aside}  {done.seconds:.1f} s{reason}"

@@ -12,8 +12,8 @@ from lakeward.cassandra.sync_rounds import SyncLoop, SyncReport, SyncStep
 from lakeward.cassandra.sync_steps import Action
 from lakeward.cli import cassandra_sync
 from lakeward.cli.cassandra import cassandra
-from lakeward.cli.invocation import Invocation
 from lakeward.cli.main import cli
+from lakeward.cli.options import Invocation
 from lakeward.errors import ConfigurationError, ConflictError, LakewardError, RefusedInputError, RetriableError
 
 COPY = ("sync", "--into", "eu/shop.orders", "--to", "exports")

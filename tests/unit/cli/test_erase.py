@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from lakeward import Lakeward
-from lakeward.cli.rows import draw_rows, plain
+from lakeward.cli.output import draw_rows, plain
 from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
 
 TABLE = "sales.product"

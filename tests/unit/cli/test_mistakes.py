@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.cli.failures import guarded
-from lakeward.cli.invocation import Invocation
+from lakeward.cli.options import Invocation
 
 DEEP = "a: " + "[" * 3000 + "]" * 3000
 

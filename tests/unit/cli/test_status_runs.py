@@ -12,7 +12,7 @@ from tests.unit.controller.reports import DONE, FAILED, IDLE, record
 from lakeward.api import Lakeward
 from lakeward.cli import status as status_command
 from lakeward.cli.main import cli
-from lakeward.cli.optional_number import with_number
+from lakeward.cli.options import with_number
 from lakeward.controller.metrics import Metrics
 from lakeward.controller.status import TableStatus
 from lakeward.lake.iceberg.debt import Debt

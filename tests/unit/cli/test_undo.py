@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakeward import Lakeward
-from lakeward.cli import confirm
+from lakeward.cli import options
 from lakeward.cli.main import cli
 from lakeward.pipeline.report import OpReport, RowCounts
 from lakeward.pipeline.row_changes import RowChanges
@@ -107,4 +107,4 @@ def test_nothing_to_take_back_is_said(undo, call):
 def test_a_terminal_can_be_asked(monkeypatch):
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    confirm.require_answerable(yes=False)
+    options.require_answerable(yes=False)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
 
+from lakeward.arguments import FLAG, PATH, takes
 from lakeward.cassandra.connection import require_driver
 from lakeward.demo.cassandra.node_files import ServerPorts
 from lakeward.demo.cassandra.server import LocalCassandra, free_ports
 from lakeward.demo.project import MARK, make_room
 from lakeward.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLUSTER, EXPORTS = "local", "exports"
 COMMAND = "lakeward demo cassandra"
@@ -45,14 +43,16 @@ _CONTENT = (
 )
 
 
-def write_project(folder: Path, *, force: bool) -> Path:
-    """Write the configuration for a server at free ports; give the configuration file.
+@takes(folder=PATH, force=FLAG)
+def write_cassandra_demo(folder: str | Path, *, force: bool = False) -> Path:
+    """Write the configuration of a demo with a server at free ports, and return the configuration file.
 
     Raises:
         ConfigurationError: the driver is not installed; the folder is not empty, or with ``force`` holds a project that
             is not a demo.
     """
     require_driver()
+    folder = Path(folder)
     make_room(folder, _CONTENT, _is_own, force=force, command=COMMAND)
     (folder / _SERVER).mkdir(parents=True, exist_ok=True)
     cql, storage = free_ports((_HOST,), 2)
@@ -73,12 +73,14 @@ def _is_own(path: str) -> bool:
     return path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None
 
 
-def server_of(folder: Path) -> LocalCassandra:
-    """Give the project's server, with the ports and data that it had before; it is not started.
+@takes(folder=PATH)
+def cassandra_demo_server(folder: str | Path) -> LocalCassandra:
+    """Return the demo's server, with the ports and data that it had before; it is not started.
 
     Raises:
         ConfigurationError: there is no such project.
     """
+    folder = Path(folder)
     try:
         ports = yaml.safe_load((folder / _SERVER / _PORTS_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:

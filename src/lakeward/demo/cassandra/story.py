@@ -23,7 +23,7 @@ _MINUTE_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """A step of the demo: what was done, what came of it, and whether it is what had to come."""
 
     name: str
@@ -33,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Sample:
+class DemoSample:
     """A row of the copy that changed, as it was and as it is."""
 
     row: str
@@ -42,11 +42,11 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CassandraDemoReport:
     """What the demo shows."""
 
-    steps: tuple[Step, ...]
-    samples: tuple[Sample, ...]
+    steps: tuple[DemoStep, ...]
+    samples: tuple[DemoSample, ...]
     change_set: str | None
     waited: float
 
@@ -66,7 +66,7 @@ class Outcome:
         }
 
 
-class Story:
+class CassandraDemo:
     """Plays the demo on a running server."""
 
     def __init__(
@@ -75,11 +75,11 @@ class Story:
         """Work through a client in a folder; ``tell`` is called with lines about the progress."""
         self._client, self._address, self._tell = client, address, tell
         self._exports = str((folder / EXPORTS).absolute())
-        self._steps: list[Step] = []
+        self._steps: list[DemoStep] = []
         self._begun = 0.0
         self._waited = 0.0
 
-    def play(self) -> Outcome:
+    def play(self) -> CassandraDemoReport:
         """Do all of it."""
         with connected(self._address) as session:
             self._begin("filling a table")
@@ -99,8 +99,8 @@ class Story:
             self._apply(change_set, changes)
             after = shop.samples(session, shop.COPY)
             self._prove(session)
-        samples = tuple(Sample(row, before[row], after[row]) for row in before)
-        return Outcome(tuple(self._steps), samples, change_set, self._waited)
+        samples = tuple(DemoSample(row, before[row], after[row]) for row in before)
+        return CassandraDemoReport(tuple(self._steps), samples, change_set, self._waited)
 
     def _export(self) -> ExportReport:
         self._begin(f"exporting {shop.SOURCE}")
@@ -152,4 +152,4 @@ class Story:
         self._tell(what)
 
     def _end(self, name: str, outcome: str, *, ok: bool) -> None:
-        self._steps.append(Step(name, outcome, ok, round(time.monotonic() - self._begun, 3)))
+        self._steps.append(DemoStep(name, outcome, ok, round(time.monotonic() - self._begun, 3)))
