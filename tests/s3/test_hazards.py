@@ -10,7 +10,7 @@ import pytest
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.report import Outcome
 from tests.s3.scene import LANDING
-from tests.spark import test_concurrency, test_files, test_tables
+from tests.spark.hazards import HAZARDS
 from tests.spark.scene import TABLE
 
 if TYPE_CHECKING:
@@ -23,21 +23,7 @@ pytestmark = pytest.mark.spark
 FOLDER = TABLE.replace(".", "/")
 
 
-@pytest.mark.parametrize(
-    "hazard",
-    [
-        test_files.test_late_file_with_a_smaller_name_takes_its_own_place,
-        test_files.test_files_that_land_or_grow_while_a_run_reads_count_once_and_whole,
-        test_files.test_nothing_but_half_copied_files_means_waiting,
-        test_files.test_more_than_a_thousand_files_in_one_folder_are_all_seen_in_bounded_batches,
-        test_concurrency.test_second_run_yields_with_a_message_and_succeeds,
-        test_tables.test_changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_them,
-        test_tables.test_one_table_fails_the_others_run_and_the_run_says_so,
-        test_tables.test_vanished_folder_stops_the_table_or_empties_it_as_configured,
-        test_tables.test_hundreds_of_tables_are_all_found,
-    ],
-    ids=lambda hazard: hazard.__name__.removeprefix("test_"),
-)
+@pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.__name__)
 def test_hazard_of_the_local_disk(s3_scene: S3Scene, hazard: Callable[[Scene], None]) -> None:
     hazard(s3_scene)
 

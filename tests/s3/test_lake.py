@@ -20,9 +20,10 @@ from lakeward.pipeline.report import Outcome
 from tests.s3.scene import QUICK, S3Scene
 from tests.servers.moto import REGION
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY
-from tests.spark import test_concurrency
+from tests.spark.hazards import race_without_a_lease
 from tests.spark.scene import TABLE
 from tests.spark.source import Source, check_books
+from tests.spark.sources import OTHER_STATE, change, keyed_source, keyless_source
 from tests.spark.writer import Writer
 
 if TYPE_CHECKING:
@@ -110,15 +111,15 @@ def test_another_engine_reads_the_mirror_from_s3(s3_scene: S3Scene) -> None:
 
 
 def test_two_writers_on_the_rest_catalog_without_a_lease_between_them(rest_scene: S3Scene) -> None:
-    test_concurrency.test_writers_without_a_lease_between_them(rest_scene, test_concurrency.keyed_source)
+    race_without_a_lease(keyed_source(rest_scene))
 
 
 def test_two_writers_on_the_rest_catalog_at_the_same_moment(rest_scene: S3Scene) -> None:
-    source = test_concurrency.keyless_source(rest_scene)
+    source = keyless_source(rest_scene)
     rest_scene.run()
-    with Writer(rest_scene) as one, Writer(rest_scene, state=test_concurrency.OTHER_STATE) as other:
+    with Writer(rest_scene) as one, Writer(rest_scene, state=OTHER_STATE) as other:
         for number in range(1, 4):
-            test_concurrency.change(source, number)
+            change(source, number)
             one.start()
             other.start()
             assert {one.finish().outcome, other.finish().outcome} <= {Outcome.DONE, Outcome.IDLE}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,19 +10,17 @@ import pytest
 from lakeward.api import Lakeward
 from lakeward.config import parse_config
 from lakeward.lake.iceberg.session import session_for
-from lakeward.pipeline.as_of import rows_as_of
-from lakeward.pipeline.moments import op_moment, parse_moment
+from lakeward.pipeline.moments import op_moment
 from lakeward.pipeline.report import Outcome
-from lakeward.pipeline.workspace import Workspace
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
+from tests.snapshots.moments import asked, moment_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lakeward.pipeline.moments import Moment
 
 pytestmark = pytest.mark.spark
 
@@ -38,16 +35,6 @@ CASES = [
         reorder=1.0, reloads=1, load_parts=2,
     ),
 ]  # fmt: skip
-
-
-def asked(lakeward: Lakeward, table: str, moment: Moment) -> list[dict[str, object]]:
-    context = lakeward._opened.workbench().context(lakeward.table(table))
-    with Workspace() as workspace:
-        return [row.asDict() for row in rows_as_of(context, workspace, moment).rows.collect()]
-
-
-def moment_of(commit: datetime) -> Moment:
-    return parse_moment(commit.isoformat())
 
 
 @pytest.mark.slow

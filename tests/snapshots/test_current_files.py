@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
 from lakeward.pipeline.report import Outcome
 from lakeward.snapshots.versions.publications import list_publications
 from lakeward.snapshots.versions.refreshing import rebuild_publication
 from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_form
+from tests.snapshots.copies import DATED, seen_by_readers
 from tests.snapshots.versions import SETTINGS, line, set_up, states
 from tests.spark.scene import TABLE
 
@@ -28,21 +28,11 @@ FIRST_CHECKSUMS = {
     "2020-01-02": "2:74c10473927e61dd:10023402551509949917",
     "2020-01-04": "1:eef1809d4a67e0c5:17217684263460659397",
 }
-DATED = {"to": "./copy", "layout": "dated", "date_column": "sold"}
 
 
 def files(folder: Path) -> dict[str, int]:
     """Data files by date folder and their inode."""
     return {file.parent.name: file.stat().st_ino for file in folder.glob("*/*.parquet")}
-
-
-def seen_by_readers(root: Path) -> dict[int, str | None]:
-    """What a reader without Iceberg or Lakeward finds."""
-    assert (root / "current").readlink().name == json.loads((root / "_current.json").read_text())["path"]
-    rows = [row for file in (root / "current").glob("**/*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
-    found = {row["id"]: row["name"] for row in rows}
-    assert len(found) == len(rows)
-    return found
 
 
 def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scene) -> None:

@@ -18,7 +18,7 @@ from lakeward.pipeline.report import Outcome
 from lakeward.snapshots.versions.publications import Publication, PublicationKind, record_publication
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
-from tests.snapshots.test_as_of import asked, moment_of
+from tests.snapshots.moments import asked, moment_of
 from tests.spark.crash import Crashes, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books

@@ -11,7 +11,7 @@ from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
 from lakeward.pipeline.steps import Step
 from lakeward.snapshots.versions.reading import find_version
 from lakeward.storage.filesystem import LocalFileSystem
-from tests.snapshots.test_current_files import DATED, seen_by_readers
+from tests.snapshots.copies import DATED, seen_by_readers
 from tests.snapshots.versions import line, made, names, set_up, states
 from tests.spark.crash import crash_at, leave_branches
 from tests.spark.scene import TABLE

@@ -19,8 +19,10 @@ from lakeward.model import TableId
 from lakeward.pipeline import run as run_module
 from lakeward.pipeline.report import Outcome
 from tests.spark.fixtures import SPARK_SETTINGS
-from tests.spark.scene import SCHEMA, TABLE
+from tests.spark.hazards import race_without_a_lease
+from tests.spark.scene import TABLE
 from tests.spark.source import Source, check_books
+from tests.spark.sources import OTHER_STATE, change, keyed_source, keyless_source
 from tests.spark.writer import Writer
 
 if TYPE_CHECKING:
@@ -31,51 +33,12 @@ if TYPE_CHECKING:
     from lakeward.pipeline.effect import Bases
     from tests.spark.scene import Scene
 
-ROWS = tuple(f"{key},row {key},x,1.00" for key in range(1, 11))
-OTHER_STATE = "sqlite:///other-state.db"
 PRODUCT = TableId.parse(TABLE)
-
-
-def keyed_source(scene: Scene) -> Source:
-    scene.table(rewrite_share=10)
-    source = Source(scene)
-    source.load("LOAD00000001.csv", *ROWS)
-    return source
-
-
-def keyless_source(scene: Scene) -> Source:
-    scene.configure({TABLE: {"schema": SCHEMA}})
-    source = Source(scene, keyless=True)
-    source.load("LOAD00000001.csv", *ROWS)
-    return source
-
-
-def change(source: Source, number: int) -> None:
-    if source.keyless:
-        lines: tuple[str, ...] = ("I,1,row 1,x,1.00", f"I,{number},new,x,1.00")
-    else:
-        lines = (f"U,1,update {number},y,2.00", f"D,{number + 1},,,0", f"I,{number + 20},new,y,3.00")
-    source.change(f"2024010{number}-000000000.csv", *lines)
 
 
 def heads(scene: Scene) -> tuple[Any, Any]:
     spark = scene.lakeward.spark
     return mirror_of(spark, PRODUCT).head(), changelog_of(spark, PRODUCT).head()
-
-
-def test_second_run_yields_with_a_message_and_succeeds(scene: Scene) -> None:
-    source = keyed_source(scene)
-    with Writer(scene) as first:
-        first.start(stop_at="log.append")
-        report = scene.lakeward.run()
-        assert report.exit_code == 0
-        assert report.tables[0].outcome is Outcome.LOCKED
-        assert f"{TABLE} is being written by run" in (report.tables[0].message or "")
-        assert report.tables[0].hint == f"lakeward run {TABLE} --wait"
-        assert first.finish().outcome is Outcome.DONE
-    assert scene.run().outcome is Outcome.IDLE
-    assert scene.rows() == source.rows()
-    check_books(scene)
 
 
 def test_second_run_that_waits_takes_over_when_the_first_ends(scene: Scene) -> None:
@@ -138,18 +101,7 @@ def take_lease_away(scene: Scene) -> None:
 
 @pytest.mark.parametrize("make", [keyed_source, keyless_source])
 def test_writers_without_a_lease_between_them(scene: Scene, make: Callable[[Scene], Source]) -> None:
-    source = make(scene)
-    scene.run()
-    with Writer(scene) as slow, Writer(scene, state=OTHER_STATE) as fast:
-        for number, step in enumerate(("check.fold", "log.append", "log.publish", "apply.append", "apply.publish"), 1):
-            change(source, number)
-            slow.start(stop_at=step)
-            # The fast writer takes the slow one's branches for those of a dead one.
-            assert fast.run().outcome in (Outcome.DONE, Outcome.IDLE)
-            assert slow.finish().outcome in (Outcome.DONE, Outcome.IDLE)
-            assert scene.rows() == source.rows(), f"differs after the slow writer stopped at {step}"
-    scene.run()
-    check_books(scene)
+    race_without_a_lease(make(scene))
 
 
 @pytest.mark.parametrize("make", [keyed_source, keyless_source])

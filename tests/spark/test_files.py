@@ -15,9 +15,10 @@ from pyspark import cloudpickle
 
 from lakeward.pipeline.context import RunOptions
 from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import OpReport, Outcome
+from lakeward.pipeline.report import Outcome
 from lakeward.sources.storage import LocalStorage
 from tests.snapshots.versions import refused
+from tests.spark.hazards import run_until_idle
 from tests.spark.scene import TABLE, Scene
 
 FOLDER = TABLE.replace(".", "/")
@@ -30,14 +31,6 @@ def at(day: str) -> float:
 
 def touch(path: Path, day: str) -> None:
     os.utime(path, (at(day), at(day)))
-
-
-def run_until_idle(scene: Scene) -> list[OpReport]:
-    """All ops until nothing waits; what a run finds after its last listing is the next run's."""
-    ops: list[OpReport] = []
-    while (report := scene.run()).outcome is not Outcome.IDLE:
-        ops += report.ops
-    return ops
 
 
 def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(scene: Scene) -> None:
@@ -66,21 +59,6 @@ def test_consumed_files_are_never_read_again_and_changed_ones_stop_the_table(sce
     scene.run(accept_changed=frozenset({f"{FOLDER}/20240102-000000000.csv"}))
     assert scene.names() == expected
     assert scene.run().outcome is Outcome.IDLE
-
-
-def test_late_file_with_a_smaller_name_takes_its_own_place(scene: Scene) -> None:
-    # Hazards 5 and 9; the delete of 5 comes before the late insert of 5.
-    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
-    late = scene.land("20240101-000000000.csv", "U,1,old,x,1.00", "U,2,late,x,1.00", "I,5,back?,x,1.00", "I,6,f,x,1.00")
-    newer = scene.land("20240102-000000000.csv", "U,1,new,x,1.00", "D,5,e,x,1.00")
-    # A run may be restricted to files, by path under landing or by address.
-    scene.run(files=frozenset({f"{FOLDER}/LOAD00000001.csv", str(newer)}))
-    assert scene.names() == {1: "new", 2: "b"}
-    scene.forget_state()
-    report = scene.run()
-    assert [(op.files, op.late) for op in report.ops] == [(1, True)]
-    assert scene.names() == {1: "new", 2: "late", 6: "f"}
-    assert late.exists()
 
 
 def test_commit_time_then_file_then_row_decide_and_never_the_loads_own_time(scene: Scene) -> None:
@@ -245,46 +223,6 @@ def test_load_waits_until_no_part_has_come_for_a_while(scene: Scene) -> None:
     touch(part, "2024-01-01")
     scene.run()
     assert scene.names() == {1: "changed"}
-
-
-def test_files_that_land_or_grow_while_a_run_reads_count_once_and_whole(scene: Scene) -> None:
-    # Hazard 4, in a table without a key, where reading twice cannot be hidden.
-    scene.table(primary_key=[])
-    scene.land("20240101-000000000.csv", "I,1,whole,x,1.00")
-    growing = scene.land("20240102-000000000.csv", "I,2,half,x,1.00")
-    listed: list[str] = []
-
-    def meddle(_table: str, step: str) -> None:
-        if step == "choose.files" and not listed:
-            listed.append(step)
-            growing.write_text("I,2,half,x,1.00\nI,3,other half,x,1.00\n", encoding="utf-8")
-            scene.land("20240101-120000000.csv", "I,4,landed meanwhile,x,1.00")
-
-    scene.on_step = meddle
-    ops = run_until_idle(scene)
-    assert [(op.files, op.unstable_files) for op in ops] == [(1, (f"{FOLDER}/20240102-000000000.csv",)), (2, ())]
-    scene.forget_state()
-    assert scene.run().outcome is Outcome.IDLE
-    assert [row[:2] for row in scene.rows()] == [(1, "whole"), (2, "half"), (3, "other half"), (4, "landed meanwhile")]
-
-
-def test_nothing_but_half_copied_files_means_waiting(scene: Scene) -> None:
-    path = scene.land("20240102-000000000.csv", "I,2,half,x,1.00")
-    scene.on_step = lambda _table, step: path.write_text("I,2,x") and None if step == "choose.files" else None
-    waiting = scene.try_run().tables[0]
-    assert (waiting.outcome, waiting.ops) == (Outcome.WAITING, ())
-    assert "still being written" in (waiting.message or "")
-
-
-def test_more_than_a_thousand_files_in_one_folder_are_all_seen_in_bounded_batches(scene: Scene) -> None:
-    # Hazards 3 and 29.
-    scene.table(max_files=600)
-    for number in range(1101):
-        scene.land(f"20240101-{number:09}.csv", f"U,{number % 7},{number},x,1.00")
-    report = scene.run()
-    assert [op.files for op in report.ops] == [600, 501]
-    assert scene.names() == {key: str(max(range(key, 1101, 7))) for key in range(7)}
-    assert scene.run().outcome is Outcome.IDLE
 
 
 def test_transaction_files_feed_every_table_that_they_name(scene: Scene) -> None:

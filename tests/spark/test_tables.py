@@ -10,82 +10,13 @@ import pytest
 from lakeward.errors import ConfigurationError
 from lakeward.pipeline.planner import Strategy
 from lakeward.pipeline.report import Outcome
-from tests.spark.scene import SCHEMA, TABLE, Scene
+from tests.spark.scene import TABLE, Scene
 
 
 def lake_files(scene: Scene) -> dict[str, int]:
     """Every file of the lake but the catalog, with its size."""
     root = scene.folder / "lake" / "data"
     return {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
-
-
-def test_changes_without_a_load_count_and_a_load_that_comes_later_cannot_undo_them(scene: Scene) -> None:
-    # Hazard 25 first: the load cannot be read, so nothing of the table is published, the changes neither.
-    broken = scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,free")
-    scene.land("20240101-000000000.csv", "U,1,changed,x,1.00", "D,2,b,x,1.00", "I,3,new,x,1.00")
-    assert "row 2, column price, value 'free'" in (scene.refused().message or "")
-    assert not scene.lakeward.spark.catalog.tableExists(TABLE)
-    # Hazard 24: without a load the table began empty.
-    broken.unlink()
-    [op] = scene.run().ops
-    assert (op.kind, op.writes, op.removals) == ("batch", 2, 1)
-    assert scene.names() == {1: "changed", 3: "new"}
-    # The load comes after all: what was changed stays changed, what was deleted stays deleted.
-    scene.land("LOAD00000001.csv", "1,load,x,1.00", "2,load,x,1.00", "3,load,x,1.00", "4,load,x,1.00")
-    assert [op.kind for op in scene.run().ops] == ["load"]
-    assert scene.names() == {1: "changed", 3: "new", 4: "load"}
-
-
-def test_one_table_fails_the_others_run_and_the_run_says_so(scene: Scene) -> None:
-    # Hazard 26; sales.empty never had a folder, sales.gone is not even declared.
-    settings = {"schema": SCHEMA, "primary_key": "id"}
-    tables = {f"sales.{name}": settings for name in ("a", "bad", "c", "empty")}
-    scene.configure({**tables, "sales.c": {**settings, "path": "a/folder/of its own/"}})
-    scene.land("LOAD00000001.csv", "1,a,x,1.00", folder="sales/a")
-    scene.land("LOAD00000001.csv", "1,c,x,1.00", folder="a/folder/of its own")
-    scene.land("LOAD00000001.csv", "1,bad,x,free", folder="sales/bad")
-    report = scene.try_run()
-    assert {table.table: table.outcome for table in report.tables} == {
-        "sales.a": Outcome.DONE, "sales.bad": Outcome.FAILED, "sales.c": Outcome.DONE, "sales.empty": Outcome.IDLE,
-    }  # fmt: skip
-    assert report.exit_code == 3
-    assert "sales/bad/LOAD00000001.csv, row 1" in (report.table("sales.bad").message or "")
-    assert [row[1] for name in ("a", "c") for row in scene.rows(f"sales.{name}")] == ["a", "c"]
-    assert {one.table: one.state for one in scene.lakeward.status()}["sales.bad"] == "failed"
-    with pytest.raises(ConfigurationError, match=r"no table sales\.gone"):
-        scene.try_run("sales.gone")
-
-
-def test_hundreds_of_tables_are_all_found(scene: Scene) -> None:
-    # Hazard 29.
-    names = sorted(f"shop{number % 7}.table {number}" for number in range(400))
-    for name in names:
-        scene.land("LOAD00000001.csv", "1", folder=name.replace(".", "/"))
-    scene.configure({})
-    assert sorted(str(table) for table in scene.lakeward.discover().new) == names
-    assert [str(one.table) for one in scene.lakeward.tables()] == names
-    assert scene.lakeward.discover().new == ()
-
-
-def test_vanished_folder_stops_the_table_or_empties_it_as_configured(scene: Scene) -> None:
-    # Hazard 28.
-    scene.land("other.txt", "landing itself is there", folder="sales")
-    scene.land("LOAD00000001.csv", "1,a,x,1.00", "2,b,x,1.00")
-    scene.run()
-    scene.remove_folder("sales/product")
-    refused = scene.refused()
-    assert "is gone from landing" in (refused.message or "") and "truncate" in (refused.hint or "")
-    assert scene.names() == {1: "a", 2: "b"}
-    scene.table(on_missing_folder="truncate")
-    [op] = scene.run().ops
-    assert (op.kind, op.strategy) == ("truncate", Strategy.CLEAR)
-    assert scene.rows() == []
-    scene.forget_state()
-    assert scene.run().outcome is Outcome.IDLE
-    # The table fills again: the same names are new files now.
-    scene.land("20240101-000000000.csv", "I,3,c,x,1.00")
-    scene.run()
-    assert scene.names() == {3: "c"}
 
 
 def test_missing_lake_files_are_an_error_and_never_an_empty_table(scene: Scene) -> None:

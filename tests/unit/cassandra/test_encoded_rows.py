@@ -12,9 +12,7 @@ from cassandra.protocol import BatchMessage, ProtocolHandler, QueryMessage
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.cassandra.test_writing_batches import reader_of
-from tests.unit.cassandra.test_writing_rows import plan_of
-from tests.unit.cassandra.test_writing_sending import Budget, Future, Statement
+from tests.unit.cassandra.writing import Budget, Future, Statement, plan_of, reader_of
 
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.wire import taking_encoded

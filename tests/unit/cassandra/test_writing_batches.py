@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from cassandra import cqltypes
-from tests.unit.cassandra.test_writing_rows import TABLE, plan_of
+from tests.unit.cassandra.writing import plan_of, reader_of
 
-from lakeward.cassandra.write_batches import BatchReader, described
-from lakeward.cassandra.write_rows import RowPlanner
+from lakeward.cassandra.write_batches import described
 
 if TYPE_CHECKING:
-    from lakeward.cassandra.write_plan import WritePlan
-    from lakeward.cassandra.write_rows import Shape
-
-TYPES = {"text": cqltypes.UTF8Type, "int": cqltypes.Int32Type, "double": cqltypes.DoubleType}
-
-
-class Statements:
-    """Says what the server would of prepared statements; ``asked`` are those of all kinds."""
-
-    def __init__(self, plan: WritePlan) -> None:
-        self.asked: list[str] = []
-        self._types = [SimpleNamespace(name=one.name, type=TYPES[one.target.cql]) for one in plan.columns]
-
-    def prepared(self, shape: Shape) -> Any:
-        self.asked.append(shape.cql(TABLE))
-        return SimpleNamespace(column_metadata=self._types, protocol_version=4, query_id=b"id")
-
-
-def reader_of(plan: WritePlan) -> tuple[BatchReader, Statements]:
-    statements = Statements(plan)
-    asked: Any = statements
-    return BatchReader(plan, RowPlanner(plan, object()), asked), statements
+    pass
 
 
 @pytest.mark.parametrize("is_timed", [True, False])

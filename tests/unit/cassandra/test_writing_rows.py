@@ -7,41 +7,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import IntegerType
+from tests.unit.cassandra.writing import TABLE, TIME, plan_of
 
-from lakeward.cassandra.connection import ClusterAddress
-from lakeward.cassandra.cql import TableName, parse_cql_type
-from lakeward.cassandra.jobs import Job
+from lakeward.cassandra.cql import parse_cql_type
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.write_frames import Found, matched
-from lakeward.cassandra.write_plan import CHANGED, INSERTED, DeadLetterPlace, WriteColumn, WritePlan
+from lakeward.cassandra.write_plan import CHANGED, INSERTED
 from lakeward.cassandra.write_rows import Operation, RowPlanner, Shape, Verb, list_shift, packed_time
-from lakeward.config.clusters import ClusterSettings
 from lakeward.errors import RefusedInputError
 
 UNSET = object()
-TIME = 1_700_000_000_000_000
-TABLE = TableName("ks", "Weird Table")
-KEYS = {"p": ColumnKind.PARTITION_KEY, "c": ColumnKind.CLUSTERING}
-
-
-def plan_of(columns: dict[str, str], limits: WriteLimits | None = None, **choices: Any) -> WritePlan:
-    found = []
-    for name, text in columns.items():
-        kind = KEYS.get(name, ColumnKind.STATIC if name.startswith("s") else ColumnKind.REGULAR)
-        cql = parse_cql_type(text, {})
-        found.append(WriteColumn(name, kind, cql, cql))
-    return WritePlan(
-        address=ClusterAddress("one", ClusterSettings(hosts=("h",))),
-        target=TABLE,
-        columns=tuple(found),
-        timestamp=TIME,
-        limits=limits or WriteLimits(batch_rows=10, batch_bytes=4096),
-        job=Job("j", "apply", 8, TIME),
-        ledger=TableName("ks", "ledger"),
-        dead_letters=DeadLetterPlace("/nowhere"),
-        **choices,
-    )
 
 
 PLAIN = {"p": "text", "c": "int", "a": "text", "b": "int"}

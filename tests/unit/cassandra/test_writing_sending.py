@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cassandra import InvalidRequest, OperationTimedOut, Unauthorized
 from cassandra.query import BatchStatement
+from tests.unit.cassandra.writing import Budget, Future, Statement
 
 from lakeward.cassandra import write_requests
 from lakeward.cassandra.connection import SpreadSession
@@ -56,41 +57,6 @@ def test_a_row_of_more_statements_than_a_batch_takes_is_cut_and_counted_once() -
     assert told(found) == [["1"], ["2", "2", "2"], ["2", "2"]]
     assert [one.rows for one in found] == [1, 1, 0]
     assert sum(one.units for one in found) == pytest.approx(1 + 4)
-
-
-class Budget:
-    def __init__(self) -> None:
-        self.taken: Counter[str] = Counter()
-        self.slowed: list[str] = []
-
-    def take(self, **amounts: float) -> None:
-        self.taken.update(amounts)
-
-    def slow_down(self, reason: str) -> None:
-        self.slowed.append(reason)
-
-
-class Future:
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-
-    def add_callbacks(self, done: Callable[..., None], failed: Callable[..., None], errback_args: Any) -> None:
-        if self.error is None:
-            done(None)
-        else:
-            failed(self.error, *errback_args)
-
-
-class Statement:
-    """Stands for the driver's prepared statement, as far as bound ones need it."""
-
-    def __init__(self) -> None:
-        self.query_id = b"id"
-        self.column_metadata: list[Any] = []
-        self.routing_key_indexes = None
-        self.is_idempotent = True
-        self.retry_policy = self.consistency_level = self.serial_consistency_level = None
-        self.fetch_size = self.custom_payload = None
 
 
 class Server:

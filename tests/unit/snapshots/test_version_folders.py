@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.snapshots.manifests import manifest_of
 
-from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError, DataError, LeaseHeldError
 from lakeward.model import TableId
 from lakeward.snapshots.versions import files
@@ -24,7 +24,7 @@ from lakeward.snapshots.versions.files import (
     require_free,
     tidy,
 )
-from lakeward.snapshots.versions.manifest import Lineage, Manifest, read_manifest
+from lakeward.snapshots.versions.manifest import Manifest, read_manifest
 from lakeward.snapshots.versions.reading import find_version
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.memory import MemoryStateStore
@@ -47,28 +47,6 @@ class ObjectStore(LocalFileSystem):
     def move(self, source: str, target: str) -> None:
         msg = f"an object store renames nothing: {source} to {target}"
         raise AssertionError(msg)
-
-
-def manifest_of(content: str, files: dict[str, int], version: str = "v1") -> Manifest:
-    return Manifest(
-        id=content,
-        table="sales.product",
-        version=version,
-        as_of="op:1",
-        rows=1,
-        content_hash="1:a:1",
-        columns=(Column("id", "int"), Column("hire date", "date")),
-        primary_key=("id",),
-        format="parquet",
-        layout="flat",
-        date_column="",
-        folder_column="",
-        timezone="UTC",
-        lineage=Lineage("uuid", 1, 1, 10, 20),
-        created="2024-01-01T00:00:00.000000+00:00",
-        lakeward="0",
-        files=files,
-    )
 
 
 def publish(place: Place, content: str, crash_at: str | None = None, *, killed: bool = True) -> list[str]:
