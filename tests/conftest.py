@@ -13,8 +13,9 @@ from tests.durations import file_seconds, longest_first
 
 # Hazards are tests in all but the name: an assertion that fails shows its values.
 pytest.register_assert_rewrite("tests.spark.hazards")
-# Fixtures for every folder: the one Spark application, and servers that tests share.
+# Fixtures for every folder: calls of the command, the one Spark application, and servers that tests share.
 pytest_plugins = (
+    "tests.commands",
     "tests.spark.fixtures",
     "tests.servers.cassandra",
     "tests.servers.dynamodb",

@@ -10,16 +10,11 @@ import sys
 import time
 
 import pytest
-from click.testing import CliRunner
 
 from lakeward.cli.demo_cassandra import NEXT_COMMANDS
-from lakeward.cli.main import cli
 from lakeward.demo.cassandra.project import cassandra_demo_server
 from lakeward.errors import ConfigurationError
-
-
-def call(*arguments):
-    return CliRunner().invoke(cli, list(arguments), prog_name="lakeward")
+from tests.commands import invoke
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +25,7 @@ def played(spark, tmp_path_factory):
         server_jars()
     except ConfigurationError as missing:
         pytest.skip(missing.message)
-    result = call("demo", "cassandra", str(folder), "--output", "json")
+    result = invoke("demo", "cassandra", str(folder), "--output", "json")
     return folder, result
 
 
@@ -68,7 +63,7 @@ def test_its_server_runs_again_with_its_data_and_the_commands_it_names_work(play
             pass
         monkeypatch.chdir(folder)
         for _, text in NEXT_COMMANDS[:2]:
-            done = call(*shlex.split(text), "--output", "json")
+            done = invoke(*shlex.split(text), "--output", "json")
             assert done.exit_code == 0, (text, done.output)
             document = json.loads(done.stdout)
         assert document["same"]
@@ -90,7 +85,7 @@ def _knock(server):
 
 def test_a_folder_that_is_in_use_is_not_touched(tmp_path):
     (tmp_path / "own.txt").write_text("mine")
-    result = call("demo", "cassandra", str(tmp_path))
+    result = invoke("demo", "cassandra", str(tmp_path))
     assert result.exit_code == 2
     assert "lakeward demo cassandra OTHER_FOLDER" in result.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["own.txt"]
@@ -106,6 +101,6 @@ def test_a_folder_that_is_in_use_is_not_touched(tmp_path):
 )
 def test_calls_that_make_no_sense_are_refused(tmp_path, monkeypatch, arguments, problem):
     monkeypatch.chdir(tmp_path)
-    result = call("demo", *arguments)
+    result = invoke("demo", *arguments)
     assert result.exit_code == 2
     assert problem in result.stderr

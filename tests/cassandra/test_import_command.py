@@ -24,7 +24,8 @@ TABLE = schema_of("customer text pk, day int ck, total decimal")
 
 
 @pytest.fixture
-def call(
+def cluster_call(
+    call: Callable[..., Result],
     spark: SparkSession,
     cassandra_server: CassandraServer,
     tmp_path: Path,
@@ -35,49 +36,55 @@ def call(
     where = ["--cluster", f"cassandra://{settings.hosts[0]}:{settings.port}"]
 
     def invoke(command: str, *arguments: Any) -> Result:
-        return CliRunner().invoke(cli, ["cassandra", command, *map(str, arguments), *where], prog_name="lakeward")
+        return call("cassandra", command, *arguments, *where)
 
     return invoke
 
 
 def test_a_table_is_loaded_and_kept_current_by_commands(
-    call: Callable[..., Result], spark: SparkSession, cassandra_server: CassandraServer, keyspace: str, tmp_path: Path
+    cluster_call: Callable[..., Result],
+    spark: SparkSession,
+    cassandra_server: CassandraServer,
+    keyspace: str,
+    tmp_path: Path,
 ) -> None:
     session, into = cassandra_server.session(), f"{keyspace}.orders"
     rows = [("ann", 1, "1.00"), ("ann", 2, "2.00"), ("bob", 1, "3.00")]
     past = export(table_session(spark), tmp_path, TABLE, "2026-11-14T02:00", rows)
     current = export(table_session(spark), tmp_path, TABLE, "2026-11-15T02:00", [*rows[1:], ("", 1, "4.00")])
 
-    missing = call("import", past, "--into", into)
+    missing = cluster_call("import", past, "--into", into)
     assert (missing.exit_code, missing.stdout) == (2, "")
-    loaded = call("import", f"{tmp_path}/shop/orders/2026-11-14", "--into", into, "--create-table", "--output", "json")
+    loaded = cluster_call(
+        "import", f"{tmp_path}/shop/orders/2026-11-14", "--into", into, "--create-table", "--output", "json"
+    )
     assert loaded.exit_code == 0, loaded.stderr
     document = json.loads(loaded.stdout)
     assert {name: document[name] for name in ("into", "status", "upserted", "deleted", "rejected")} == {
         "into": into, "status": "done", "upserted": 3, "deleted": 0, "rejected": 0,
     }  # fmt: skip
-    again = call("import", past, "--into", into)
+    again = cluster_call("import", past, "--into", into)
     assert (again.exit_code, again.stdout) == (0, f"{into}: nothing to do, it was written before\n")
 
     made = call_diff(tmp_path, past, current)
-    dry = call("apply", made, "--into", into, "--dry-run", "--max-wcu", "1")
+    dry = cluster_call("apply", made, "--into", into, "--dry-run", "--max-wcu", "1")
     assert dry.exit_code == 0, dry.stderr
     assert dry.stdout == f"{into}: would be 1 row upserted, 1 deleted; 2 WCU, about 2 s\n"
-    applied = call("apply", made, "--into", into)
+    applied = cluster_call("apply", made, "--into", into)
     assert applied.exit_code == 3, "a row was rejected"
     assert f"{into}: 0 rows upserted, 1 deleted in " in applied.stdout
     (letters,) = (tmp_path / "lakeward-dead-letters").rglob("*.jsonl")
     assert f"1 row rejected in {letters.parent}" in applied.stdout
     assert json.loads(letters.read_text())["values"] == {"total": "4.00"}
     assert sorted(tuple(row[:2]) for row in session.execute(f"SELECT * FROM {into}")) == [("ann", 2), ("bob", 1)]
-    told = call("apply", made, "--into", into)
+    told = cluster_call("apply", made, "--into", into)
     assert told.exit_code == 0
     assert "1 rows were rejected" in told.stderr
 
-    wrong = call("apply", made, "--into", into, "--timestamp", "soon", "--force", "--output", "json")
+    wrong = cluster_call("apply", made, "--into", into, "--timestamp", "soon", "--force", "--output", "json")
     assert wrong.exit_code == 2
     assert "expected snapshot, now, or microseconds" in json.loads(wrong.stdout)["error"]["message"]
-    backwards = call("import", past, "--into", into)
+    backwards = cluster_call("import", past, "--into", into)
     assert backwards.exit_code == 2
     assert "--force" in backwards.stderr
 

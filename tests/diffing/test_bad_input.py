@@ -8,15 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
-
-from lakeward.cli.main import cli
 
 
-@pytest.fixture
-def call(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+@pytest.fixture(autouse=True)
+def _in_a_folder(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call commands in an empty folder, on the Spark application of the tests."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(cli, [str(one) for one in arguments], prog_name="lakeward")
 
 
 def parts(folder: Path) -> list[Path]:

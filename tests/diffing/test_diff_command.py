@@ -2,15 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from lakeward.cli.main import cli
 from lakeward.diffing.changesets.writing import change_set_folder
 
 SCHEMA = "id int, name string, price decimal(10,2), note string"
@@ -18,10 +16,10 @@ PAST = [(1, "pen", "1.00", None), (2, "ink", "2.50", "blue"), (3, "cap", "3.00",
 CURRENT = [(1, "pen", "1.00", None), (2, "ink", "2.75", None), (4, "bag", "9.99", None), (5, "map", "4.00", "new")]
 
 
-@pytest.fixture
-def call(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+@pytest.fixture(autouse=True)
+def _in_a_folder(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call commands in an empty folder, on the Spark application of the tests."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(cli, [str(one) for one in arguments], prog_name="lakeward")
 
 
 def frame(spark: Any, rows: list[tuple[Any, ...]]) -> Any:

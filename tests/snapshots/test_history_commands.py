@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
-from lakeward.cli.main import cli
+from tests.commands import invoke
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    pass
 
 pytestmark = pytest.mark.spark
 
@@ -25,12 +24,8 @@ tables:
 """
 
 
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments), prog_name="lakeward")
-
-
 def document(*arguments: str) -> Any:
-    result = call(*arguments, "--output", "json")
+    result = invoke(*arguments, "--output", "json")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -45,18 +40,18 @@ def test_commands_and_the_example(
     (folder / "LOAD00000001.csv").write_text("2023-12-31 00:00:00,7,a,1.00\n2023-12-31 00:00:00,8,b,1.00\n")
     (folder / "20240102-000000000.csv").write_text("U,2024-01-02 00:00:00,7,a,2.00\nD,2024-01-02 00:00:00,8,b,1.00\n")
     monkeypatch.chdir(tmp_path)
-    assert call("run").exit_code == 0
+    assert invoke("run").exit_code == 0
     found = document("history", "sales.product", "--key", "id=7")
     assert [(one["operation"], one["verdict"], one["after"]) for one in found["changes"]] == [
         ("L", "won", {"id": 7, "name": "a", "price": "1.00"}),
         ("U", "won", {"price": "2.00"}),
     ]
     assert found["now"] == {"id": 7, "name": "a", "price": "2.00"}
-    never = call("history", "sales.product", "--key", "id=9")
+    never = invoke("history", "sales.product", "--key", "id=9")
     assert (never.exit_code, never.stdout) == (0, "sales.product id=9: no such row, now or ever\n")
-    wrong = call("history", "sales.product", "--key", "id=x")
+    wrong = invoke("history", "sales.product", "--key", "id=x")
     assert wrong.exit_code == 2 and "is not a value of the key column id" in wrong.stderr
-    shown = call("history", "sales.product", "--key", "id=8").stdout
+    shown = invoke("history", "sales.product", "--key", "id=8").stdout
     assert "gone" in shown and "sales.product id=8 now: no such row" in shown
 
     versions = document("scd2", "sales.product")["versions"]
@@ -65,14 +60,14 @@ def test_commands_and_the_example(
     ]  # fmt: skip
     [kept] = document("scd2", "sales.product", "--table", "--track", "name")["histories"]
     assert (kept["history"], kept["action"], kept["rows"]) == ("sales_history.product", "built", 2)
-    assert "current" in call("scd2", "--refresh").stdout
-    assert call("scd2").exit_code == call("scd2", "sales.product", "--refresh").exit_code == 2
+    assert "current" in invoke("scd2", "--refresh").stdout
+    assert invoke("scd2").exit_code == invoke("scd2", "sales.product", "--refresh").exit_code == 2
 
     feed = document("changes", "sales.product", "--from", "op:1")
     assert (feed["to"], feed["position"], feed["is_cut"]) == ("op:2", 2, False)
     assert [(one["_lw_operation"], one["id"]) for one in feed["changes"]] == [("U", 7), ("D", 8)]
     assert document("changes", "sales.product", "--limit", "1")["position"] is None, "a job would lose what is cut off"
-    header, *rows = call("changes", "sales.product", "--output", "csv").stdout.splitlines()
+    header, *rows = invoke("changes", "sales.product", "--output", "csv").stdout.splitlines()
     assert header.startswith("_lw_op,_lw_generation,_lw_operation") and len(rows) == 4
 
     [example] = re.findall(r"```python\n(.*?)```", (DOCS / "history.md").read_text("utf-8"), re.DOTALL)

@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from lakeward.cli.main import cli
+from tests.commands import invoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,12 +42,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> Path
     return tmp_path
 
 
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments), prog_name="lakeward")
-
-
 def told(*arguments: str, exit_code: int = 0) -> Any:
-    result = call(*arguments, "--output", "json")
+    result = invoke(*arguments, "--output", "json")
     assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
@@ -63,13 +58,13 @@ def test_all_tables_at_one_moment_and_what_settings_keep(project: Path) -> None:
     assert "no timestamp_column" in created["snapshots"][1]["message"]
     folder = project / "out/people.persons"
     assert created["snapshots"][0]["location"] == str(folder / "version=2024-01-01")
-    shown = call("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
+    shown = invoke("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
     assert (shown.exit_code, "version=2024-01-02" in shown.stdout) == (0, True)
     assert [one.name for one in folder.iterdir()] == ["version=2024-01-02"], "keep: 1 was not acted on"
-    again = call("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
+    again = invoke("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
     assert (again.exit_code, "--replace" in again.stderr) == (2, True)
     told("snapshot", "create", "people.towns", "--as-of", "op:1", "--tag", "start")
-    undone = call("undo", "people.persons", "--to-op", "1", "--yes")
+    undone = invoke("undo", "people.persons", "--to-op", "1", "--yes")
     assert undone.exit_code == 0, undone.output
     listed = {one["version"]: one["state"] for one in told("snapshot", "list")["versions"]}
     assert listed == {"2024-01-02": "undone", "op-1": "current"}

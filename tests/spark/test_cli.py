@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from lakeward.cli.main import cli
 from lakeward.model import TableId
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.open import open_state
+
+pytestmark = pytest.mark.usefixtures("spark")
 
 CONFIGURATION = """
 defaults: {on_bad_row: quarantine}
@@ -39,12 +40,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "20240101-000000000.csv").write_text("U,1,Anna,Rome\nD,2,,\nI,4,Dora,Bern\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def call(spark: Any) -> Callable[..., Result]:
-    """Give a function that calls the command in this process, on its Spark application."""
-    return lambda *arguments: CliRunner().invoke(cli, list(arguments), prog_name="lakeward")
 
 
 def rows(call: Callable[..., Result], query: str) -> Any:

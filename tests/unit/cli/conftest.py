@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from lakeward import Lakeward
-from lakeward.cli.main import cli
 
 CONFIGURATION = """
 tables:
@@ -27,16 +26,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "LOAD00000001.csv").write_text("1,a\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def call() -> Callable[..., Result]:
-    """Give a function that calls the command."""
-
-    def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, list(arguments), prog_name="lakeward")
-
-    return invoke
 
 
 @pytest.fixture
