@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 
+from lakeward.documents import Record
 from lakeward.errors import ConfigurationError
 from lakeward.texts import name_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHANGELOG_SUFFIX = "_changes"
@@ -124,7 +121,7 @@ class Disposition(StrEnum):
 
 
 @dataclass(frozen=True)
-class FileIdentity:
+class FileIdentity(Record):
     """What tells a file's content from outside: taken before reading and checked again after."""
 
     size: int
@@ -168,7 +165,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Place(Record):
     """A change's place in the total order of its generation.
 
     ``sequence`` is the order column as fixed-width text that sorts like the value, empty where the generation
@@ -183,7 +180,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Record, required=("order_by",)):
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
@@ -214,7 +211,7 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Record, required=("op", "generations", "last_place", "newest_commit", "undone"), ignores_unknown=True):
     """How far a table is, derived from the changelog's control rows alone.
 
     ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one and
@@ -236,18 +233,6 @@ class Progress:
     def generation(self) -> Generation | None:
         """The newest generation, None before the first op."""
         return self.generations[-1] if self.generations else None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Progress:
-        """Read what :func:`dataclasses.asdict` gave, possibly by way of JSON."""
-        generations = tuple(
-            Generation(**{**one, "order_by": OrderBy(one["order_by"]) if one["order_by"] else None})
-            for one in data["generations"]
-        )
-        place = Place(**data["last_place"]) if data["last_place"] else None
-        undone = tuple((first, last) for first, last in data["undone"])
-        later = {name: data.get(name) for name in ("newest_file", "moved_until")}
-        return cls(data["op"], generations, place, data["newest_commit"], undone, **later)
 
     def after_undoing(self, op: int, *, back_to: int) -> Progress:
         """Give the progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""

@@ -137,10 +137,10 @@ def _read(
 
 def set_apart(schema: TableSchema, number: int) -> TableSchema:
     """Give the same table with types under other names: those of several tables then fit into one keyspace."""
-    text = json.dumps(schema.to_document())
+    text = json.dumps(schema.to_dict())
     for name in schema.udts:
         text = re.sub(rf"\b{name}\b", f"{name}{number}", text)
-    return TableSchema.from_document(json.loads(text))
+    return TableSchema.from_dict(json.loads(text))
 
 
 def renamed(schema: TableSchema, name: TableName) -> TableSchema:

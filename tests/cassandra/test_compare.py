@@ -68,7 +68,7 @@ def test_equal_tables_are_read_once_each(compare, tmp_path):
     rows = PARTITIONS * DAYS + PARTITIONS // 2 + 1
     assert (found.rows, found.differing, found.looks) == ((rows, rows), 0, 1)
     assert found.ranges >= 24
-    assert found.to_document()["missing"] == 0
+    assert found.to_dict()["missing"] == 0
     # Nothing was put anywhere.
     assert list(tmp_path.iterdir()) == []
 
@@ -97,7 +97,7 @@ def test_what_differs_is_found_shown_and_written_as_a_change_set(compare, tables
 
     found = compare(tell, to=str(tmp_path / "out"))
     assert any("looking again at 6 rows" in line for line in told)
-    document = found.to_document()
+    document = found.to_dict()
     assert {name: document[name] for name in ("missing", "different", "surplus", "looks")} == {
         "missing": 1, "different": 3, "surplus": 1, "looks": 2,
     }  # fmt: skip

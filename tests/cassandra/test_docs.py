@@ -76,6 +76,6 @@ def first_cells(title: str) -> set[str]:
 def test_every_field_of_the_json_is_described() -> None:
     assert first_cells("export") == {one.name for one in fields(ExportReport)}
     assert first_cells("import and apply") == {one.name for one in fields(WriteReport)}
-    assert first_cells("sync") == set(SyncReport((), None).to_document())
+    assert first_cells("sync") == set(SyncReport((), None).to_dict())
     empty = ComparisonReport("a", "b", (0, 0), 1, 0, 1, (), None, 0.0)
-    assert first_cells("compare") == set(empty.to_document())
+    assert first_cells("compare") == set(empty.to_dict())

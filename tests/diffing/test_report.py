@@ -38,7 +38,7 @@ def test_the_first_differences_of_each_kind_are_shown_as_texts(spark):
         ("na.me", "extra"),
     )
     assert (found[2].left, found[2].changed) == (None, ())
-    assert found[2].to_document()["current"] == {"na.me": None, "raw": "0x", "at": None, "tags": "[]", "extra": "{}"}
+    assert found[2].to_dict()["current"] == {"na.me": None, "raw": "0x", "at": None, "tags": "[]", "extra": "{}"}
     assert examples(joined(past, current, alignment, options, whole=False), options, 0) == []
     summary = Summary(101, 80, 30, 50, 51, 0, {"na.me": 50, "extra": 50})
     page = render_report(

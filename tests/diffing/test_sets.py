@@ -88,7 +88,7 @@ def test_each_bucket_is_a_sorted_file_with_the_keys_of_its_hash(spark, tmp_path)
         ids = pq.read_table(file)["id"].to_pylist()
         assert one.size == file.stat().st_size and ids == sorted(ids, key=lambda value: (value is not None, value))
     assert layout.checksum == _checksum(rows)
-    assert SetLayout.from_document(layout.to_document()) == layout
+    assert SetLayout.from_dict(layout.to_dict()) == layout
 
 
 def test_values_come_back_as_they_were(spark, tmp_path):

@@ -117,7 +117,7 @@ def live_identity(plan: ReadPlan, started: datetime, ended: datetime) -> dict[st
             "cluster": plan.address.name,
             "keyspace": name.keyspace,
             "table": name.table,
-            "schema": plan.schema.to_document(),
+            "schema": plan.schema.to_dict(),
             "started": started.isoformat(),
             "ended": ended.isoformat(),
             "consistency": plan.address.settings.consistency,
@@ -225,9 +225,9 @@ class ComparisonReport:
         words = {"missing": "inserted", "different": "changed", "surplus": "deleted"}
         return {name: getattr(found, word) if found is not None else 0 for name, word in words.items()}
 
-    def to_document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        detail = self.result.to_document() if self.result is not None else {}
+        detail = self.result.to_dict() if self.result is not None else {}
         return {
             "table": self.table,
             "copy": self.copy,

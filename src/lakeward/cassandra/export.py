@@ -38,6 +38,7 @@ from lakeward.cassandra.snapshots import BLOCK, OWN_COLUMNS, snapshot_struct
 from lakeward.cassandra.tables import require_exportable, server_version
 from lakeward.diffing.inputs.addresses import absolute
 from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.spark.errors import spark_faults, translated
 from lakeward.storage.filesystem import open_filesystem
@@ -199,7 +200,11 @@ class ExportRequest:
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class ExportReport(
+    Document,
+    keys=("folder", "id", "table", "rows", "ranges", "started", "ended", "resumed", "format", "layout", "checksum"),
+    write={"table": str, "started": datetime.isoformat, "ended": datetime.isoformat},
+):
     """An export that is there."""
 
     folder: str
@@ -213,22 +218,6 @@ class ExportReport:
     format: str
     checksum: str | None
     id: str
-
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "folder": self.folder,
-            "id": self.id,
-            "table": str(self.table),
-            "rows": self.rows,
-            "ranges": self.ranges,
-            "started": self.started.isoformat(),
-            "ended": self.ended.isoformat(),
-            "resumed": self.resumed,
-            "format": self.format,
-            "layout": self.layout,
-            "checksum": self.checksum,
-        }
 
 
 def export_table(
@@ -347,7 +336,7 @@ def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> di
         "columns": list(asked.read.columns),
         "consistency": address.settings.consistency,
         "partitioner": asked.partitioner.name,
-        "schema": asked.schema.to_document(),
+        "schema": asked.schema.to_dict(),
     }
 
 

@@ -204,7 +204,7 @@ def _manifest(staged: Staged, written: Published, format_: str, layout: str, abo
         "layout": layout,
         "schema": [{"name": field.name, "type": _type(field.dataType)} for field in staged.struct.fields],
         BLOCK: about[BLOCK],
-        "set": written.set.to_document() if written.set is not None else None,
+        "set": written.set.to_dict() if written.set is not None else None,
         "files": [{"path": path, "size": size} for path, size in sorted(written.files.items())],
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"

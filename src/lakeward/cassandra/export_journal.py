@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lakeward.cassandra.range_files import Group, ReadGroup, is_group_file
 from lakeward.cassandra.read_plan import TokenRange
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.logs import event
 from lakeward.reading_back import MALFORMED, json_object, refusing_damage
 from lakeward.storage.claims import Writer, remove_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from lakeward.storage.filesystem import FileSystem
@@ -43,8 +44,12 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def _token_pairs(groups: Iterable[Group]) -> list[list[list[int]]]:
+    return [[[tokens.start, tokens.end] for tokens in group.ranges] for group in groups]
+
+
 @dataclass(frozen=True)
-class ExportPlan:
+class ExportPlan(Document, write={"started": datetime.isoformat, "groups": _token_pairs}):
     """What an export reads: ``wanted`` is all that must be the same for another process to go on with it."""
 
     id: str
@@ -60,13 +65,7 @@ class ExportPlan:
 
     def to_json(self) -> str:
         """Write as JSON."""
-        document = {
-            "id": self.id,
-            "started": self.started.isoformat(),
-            "wanted": self.wanted,
-            "groups": [[[token_range.start, token_range.end] for token_range in group.ranges] for group in self.groups],
-        }
-        return json.dumps(document, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> ExportPlan:
@@ -120,7 +119,7 @@ class Journal:
                 continue
             note = f"{self.folder}/{group.note}"
             with refusing_damage(note, hint="remove it: its ranges are then read again", kind=RefusedInputError):
-                one = ReadGroup.from_document(json_object(self.store.read_text(note) or ""))
+                one = ReadGroup.from_dict(json_object(self.store.read_text(note) or ""))
             if one.export == plan.id and (one.file is None or present.get(one.file) == one.bytes):
                 found[group.number] = one
         return found
@@ -197,7 +196,7 @@ class Ownership:
         if found is None or found.get("run") == self._run:
             return
         try:
-            writer = Writer.from_document(found)
+            writer = Writer.from_dict(found)
         except ValueError as error:
             msg = f"{self._file} is not what an export writes there: {error}; it is not replaced"
             raise ConfigurationError(msg, hint="look at it, and move it elsewhere or remove it") from error
@@ -242,7 +241,7 @@ class Ownership:
             return {}  # of somebody else: whoever asks refuses to replace it
 
     def _tell(self) -> None:
-        document = {"run": self._run, **Writer.here().to_document()}
+        document = {"run": self._run, **Writer.here().to_dict()}
         self._store.write_text(self._file, json.dumps(document) + "\n")
 
     def _tell_often(self) -> None:

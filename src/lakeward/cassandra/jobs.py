@@ -11,25 +11,26 @@ and so nothing changes as long as the marks of later deletes are kept (``gc_grac
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
+from lakeward.documents import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lakeward.diffing.changesets.manifest import ChangeSetManifest
 
 IMPORT, APPLY = "import", "apply"
-# Fields of a state that the first version did not have.
-_LATER = ("unknown", "doubt", "repaired")
+_OPEN, _DONE = "open", "done"
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Record):
     """Something that is written to a target: ``id`` is that of the change set or of the snapshot.
 
     ``identity`` is the state that the target has when the job is done; ``timestamp`` is that of its cells, so that a
@@ -46,7 +47,12 @@ class Job:
 
 
 @dataclass(frozen=True)
-class AppliedState:
+class AppliedState(
+    Record,
+    if_set=("unknown", "doubt", "repaired"),
+    write={"at": datetime.isoformat},
+    read={"at": datetime.fromisoformat},
+):
     """The state that a target had after the last job: the identity of a snapshot, and what led to it.
 
     ``timestamp`` is that of its cells, where it was written and not only recorded. ``table_id`` is that of the table
@@ -79,19 +85,9 @@ class AppliedState:
         rows = self.identity.get("rows")
         return rows is None or int(rows) > self.rejected
 
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON; fields that earlier versions do not know are left out where they are empty."""
-        document = {**asdict(self), "at": self.at.isoformat()}
-        return {name: value for name, value in document.items() if name not in _LATER or value is not None}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_document` gave, or an earlier version of it."""
-        return cls(**{**document, "at": datetime.fromisoformat(document["at"])})
-
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Record):
     """When all of a job was written first, at which time of its cells, and whether the target had its state then."""
 
     at: str
@@ -100,7 +96,14 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Begun:
+class Begun(
+    Record,
+    keys=("is_open", "job", "at", "table_id", "finished", "doubt"),
+    renamed={"is_open": "status"},
+    ignores_unknown=True,
+    write={"is_open": lambda is_open: _OPEN if is_open else _DONE},
+    read={"is_open": lambda status: status == _OPEN},
+):
     """A job as it was begun last: how often before, of which table, and whether it has ended since.
 
     ``finished`` tells of the last time that all of it was written, ``doubt`` what was in the target when it was begun.
@@ -113,27 +116,6 @@ class Begun:
     table_id: str | None = None
     finished: Finished | None = None
     doubt: str | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON has it; the attempt is kept beside it."""
-        status = "open" if self.is_open else "done"
-        finished = asdict(self.finished) if self.finished is not None else None
-        document = {"status": status, "job": asdict(self.job), "at": self.at, "table_id": self.table_id}
-        return {**document, "finished": finished, "doubt": self.doubt}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any], attempt: int) -> Self:
-        """Read what :meth:`to_document` gave, or an earlier version of it, which said less."""
-        is_open, finished = document["status"] == "open", document.get("finished")
-        return cls(
-            Job(**document["job"]),
-            attempt,
-            is_open,
-            document["at"],
-            document.get("table_id"),
-            Finished(**finished) if finished is not None else None,
-            document.get("doubt"),
-        )
 
     def led_to(self, last: AppliedState | None) -> bool:
         """Whether the target has the state that the job leads to, at its time or a later one."""

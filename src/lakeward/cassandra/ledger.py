@@ -80,7 +80,7 @@ class Ledger:
         if not rows:
             return None
         with self._reading():
-            return AppliedState.from_document(json_object(rows[0][1]))
+            return AppliedState.from_dict(json_object(rows[0][1]))
 
     def holds_other_table(self, last: AppliedState) -> bool:
         """Whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
@@ -130,7 +130,7 @@ class Ledger:
         rows = self._execute(query, (self._target,))
         with self._reading():
             return [
-                Begun.from_document(json_object(text), attempt)
+                Begun.from_dict({**json_object(text), "attempt": attempt})
                 for job, unit, attempt, text in rows
                 if unit == _HEADER and job != _NO_JOB
             ]
@@ -312,11 +312,11 @@ class Ledger:
         return list(self._execute(query, (self._target, job, unit)))
 
     def _state(self, state: AppliedState) -> tuple[Any, ...]:
-        return (self._target, _NO_JOB, _HEADER, None, json.dumps(state.to_document(), default=str))
+        return (self._target, _NO_JOB, _HEADER, None, json.dumps(state.to_dict(), default=str))
 
     def _header(self, begun: Begun) -> tuple[Any, ...]:
         return (
-            self._target, begun.job.id, _HEADER, begun.attempt, json.dumps(begun.to_document(), default=str)
+            self._target, begun.job.id, _HEADER, begun.attempt, json.dumps(begun.to_dict(), default=str)
         )  # fmt: skip
 
     def _together(self, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -8,7 +8,7 @@ import re
 import tempfile
 import uuid
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ from pyarrow import NativeFile, OSFile
 
 from lakeward.cassandra.connection import task_session
 from lakeward.cassandra.reading import read_ranges
+from lakeward.documents import Record
 from lakeward.errors import ConfigurationError
 from lakeward.spark.errors import store_errors, task_error, translated
 from lakeward.spark.marks import marked_errors
@@ -29,7 +30,7 @@ from lakeward.storage.hadoop import HadoopFileSystem
 from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -177,7 +178,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class ReadGroup:
+class ReadGroup(Record):
     """A group that was read: ``rows`` of each of its ranges; no ``file`` where there are none."""
 
     export: str
@@ -187,11 +188,6 @@ class ReadGroup:
     rows: tuple[int, ...]
     started: str
     ended: str
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ReadGroup:
-        """Read what was written beside the file."""
-        return cls(**{**document, "rows": tuple(document["rows"])})
 
 
 def read_groups(
@@ -232,7 +228,7 @@ def read_group(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
         datetime.now(UTC).isoformat(),
     )
     with place.new_file(group.note) as stream:
-        stream.write(json.dumps(asdict(done)).encode())
+        stream.write(json.dumps(done.to_dict()).encode())
     return done
 
 

@@ -108,7 +108,7 @@ class TableSchema:
                 return column
         raise KeyError(name)
 
-    def to_document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the schema as manifests hold it."""
         return {
             "keyspace": self.name.keyspace,
@@ -127,8 +127,8 @@ class TableSchema:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_document` gave."""
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` gave."""
         udts = {name: tuple((item, text) for item, text in fields) for name, fields in document["udts"].items()}
         columns = tuple(
             CqlColumn(

@@ -131,7 +131,7 @@ def origin_of(identity: Mapping[str, Any]) -> Origin | None:
     try:
         return Origin(
             cluster=str(document["cluster"]),
-            schema=TableSchema.from_document(document["schema"]),
+            schema=TableSchema.from_dict(document["schema"]),
             started=datetime.fromisoformat(document["started"]),
             ended=datetime.fromisoformat(document["ended"]),
             writetime=bool(document["writetime"]),

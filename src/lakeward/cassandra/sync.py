@@ -262,7 +262,7 @@ class _Work:
             limits=asked.export_limits,
             restart_other=True,
         )
-        return export_table(self._spark, self._config, asked.source, request, tell=self._tell).to_document()
+        return export_table(self._spark, self._config, asked.source, request, tell=self._tell).to_dict()
 
     def perform(self, step: Step) -> Mapping[str, Any]:
         done = {Action.IMPORT: self._import, Action.DIFF: self._diff, Action.APPLY: self._apply}.get(step.action)
@@ -283,7 +283,7 @@ class _Work:
             dead_letters=asked.dead_letters,
             tasks=asked.tasks,
         )
-        return import_snapshot(self._spark, self._config, asked.target, request, tell=self._tell).to_document()
+        return import_snapshot(self._spark, self._config, asked.target, request, tell=self._tell).to_dict()
 
     def _diff(self, step: Step) -> Mapping[str, Any]:
         assert step.past is not None
@@ -299,7 +299,7 @@ class _Work:
         except RefusedInputError as error:
             hint = f"{error.hint or 'look at both exports'}; or, if it is wrong, remove {step.export.folder}"
             raise RefusedInputError(error.message, hint=hint) from error
-        return {"change_set": result.change_set, "summary": result.summary.to_document()}
+        return {"change_set": result.change_set, "summary": result.summary.to_dict()}
 
     def _apply(self, step: Step) -> Mapping[str, Any]:
         asked = self._request
@@ -315,7 +315,7 @@ class _Work:
             dead_letters=asked.dead_letters,
             tasks=asked.tasks,
         )
-        return apply_change_set(self._spark, self._config, asked.target, request, tell=self._tell).to_document()
+        return apply_change_set(self._spark, self._config, asked.target, request, tell=self._tell).to_dict()
 
     def _record(self, step: Step) -> Mapping[str, Any]:
         """Record that the target holds an export without writing anything to it."""

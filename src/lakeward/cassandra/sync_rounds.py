@@ -15,6 +15,7 @@ import watchfiles
 from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHOTS, name_in, seconds_to_next_minute
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
 from lakeward.diffing.inputs.folders import INCREMENTAL
+from lakeward.documents import Document
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
 from lakeward.storage.claims import SUCCESS
 from lakeward.storage.filesystem import LocalFileSystem, local_path
@@ -56,8 +57,16 @@ class SyncStep:
         return int(self.result.get("rejected", 0))
 
 
+def _reasons(left_out: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"folder": folder, "reason": why} for folder, why in left_out.items()]
+
+
 @dataclass(frozen=True)
-class SyncReport:
+class SyncReport(
+    Document,
+    keys=("status", "steps", "holds", "rejected", "removed", "left_out"),
+    write={"left_out": _reasons},
+):
     """What one round did, and which export the target holds after it.
 
     left_out: exports later than what the target held that are not followed, by their folders, and why.
@@ -90,17 +99,6 @@ class SyncReport:
         if Action.ASSUME in actions:
             return "assumed"
         return "nothing changed" if actions else "nothing to do"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "status": self.status,
-            "steps": [{"action": str(step.action), "result": dict(step.result)} for step in self.steps],
-            "holds": dict(self.holds) if self.holds is not None else None,
-            "rejected": self.rejected,
-            "removed": list(self.removed),
-            "left_out": [{"folder": folder, "reason": why} for folder, why in self.left_out.items()],
-        }
 
 
 @dataclass(frozen=True)

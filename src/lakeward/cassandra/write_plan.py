@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lakeward import schemas as S
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.diffing.inputs.addresses import absolute
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.storage.filesystem import local_path
 from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
@@ -37,7 +38,7 @@ class WriteStatus(StrEnum):
 
 
 @dataclass(frozen=True)
-class WriteReport:
+class WriteReport(Document):
     """What was written, or would be: rows by what happened to them, write units, and how long it took.
 
     ``skipped_expired`` are rows of which every cell had expired. ``rejected`` are in files below ``dead_letters``.
@@ -57,10 +58,6 @@ class WriteReport:
     timestamp: int | None = None
     resumed: int = 0
     warnings: tuple[str, ...] = ()
-
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {**asdict(self), "status": str(self.status), "warnings": list(self.warnings)}
 
 
 FOLDER = "lakeward-dead-letters"

@@ -63,7 +63,7 @@ def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> in
     limits, limit, exit_code = limits_from(choices), choices["limit"], choices.pop("exit_code")
     with open_client(invocation, choices.pop("cluster")) as client:
         found = client.compare(table, copy, rechecks=choices.pop("recheck"), limits=limits, **choices)
-    emit(invocation, found.to_document(), lambda console: _draw(console, found, limit))
+    emit(invocation, found.to_dict(), lambda console: _draw(console, found, limit))
     return 1 if exit_code and not found.is_same else 0
 
 

@@ -49,5 +49,5 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     with open_client(invocation) as client:
         result = client.diff(past, current, **choices)
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw_diff(console, result, limit=limit))
+    emit(invocation, result.to_dict(), lambda console: draw_diff(console, result, limit=limit))
     return 1 if exit_code and not result.summary.is_same else 0

@@ -66,7 +66,7 @@ def export(invocation: Invocation, table: str, **choices: Any) -> None:
             limits=limits,
             **choices,
         )
-    emit(invocation, exported.to_document(), lambda console: _draw(console, exported))
+    emit(invocation, exported.to_dict(), lambda console: _draw(console, exported))
 
 
 def _draw(console: Console, exported: ExportReport) -> None:

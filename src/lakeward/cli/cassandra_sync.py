@@ -95,7 +95,7 @@ def sync(invocation: Invocation, **choices: Any) -> int:
         report = client.sync(limits=limits, **choices)
     for line in report.warnings:
         warn(line)
-    emit(invocation, report.to_document(), lambda console: _draw(console, report))
+    emit(invocation, report.to_dict(), lambda console: _draw(console, report))
     return FAILED if report.rejected else DONE
 
 
@@ -116,7 +116,7 @@ def _show_round(invocation: Invocation, report: SyncReport) -> None:
     for line in report.warnings:
         warn(line)
     if invocation.is_json:
-        emit_json_line(invocation, report.to_document())
+        emit_json_line(invocation, report.to_dict())
     elif report.steps:
         emit_line(invocation, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {'  '.join(_lines(report))}")
 

@@ -55,7 +55,7 @@ def show_written(invocation: Invocation, written: WriteReport) -> int:
     """Show what was written, and return the exit code: 3 where rows were rejected."""
     for line in written.warnings:
         warn(line)
-    emit(invocation, written.to_document(), lambda console: _draw(console, written))
+    emit(invocation, written.to_dict(), lambda console: _draw(console, written))
     return FAILED if written.rejected else DONE
 
 

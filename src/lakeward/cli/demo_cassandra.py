@@ -49,7 +49,7 @@ def play_demo(invocation: Invocation, directory: str, *, force: bool) -> int:
             server = stack.enter_context(cassandra_demo_server(folder))
         outcome = CassandraDemo(client, server.address, folder, tell).play()
     seconds = time.monotonic() - begun
-    document = {"directory": str(folder), "seconds": round(seconds, 3), **outcome.to_document()}
+    document = {"directory": str(folder), "seconds": round(seconds, 3), **outcome.to_dict()}
     emit(invocation, document, lambda console: _draw(console, folder, outcome, seconds))
     return DONE if outcome.ok else FAILED
 

@@ -241,7 +241,7 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
             past, current, keys=keys, options=options, config=invocation.config, during=during, **taken
         )
     note(invocation, f"compared by {result.plan}: {result.reason}")
-    emit(invocation, result.to_document(), lambda console: draw_diff(console, result, limit=choices["limit"]))
+    emit(invocation, result.to_dict(), lambda console: draw_diff(console, result, limit=choices["limit"]))
     return 1 if choices["exit_code"] and not result.summary.is_same else 0
 
 

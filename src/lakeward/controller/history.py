@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeward.controller.observers import SilentObserver
+from lakeward.documents import to_document
 from lakeward.errors import ConfigurationError
 from lakeward.pipeline.report import Outcome
 
@@ -55,7 +56,7 @@ class RunDetail:
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data for JSON."""
-        return {**asdict(self.summary), "reports": list(self.tables)}
+        return {**to_document(self.summary), "reports": list(self.tables)}
 
 
 def is_repeated(state: StateStore, run: TableRun) -> bool:

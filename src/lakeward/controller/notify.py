@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPException
@@ -24,6 +24,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from lakeward.config.environment import from_environment
 from lakeward.config.monitoring import webhook_problem
 from lakeward.controller.observers import SilentObserver
+from lakeward.documents import to_document
 from lakeward.errors import ConfigurationError
 from lakeward.logs import event
 from lakeward.model import TableId
@@ -76,7 +77,7 @@ class Notice:
 
     def to_json(self) -> str:
         """Write as JSON."""
-        return to_json(asdict(self))
+        return to_json(to_document(self))
 
 
 class Channel(Protocol):

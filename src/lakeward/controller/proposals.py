@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakeward.controller.samples import take_sample
+from lakeward.documents import Document
 from lakeward.pipeline.key_check import unique_key
 from lakeward.sources.base import ReadSpec
 from lakeward.sources.dms.peek import peek
@@ -19,15 +20,11 @@ READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Proposal(Document):
     """Settings for a person to look at; empty where the files do not tell."""
 
     primary_key: tuple[str, ...] = ()
     timestamp_column: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return asdict(self)
 
 
 def propose(storage: Storage, known: KnownTable) -> Proposal:

@@ -10,9 +10,10 @@ import shlex
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakeward.documents import Document
 from lakeward.lake.iceberg.debt import Debt, debt_of
 from lakeward.lake.iceberg.session import table_session
 from lakeward.pipeline.choose import Scan, pending_files
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TableStatus:
+class TableStatus(Document):
     """One table as `lakeward status` shows it.
 
     ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
@@ -79,13 +80,9 @@ class TableStatus:
         is_erasing = self.unfinished_erasure is not None
         return self.state in ("inactive", "failed") or bool(self.quarantined) or is_erasing or bool(self.warnings)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class StatusTotals:
+class StatusTotals(Document):
     """All tables together; ``states`` counts them by state, the age is that of the oldest file that waits."""
 
     tables: int = 0
@@ -95,10 +92,6 @@ class StatusTotals:
     bytes_pending: int = 0
     oldest_pending_seconds: float | None = None
     quarantined: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lakeward.controller.tables import KnownTable, settings_for
 from lakeward.controller.validation import SettingsCheck
 from lakeward.controller.walkthrough import read_item
+from lakeward.documents import Document
 from lakeward.errors import DataError, LakewardError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ImportOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class ImportedTable:
+class ImportedTable(Document):
     """One item and what became of it. ``path`` is its own; ``reason`` tells why it is not as the deployment had it."""
 
     path: str
@@ -39,10 +40,6 @@ class ImportedTable:
     active: bool | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
 
 def take_over(

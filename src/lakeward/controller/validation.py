@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeward.column_names import describe_problems, name_problems, renames_for
 from lakeward.controller.samples import take_sample
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, LakewardError, SchemaError
 from lakeward.model import FileClass
 from lakeward.pipeline.key_check import check_keys, check_keys_with_spark, describe_keys
@@ -49,7 +50,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Document):
     """One thing that does not fit. ``setting`` is the setting to change, or ``files`` where it is the files' fault."""
 
     table: str
@@ -62,10 +63,6 @@ class Finding:
     def is_error(self) -> bool:
         """Whether the table must not be activated as it is."""
         return self.severity is Severity.ERROR
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
 
 class SettingsCheck:

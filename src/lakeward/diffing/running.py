@@ -13,6 +13,7 @@ from lakeward.diffing.changesets.writing import require_free_minute, write_chang
 from lakeward.diffing.comparison import Comparison
 from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.report.page import render_report, require_replaceable
+from lakeward.documents import Document
 from lakeward.errors import RefusedInputError
 from lakeward.pipeline.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
 from lakeward.storage.filesystem import open_filesystem
@@ -56,7 +57,11 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class DiffResult:
+class DiffResult(
+    Document,
+    keys=("past", "current", "keys", "choice", "summary", "differences", "examples", "change_set", "report"),
+    renamed={"choice": "plan", "differences": "schema_differences"},
+):
     """What came out."""
 
     past: Mapping[str, Any]
@@ -70,19 +75,10 @@ class DiffResult:
     change_set: str | None
     report: str | None
 
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON."""
-        return {
-            "past": dict(self.past),
-            "current": dict(self.current),
-            "keys": list(self.keys),
-            "plan": {"name": self.plan, "reason": self.reason},
-            "summary": self.summary.to_document(),
-            "schema_differences": list(self.differences),
-            "examples": [_without_absent(one.to_document()) for one in self.examples],
-            "change_set": self.change_set,
-            "report": self.report,
-        }
+    @property
+    def choice(self) -> dict[str, str]:
+        """The plan and why it was chosen."""
+        return {"name": self.plan, "reason": self.reason}
 
 
 def run_comparison(
@@ -214,8 +210,3 @@ def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]
     finally:
         draft.unlink(missing_ok=True)
     return str(target)
-
-
-def _without_absent(example: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the side that has no row: that is not the same as a row of nulls."""
-    return {name: value for name, value in example.items() if value is not None}

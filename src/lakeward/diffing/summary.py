@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from lakeward.diffing.options import DuplicateKeys
 from lakeward.diffing.pairs import SURPLUS
 from lakeward.diffing.shaping import ACTION, CHANGED, CHANGED_ROW, DELETED, INSERTED, UNCHANGED
+from lakeward.documents import Document
 from lakeward.transforms.columns import column
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Document):
     """Counts of rows.
 
     ``columns`` says in how many changed rows each column differs, ``duplicates`` how many rows were surplus, as their
@@ -41,19 +42,6 @@ class Summary:
     def is_same(self) -> bool:
         """Whether nothing differs."""
         return not (self.inserted or self.changed or self.deleted)
-
-    def to_document(self) -> dict[str, Any]:
-        """Give the counts as they are written into a manifest."""
-        return {
-            "past_rows": self.past_rows,
-            "current_rows": self.current_rows,
-            "inserted": self.inserted,
-            "changed": self.changed,
-            "deleted": self.deleted,
-            "unchanged": self.unchanged,
-            "columns": dict(self.columns),
-            "duplicates": self.duplicates,
-        }
 
 
 def summary_columns(alignment: Alignment, options: DiffOptions) -> list[Column]:

@@ -6,10 +6,11 @@ no op: rows stay as they are, and every step may be done twice.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakeward.datatypes import Column
+from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.lake.iceberg.define import history_of
 from lakeward.lake.iceberg.names import rename_everywhere
@@ -23,16 +24,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ColumnsRepair:
+class ColumnsRepair(Document):
     """What is done to a table's columns: ``renamed`` from name to name, ``dropped`` names."""
 
     table: str
     renamed: dict[str, str]
     dropped: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return asdict(self)
 
 
 def plan_columns_repair(context: TableContext) -> ColumnsRepair:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.documents import Record, to_compact_json
 from lakeward.model import Operation
 from lakeward.reading_back import json_object, reading_property
 from lakeward.sources.base import ReadSpec
@@ -24,7 +26,7 @@ from lakeward.transforms.columns import column
 from lakeward.transforms.order import is_from_load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -45,7 +47,7 @@ _RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
 
 
 @dataclass(frozen=True)
-class Erasure:
+class Erasure(Record):
     """What the control row of an erase op tells: salted hashes of the keys, why, and when, in µs since 1970.
 
     ``landing`` says that landing files are to be rewritten too.
@@ -57,11 +59,6 @@ class Erasure:
     at: int
     landing: bool = False
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Erasure:
-        """Read what :func:`dataclasses.asdict` gave, by way of JSON."""
-        return cls(**{**data, "hashes": tuple(data["hashes"])})
-
 
 @dataclass(frozen=True)
 class ErasedKeys:
@@ -72,7 +69,7 @@ class ErasedKeys:
 
 
 @dataclass(frozen=True)
-class UnfinishedErasure:
+class UnfinishedErasure(Record, required=("removed",)):
     """An erase op with places that are still to be cleaned.
 
     ``landing`` says that landing files are to be rewritten; ``rewritten`` names those whose new content, by its hash,
@@ -95,7 +92,7 @@ class UnfinishedErasure:
 
     def to_json(self) -> str:
         """Write as JSON for the property."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        return to_compact_json(self)
 
 
 def new_salt() -> str:
@@ -132,9 +129,7 @@ def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | N
     if text is None:
         return None
     with reading_property(UNFINISHED_PROPERTY, of="changelog"):
-        data = json_object(text)
-        removed = {place: tuple(counts) for place, counts in data["removed"].items()}
-        return UnfinishedErasure(**{**data, "removed": removed})
+        return UnfinishedErasure.from_dict(json_object(text))
 
 
 def note(changelog: IcebergTable, place: str, found: Stored) -> None:

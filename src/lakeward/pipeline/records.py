@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward import schemas as S
+from lakeward.documents import Record, to_compact_json
 from lakeward.model import Disposition, FileClass, LedgerEntry, OpKind, Progress
 from lakeward.pipeline.erased import Erasure
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.sources.base import FileSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -25,7 +26,7 @@ REBUILD = "drop the table's changelog and mirror and run again: both are then bu
 
 
 @dataclass(frozen=True)
-class LoadDecision:
+class LoadDecision(Record, required=("changed", "kept", "dropped")):
     """Why a load was taken as it was: kept in the control row, so that the choice can be checked later.
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
@@ -45,15 +46,9 @@ class LoadDecision:
     load_from: int | None = None
     load_to: int | None = None
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LoadDecision:
-        """Read what :func:`dataclasses.asdict` returned, possibly by way of JSON."""
-        lists = {name: tuple(data[name]) for name in ("changed", "kept", "dropped")}
-        return cls(**{**data, **lists})
-
 
 @dataclass(frozen=True)
-class OpRecord:
+class OpRecord(Record):
     """An op as its control row tells it, with the progress that holds once it is logged.
 
     ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
@@ -78,7 +73,7 @@ class OpRecord:
 
     def to_json(self) -> str:
         """Write as JSON for the control row's detail column."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        return to_compact_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> OpRecord:
@@ -88,14 +83,17 @@ class OpRecord:
             DataError: the control row is damaged.
         """
         with refusing_damage("a control row of the changelog", hint=REBUILD):
-            data = json_object(text)
-            data["erasure"] = Erasure.from_dict(data["erasure"]) if data.get("erasure") else None
-            data["decision"] = LoadDecision.from_dict(data["decision"]) if data.get("decision") else None
-            return cls(**{**data, "kind": OpKind(data["kind"]), "progress": Progress.from_dict(data["progress"])})
+            return cls.from_dict(json_object(text))
 
 
 @dataclass(frozen=True)
-class FileRecord:
+class FileRecord(
+    Record,
+    keys=("disposition", "summary", "generation"),
+    renamed={"summary": "file"},
+    if_set=("generation",),
+    ignores_unknown=True,
+):
     """What became of one file in an op; ``generation`` is the file's own where it is not the op's."""
 
     summary: FileSummary
@@ -113,8 +111,7 @@ class FileRecord:
 
     def to_json(self) -> str:
         """Write as JSON for the file row's detail column."""
-        own = {} if self.generation is None else {"generation": self.generation}
-        return json.dumps({"disposition": self.disposition, "file": json.loads(self.summary.to_json()), **own})
+        return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> FileRecord:
@@ -124,9 +121,7 @@ class FileRecord:
             DataError: the control row is damaged.
         """
         with refusing_damage("a control row of the changelog", hint=REBUILD):
-            data = json_object(text)
-            summary = FileSummary.from_json(json.dumps(data["file"]))
-            return cls(summary, Disposition(data["disposition"]), data.get("generation"))
+            return cls.from_dict(json_object(text))
 
     def ledger_entry(self, op: int, generation: int) -> LedgerEntry:
         """Give the ledger's view of this record."""

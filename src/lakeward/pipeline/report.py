@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lakeward.documents import Document
 
 if TYPE_CHECKING:
     from lakeward.pipeline.effect import Prepared
@@ -76,7 +78,7 @@ class OpReport:
 
 
 @dataclass(frozen=True)
-class TableReport:
+class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")):
     """One table's part in a run. ``warnings`` hold until somebody decides what they are about."""
 
     table: str
@@ -106,18 +108,9 @@ class TableReport:
         """Rows set aside."""
         return sum(op.read.bad for op in self.ops)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        totals = {
-            "rows_in": self.rows_in,
-            "rows_applied": self.rows_applied,
-            "rows_quarantined": self.rows_quarantined,
-        }
-        return {**asdict(self), **totals}
-
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Document, keys=("run_id", "seconds", "exit_code", "tables")):
     """A whole run."""
 
     run_id: str
@@ -139,18 +132,9 @@ class RunReport:
         """One table's report by name."""
         return next(table for table in self.tables if table.table == name)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return {
-            "run_id": self.run_id,
-            "seconds": self.seconds,
-            "exit_code": self.exit_code,
-            "tables": [table.to_dict() for table in self.tables],
-        }
-
 
 @dataclass(frozen=True)
-class TablePlan:
+class TablePlan(Document):
     """What a run would do next to one table, without having done it; ``replaces`` counts the rows a reload changes."""
 
     table: str
@@ -163,10 +147,6 @@ class TablePlan:
     hint: str | None = None
     error_kind: str | None = None
     exit_code: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
 
 def op_report(prepared: Prepared) -> OpReport:

@@ -7,12 +7,13 @@ longer: their files are new, their changes do not count, and whoever finds the m
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from lakeward import schemas as S
+from lakeward.documents import Document
 from lakeward.errors import BugError, ConfigurationError, ConflictError, DataError
 from lakeward.lake.iceberg.attempt import drop_abandoned
 from lakeward.model import OpKind, Progress
@@ -162,7 +163,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class UndoPlan:
+class UndoPlan(Document):
     """What an undo takes back. ``op`` is its number, None where there is nothing to do.
 
     ``newest_op`` is the op that the table stands at, ``back_to`` the one whose state holds again and ``reason`` why it
@@ -183,10 +184,6 @@ class UndoPlan:
     unfenced: tuple[str, ...] = ()
     rows: RowChanges | None = None
     marked: tuple[Marked, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

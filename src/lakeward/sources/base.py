@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.documents import Record, to_compact_json
 from lakeward.model import FileClass, FileIdentity, LandingFile, OrderBy, Place
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ReadSpec:
 
 
 @dataclass(frozen=True)
-class FileSummary:
+class FileSummary(Record, required=("order_by", "first", "last", "columns")):
     """What a task found in one file, sent along as the file's own record.
 
     ``columns`` are the source columns the file names, metadata columns left out; None where it names none
@@ -74,20 +75,12 @@ class FileSummary:
 
     def to_json(self) -> str:
         """Write as JSON for the record's detail column."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        return to_compact_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> FileSummary:
         """Read what :meth:`to_json` wrote."""
-        data = json.loads(text)
-        data["file_class"] = FileClass(data["file_class"])
-        data["identity"] = FileIdentity(**data["identity"])
-        data["order_by"] = OrderBy(data["order_by"]) if data["order_by"] else None
-        for place in ("first", "last"):
-            data[place] = Place(**data[place]) if data[place] else None
-        if data["columns"] is not None:
-            data["columns"] = tuple((name, column_type) for name, column_type in data["columns"])
-        return cls(**data)
+        return cls.from_dict(json.loads(text))
 
 
 __all__ = ["FileSummary", "LandingFile", "ReadSpec"]

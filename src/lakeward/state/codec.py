@@ -93,7 +93,7 @@ def error_text(error: str | None) -> str | None:
 
 def dump_progress(progress: Progress) -> str:
     """Progress as JSON text."""
-    return dump_json(asdict(progress))
+    return dump_json(progress.to_dict())
 
 
 def load_progress(table: TableId, text: str) -> Progress:

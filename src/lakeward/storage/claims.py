@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
+from lakeward.documents import Document
 from lakeward.errors import ConflictError, RefusedInputError
 from lakeward.spark.versions import IS_SPARK_3
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Writer:
+class Writer(Document, write={"heard": datetime.isoformat}):
     """A process that writes, and when it was last heard of."""
 
     host: str
@@ -46,8 +47,8 @@ class Writer:
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), datetime.now(UTC))
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_document` made.
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` returned.
 
         Raises:
             ValueError: the document describes no writer.
@@ -61,15 +62,6 @@ class Writer:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"not the description of a writer: {error!r}"
             raise ValueError(msg) from error
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the writer as JSON has it."""
-        return {
-            "host": self.host,
-            "pid": self.pid,
-            "process_started": self.process_started,
-            "heard": self.heard.isoformat(),
-        }
 
     def is_alive(self, silent: timedelta) -> bool:
         """Whether the process lives; one on another machine is taken for dead when it was ``silent`` for so long."""
@@ -193,7 +185,7 @@ class Claim:
             "folder": _address(self.store, self.folder),
             "files": sorted(self.recorded),
             "lease": self.lease,
-            **self.writer.to_document(),
+            **self.writer.to_dict(),
         }
         self.store.write_text(f"{self.folder}/{self.file}", json.dumps(document, ensure_ascii=False) + "\n")
 
@@ -228,7 +220,7 @@ def _read_claim(store: FileSystem, folder: str, name: str) -> Claim | None:
         if _place(document["folder"]) != _place(_address(store, folder)):
             return None
         files = {str(path) for path in document["files"] if is_below(path)}
-        writer = Writer.from_document(document)
+        writer = Writer.from_dict(document)
         return Claim(store, folder, str(document["id"]), writer, files, str(document["lease"]))
     except (ValueError, KeyError, TypeError):
         return None

@@ -7,14 +7,15 @@ whole.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from lakeward import schemas as S
+from lakeward.documents import Record
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.spark.errors import Failure, translated
 from lakeward.spark.marks import Mark
@@ -25,7 +26,7 @@ from lakeward.storage.filesystem import read_parquet
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -39,7 +40,7 @@ MOST_BUCKETS = 4096
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Bucket(Record):
     """One file: ``path`` counts from the set's folder, ``checksum`` is 32 hexadecimal digits."""
 
     number: int
@@ -55,7 +56,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class SetLayout:
+class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"), ignores_unknown=True):
     """A set: the key, the number of buckets (a power of two), and a file for each bucket that holds rows.
 
     Rows whose key has the hash ``h`` are in the bucket ``h mod count``, sorted by key, and no key comes twice. With a
@@ -89,26 +90,15 @@ class SetLayout:
             found[one.number % count] = (*found.get(one.number % count, ()), one)
         return found
 
-    def to_document(self) -> dict[str, Any]:
-        """Give the set as its manifest has it."""
-        return {
-            "keys": list(self.keys),
-            "count": self.count,
-            "function": self.function,
-            "checksum": self.checksum,
-            "buckets": [asdict(one) for one in self.buckets],
-        }
-
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> SetLayout:
-        """Read what :meth:`to_document` gave.
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_dict` returned.
 
         Raises:
             DataError: a part is missing, or its checksums do not add up.
         """
         try:
-            buckets = tuple(Bucket(**one) for one in document["buckets"])
-            found = cls(tuple(document["keys"]), int(document["count"]), str(document["function"]), buckets)
+            found = super().from_dict(document)
             expected = str(document["checksum"])
             if found.checksum != expected:
                 msg = f"the set's buckets add up to {found.checksum}, its checksum is {expected}"
@@ -117,6 +107,16 @@ class SetLayout:
             msg = f"the description of the set's buckets is damaged: {error!r}"
             raise DataError(msg, hint="make the snapshot anew") from error
         return found
+
+
+def file_list(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return files with their sizes as manifests list them."""
+    return [{"path": path, "size": size} for path, size in sorted(sizes.items())]
+
+
+def sizes_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the sizes of files by their paths, as a manifest lists them."""
+    return {str(file["path"]): int(file["size"]) for file in listed}
 
 
 def bucket_count(rows: int) -> int:

@@ -76,7 +76,7 @@ def test_tables_are_made_elsewhere_after_their_types(schema):
 
 @given(tables())
 def test_schemas_survive_the_manifest(table):
-    assert TableSchema.from_document(json.loads(json.dumps(table.to_document()))) == table
+    assert TableSchema.from_dict(json.loads(json.dumps(table.to_dict()))) == table
     assert differences(table, table) == []
 
 

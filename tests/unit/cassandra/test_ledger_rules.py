@@ -190,7 +190,7 @@ def test_records_of_earlier_versions_are_read_and_are_not_taken_for_more_than_th
     last = ledger.last()
     assert last is not None
     assert (last.unknown, last.doubt, last.timestamp) == (None, None, 5)
-    assert last.to_document() == states["state"], "one that says no more is written as it was"
+    assert last.to_dict() == states["state"], "one that says no more is written as it was"
     assert not ledger.history().has_written(job())
     ledger.begin(job())
     ledger.finish(job())

@@ -54,7 +54,7 @@ def test_examples_of_exports_are_shown_so_and_others_as_they_are() -> None:
         ),
     )
     block = {
-        "cluster": "prod", "schema": schema.to_document(), "started": "2026-11-15T10:30:00+00:00",
+        "cluster": "prod", "schema": schema.to_dict(), "started": "2026-11-15T10:30:00+00:00",
         "ended": "2026-11-15T10:30:00+00:00", "writetime": False, "ttl": False,
     }  # fmt: skip
     export = Side("/1", NO_FRAME, identity={"cassandra": block})

@@ -491,7 +491,7 @@ def test_a_part_that_the_target_holds_is_no_past_of_the_whole(world):
 def test_rejected_rows_end_the_round(world, monkeypatch):
     monkeypatch.setattr(World, "finish", lambda *_: {"rejected": 2})
     report = world.sync()
-    assert (report.status, report.to_document()["rejected"]) == ("rejected rows", 2)
+    assert (report.status, report.to_dict()["rejected"]) == ("rejected rows", 2)
 
 
 def test_a_step_that_does_not_end_is_told(world, monkeypatch):

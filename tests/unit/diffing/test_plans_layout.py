@@ -45,12 +45,12 @@ def test_buckets_of_a_larger_set_are_grouped_as_those_of_a_smaller():
 
 def test_a_document_is_read_as_it_was_written_and_damage_is_told():
     layout = _layout()
-    document = layout.to_document()
+    document = layout.to_dict()
 
-    assert SetLayout.from_document(document) == layout
+    assert SetLayout.from_dict(document) == layout
     document["buckets"][1]["rows"] = 7
     with pytest.raises(DataError, match="add up to 15:"):
-        SetLayout.from_document(document)
+        SetLayout.from_dict(document)
     del document["buckets"][1]["rows"]
     with pytest.raises(DataError, match="damaged"):
-        SetLayout.from_document(document)
+        SetLayout.from_dict(document)

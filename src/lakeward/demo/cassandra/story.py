@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.connection import connected
 from lakeward.demo.cassandra import shop
 from lakeward.demo.cassandra.project import EXPORTS
+from lakeward.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,12 @@ class DemoSample:
 
 
 @dataclass(frozen=True)
-class CassandraDemoReport:
+class CassandraDemoReport(
+    Document,
+    keys=("ok", "steps", "samples", "change_set", "waited"),
+    renamed={"samples": "rows"},
+    write={"waited": lambda seconds: round(seconds, 3)},
+):
     """What the demo shows."""
 
     steps: tuple[DemoStep, ...]
@@ -54,16 +60,6 @@ class CassandraDemoReport:
     def ok(self) -> bool:
         """Whether every step came out as it had to."""
         return all(step.ok for step in self.steps)
-
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON."""
-        return {
-            "ok": self.ok,
-            "steps": [asdict(step) for step in self.steps],
-            "rows": [asdict(sample) for sample in self.samples],
-            "change_set": self.change_set,
-            "waited": round(self.waited, 3),
-        }
 
 
 class CassandraDemo:

@@ -20,6 +20,7 @@ from lakeward.diffing.options import DiffMode, DiffOptions
 from lakeward.diffing.patching import patched
 from lakeward.diffing.reading_diffs import read_diff
 from lakeward.diffing.refusals import input_errors, refusals
+from lakeward.documents import Document
 from lakeward.errors import RefusedInputError
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.publish import publish_folder, require_absent
@@ -51,7 +52,7 @@ _HINT = "apply each change set once, in order, to the table that it was made of;
 
 
 @dataclass(frozen=True)
-class Applied:
+class Applied(Document, renamed={"keys": "primary_key"}):
     """What applying gave: where it is (None where it was only checked), how many rows, and their checksum.
 
     ``verified`` tells whether the checksum is the one that the last change set has of its current side; False where it
@@ -65,18 +66,6 @@ class Applied:
     verified: bool
     past: Mapping[str, Any]
     change_sets: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
-        return {
-            "to": self.to,
-            "rows": self.rows,
-            "checksum": self.checksum,
-            "primary_key": list(self.keys),
-            "verified": self.verified,
-            "past": dict(self.past),
-            "change_sets": [dict(one) for one in self.change_sets],
-        }
 
 
 def apply_change_sets(
@@ -184,7 +173,7 @@ def _filled(
     count = bucket_count(_estimated_rows(past, sets))
     layout = write_set(rows, claim.store, claim.folder, keys, count=count)
     listed = [{"path": one.path, "size": one.size} for one in layout.buckets]
-    return layout.content, {"set": layout.to_document(), "files": listed}
+    return layout.content, {"set": layout.to_dict(), "files": listed}
 
 
 def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:

@@ -39,9 +39,11 @@ from lakeward import __version__
 from lakeward.diffing.comparator_texts import parse_comparator
 from lakeward.diffing.composing import is_exact
 from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.documents import Document
 from lakeward.errors import RefusedInputError
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.storage.claims import MANIFEST
+from lakeward.storage.sets import file_list, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +55,27 @@ _COMPARATORS = ("default_comparator", "column_comparators", "type_comparators")
 _WRITTEN_OPTIONS = tuple(one.name for one in fields(DiffOptions) if one.name not in (*_COMPARATORS, "duplicate_keys"))
 
 
+def _columns(struct: StructType) -> list[dict[str, Any]]:
+    return [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields]
+
+
+def _written_options(options: DiffOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in _WRITTEN_OPTIONS}
+
+
 @dataclass(frozen=True)
-class ChangeSetManifest:
+class ChangeSetManifest(
+    Document,
+    keys=(
+        "kind", "id", "created", "past", "current", "keys", "past_schema", "current_schema", "options", "exact",
+        "counts", "format", "schema", "files", "lakeward", "comparators",
+    ),
+    write={
+        **dict.fromkeys(("past_schema", "current_schema", "schema"), _columns),
+        "options": _written_options,
+        "files": file_list,
+    },
+):  # fmt: skip
     """A change set: its parents, what identifies a row, how its rows are laid out, and every file of it.
 
     ``schema`` and ``files`` are filled in when it is written.
@@ -75,20 +96,24 @@ class ChangeSetManifest:
     files: Mapping[str, int] = field(default_factory=dict)
     lakeward: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What tells a change set from a snapshot."""
+        return KIND
+
+    @property
+    def comparators(self) -> dict[str, Any]:
+        """What other than plain equality was in force."""
+        options = self.options
+        return {
+            "default": str(options.default_comparator) if options.default_comparator is not None else None,
+            "types": {name: str(comparator) for name, comparator in options.type_comparators.items()},
+            "columns": {name: str(comparator) for name, comparator in options.column_comparators.items()},
+        }
+
     def to_json(self) -> str:
         """Write as JSON."""
-        data = {
-            "kind": KIND,
-            **{one.name: getattr(self, one.name) for one in fields(self)},
-            "keys": list(self.keys),
-            "past_schema": _columns(self.past_schema),
-            "current_schema": _columns(self.current_schema),
-            "schema": _columns(self.schema),
-            "comparators": _comparators(self.options),
-            "options": {name: _plain(getattr(self.options, name)) for name in _WRITTEN_OPTIONS},
-            "files": [{"path": path, "size": size} for path, size in sorted(self.files.items())],
-        }
-        return json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n"
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, default=str) + "\n"
 
 
 def describe(
@@ -140,18 +165,15 @@ def _from_document(data: dict[str, Any]) -> ChangeSetManifest:
     options["ignore_columns"] = tuple(options["ignore_columns"])
     options.update(_read_comparators(data.pop("comparators")))
     structs = {name: _struct(data[name]) for name in ("past_schema", "current_schema", "schema")}
-    files = {one["path"]: int(one["size"]) for one in data["files"]}
     return ChangeSetManifest(
-        **{**data, **structs, "keys": tuple(data["keys"]), "options": DiffOptions(**options), "files": files}
+        **{
+            **data,
+            **structs,
+            "keys": tuple(data["keys"]),
+            "options": DiffOptions(**options),
+            "files": sizes_of(data["files"]),
+        }
     )
-
-
-def _comparators(options: DiffOptions) -> dict[str, Any]:
-    return {
-        "default": str(options.default_comparator) if options.default_comparator is not None else None,
-        "types": {name: str(one) for name, one in options.type_comparators.items()},
-        "columns": {name: str(one) for name, one in options.column_comparators.items()},
-    }
 
 
 def _read_comparators(data: dict[str, Any]) -> dict[str, Any]:
@@ -162,14 +184,6 @@ def _read_comparators(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _columns(struct: StructType) -> list[dict[str, Any]]:
-    return [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields]
-
-
 def _struct(columns: list[dict[str, Any]]) -> StructType:
     parts = [{"name": one["name"], "type": one["type"], "nullable": True, "metadata": {}} for one in columns]
     return StructType([StructField.fromJson(one) for one in parts])
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

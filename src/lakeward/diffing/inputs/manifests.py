@@ -91,7 +91,7 @@ def _rows(spark: SparkSession, store: FileSystem, folder: str, document: Mapping
 def _side(
     store: FileSystem, folder: str, document: Mapping[str, Any], label: str, frame: DataFrame, format_: str
 ) -> Side:
-    layout = SetLayout.from_document(document["set"]) if document.get("set") else None
+    layout = SetLayout.from_dict(document["set"]) if document.get("set") else None
     checksum = layout.checksum if layout else document.get("checksum")
     identity = {
         "kind": "version" if _OF_VERSION in document else document.get("kind", "set"),

@@ -12,12 +12,12 @@ from pyspark.sql.window import Window
 from lakeward import schemas as S
 from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT
 from lakeward.diffing.shaping import ACTION, CHANGED, CHANGED_ROW, DELETED, INSERTED, UNCHANGED, classified
+from lakeward.documents import Document
 from lakeward.transforms.columns import column
 from lakeward.transforms.normalising import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from pyspark.sql import Column, Row
 
@@ -31,7 +31,7 @@ _SHOWN_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(Document, renamed={"left": "past", "right": "current"}, if_set=("left", "right")):
     """A difference: what happened to a row, its key, and its values on each side; a side without the row is None.
 
     ``action`` is ``I``, ``C`` or ``D`` whatever labels the diff has. ``changed`` names the columns that differ.
@@ -42,16 +42,6 @@ class Example:
     left: dict[str, str | None] | None
     right: dict[str, str | None] | None
     changed: tuple[str, ...]
-
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
-        return {
-            "action": self.action,
-            "key": self.key,
-            "past": self.left,
-            "current": self.right,
-            "changed": list(self.changed),
-        }
 
 
 def examples(pairs: Pairs, options: DiffOptions, limit: int) -> list[Example]:

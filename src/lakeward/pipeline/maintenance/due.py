@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lakeward.documents import Record
 from lakeward.lake.iceberg.debt import debt_of
 from lakeward.pipeline.maintenance.expire import expirable_count, targets
 from lakeward.pipeline.maintenance.report import WorkKind
@@ -28,7 +29,7 @@ MAINTAINED_PROPERTY = "lakeward.maintained"
 
 
 @dataclass(frozen=True)
-class Maintained:
+class Maintained(Record):
     """What maintenance left when it was last done: some files stay, as in partitions with one small file each.
 
     ``at`` and ``orphans`` are seconds since 1970: when it was done, and when orphan files were last looked for.
@@ -47,7 +48,7 @@ def last_maintained(mirror: TableMetadata) -> Maintained:
     if not text:
         return Maintained()
     with reading_property(MAINTAINED_PROPERTY, of="mirror"):
-        return Maintained(**json_object(text))
+        return Maintained.from_dict(json_object(text))
 
 
 def maintained_at(mirror: TableMetadata) -> str | None:
@@ -67,7 +68,7 @@ def record_maintained(context: TableContext, *, orphans: bool) -> None:
         delete_files=debt.delete_files,
         changelog_files=debt_of(changelog).data_files,
     )
-    context.mirror.set_properties({MAINTAINED_PROPERTY: json.dumps(asdict(noted))})
+    context.mirror.set_properties({MAINTAINED_PROPERTY: json.dumps(noted.to_dict())})
     context.reached(Step.MAINTAIN_RECORD)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lakeward.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +58,7 @@ _SHOWN = 1000
 
 
 @dataclass(frozen=True)
-class TableMaintenance:
+class TableMaintenance(Document):
     """One table's part in maintenance; with ``dry_run`` what would be done, of the first slice of each kind of work.
 
     ``before`` and ``after`` are the mirror's debt, ``changelog_before`` and ``changelog_after`` the changelog's.
@@ -75,13 +77,9 @@ class TableMaintenance:
     exit_code: int = 0
     seconds: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class MaintenanceReport:
+class MaintenanceReport(Document, keys=("seconds", "exit_code", "tables")):
     """Maintenance of several tables."""
 
     tables: tuple[TableMaintenance, ...] = ()
@@ -91,11 +89,6 @@ class MaintenanceReport:
     def exit_code(self) -> int:
         """0 when no table failed; 2 when all failures are refused configuration; else 3."""
         return max((one.exit_code for one in self.tables), default=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        tables = [one.to_dict() for one in self.tables]
-        return {"seconds": self.seconds, "exit_code": self.exit_code, "tables": tables}
 
 
 def summed(work: Iterable[WorkReport]) -> tuple[WorkReport, ...]:

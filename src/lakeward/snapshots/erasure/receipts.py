@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lakeward.documents import Document
 from lakeward.errors import BugError
 from lakeward.pipeline.kinds.erase import erasure_of
 
@@ -37,7 +38,7 @@ class ErasedPlace:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class Receipt(Document):
     """What an erasure did. No key is in it, only salted hashes.
 
     ``bad_rows_untold`` are bad rows in quarantine whose text does not tell their key: they were left.
@@ -55,10 +56,6 @@ class Receipt:
     bad_rows_untold: int
     proved: bool
     dry_run: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
 
     def require_clean(self) -> None:
         """Refuse to call an erasure finished that left something behind."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lakeward.documents import Document, Record
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class RowFinding:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verified(Record):
     """The last complete verification that found nothing: through which op, when, on which basis, of which content."""
 
     op: int
@@ -137,7 +138,7 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class TableVerification:
+class TableVerification(Document):
     """One table's part in a verification.
 
     ``reason`` tells why this basis was taken. ``columns`` counts in how many rows each column differs. ``part`` tells
@@ -182,13 +183,9 @@ class TableVerification:
         """Rows that are missing, extra or different."""
         return self.missing + self.extra + self.different
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Document, keys=("exit_code", "tables")):
     """A verification of tables."""
 
     tables: tuple[TableVerification, ...] = ()
@@ -201,7 +198,3 @@ class VerifyReport:
     def table(self, name: str) -> TableVerification:
         """One table's part by name."""
         return next(table for table in self.tables if table.table == name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
-        return {"exit_code": self.exit_code, "tables": [table.to_dict() for table in self.tables]}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from lakeward.documents import to_compact_json
 from lakeward.pipeline.checkpoints import is_undone
 from lakeward.reading_back import json_object, reading_property
 from lakeward.snapshots.verification.report import Verified
@@ -27,14 +26,14 @@ def last_verified(mirror: TableMetadata, progress: Progress) -> Verified | None:
 
 def _read(text: str) -> Verified:
     with reading_property(VERIFIED_PROPERTY, of="mirror"):
-        return Verified(**json_object(text))
+        return Verified.from_dict(json_object(text))
 
 
 def record_verified(mirror: IcebergTable, verified: Verified, before: Verified | None) -> Verified:
     """Keep a verification, unless one of a later op was kept meanwhile; give the one that is on record."""
     if before is not None and before.op > verified.op:
         return before
-    mirror.set_properties({VERIFIED_PROPERTY: json.dumps(asdict(verified), separators=(",", ":"))})
+    mirror.set_properties({VERIFIED_PROPERTY: to_compact_json(verified)})
     return verified
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from lakeward.datatypes import Column
+from lakeward.documents import Record
 from lakeward.reading_back import json_object, refusing_damage
 from lakeward.snapshots.versions.shapes import Shape
 from lakeward.storage.claims import MANIFEST, SUCCESS
-from lakeward.storage.sets import SetLayout
+from lakeward.storage.sets import SetLayout, file_list, sizes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
 __all__ = ["MANIFEST", "SUCCESS", "Lineage", "Manifest", "read_manifest"]
 
 
 @dataclass(frozen=True)
-class Lineage:
+class Lineage(Record):
     """What a version was made from: the lake's table, the newest op in it, and the snapshots that were read.
 
     ``checkpoint`` is the mirror's snapshot that the changes were laid upon; None where it was the load or nothing.
@@ -33,8 +35,28 @@ class Lineage:
     checkpoint: int | None = None
 
 
+def _column_list(columns: Iterable[Column]) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": column.lake_type} for column in columns]
+
+
+def _columns(listed: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+    return tuple(Column(column["name"], column["type"]) for column in listed)
+
+
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(
+    Record,
+    keys=(
+        "id", "table", "version", "as_of", "rows", "content_hash", "primary_key", "format", "layout", "date_column",
+        "folder_column", "timezone", "lineage", "created", "lakeward", "files", "parts", "checksum_version", "columns",
+        "set",
+    ),
+    renamed={"columns": "schema"},
+    if_set=("set",),
+    required=("files",),
+    write={"columns": _column_list, "files": file_list},
+    read={"columns": _columns, "files": sizes_of, "set": SetLayout.from_dict},
+):  # fmt: skip
     """A version: where it comes from, what it holds, and every file of it with its size.
 
     ``folder_column`` names the date folders of the dated layout and is no column of the table where it was made from
@@ -71,13 +93,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Write as JSON."""
-        data = asdict(self)
-        data["schema"] = [{"name": one.name, "type": one.lake_type} for one in self.columns]
-        data["files"] = [{"path": path, "size": size} for path, size in sorted(self.files.items())]
-        del data["columns"], data["set"]
-        if self.set is not None:
-            data["set"] = self.set.to_document()
-        return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n"
 
 
 def read_manifest(text: str, folder: str) -> Manifest:
@@ -88,10 +104,4 @@ def read_manifest(text: str, folder: str) -> Manifest:
     """
     remedy = "lakeward snapshot list   (and refresh to make it anew)"
     with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy):
-        data = json_object(text)
-        data["columns"] = tuple(Column(one["name"], one["type"]) for one in data.pop("schema"))
-        data["files"] = {one["path"]: one["size"] for one in data["files"]}
-        data["set"] = SetLayout.from_document(data["set"]) if "set" in data else None
-        return Manifest(
-            **{**data, "lineage": Lineage(**data["lineage"]), "primary_key": tuple(data["primary_key"])},
-        )
+        return Manifest.from_dict(json_object(text))

@@ -6,12 +6,12 @@ store nor a listing of any folder is needed to know all places that hold a table
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lakeward.documents import Record, to_compact_json
 from lakeward.reading_back import json_object, reading_property
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class PublicationKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Publication:
+class Publication(Record):
     """One version of a table, complete.
 
     ``moment`` is what ``--as-of`` was given, in a form that can be asked again; ``version`` its name in folders and
@@ -75,7 +75,7 @@ def list_publications(mirror: TableMetadata) -> list[Publication]:
 
 def record_publication(mirror: IcebergTable, publication: Publication, *, instead_of: Iterable[str] = ()) -> None:
     """Record a complete publication, and forget those it takes the place of, in one commit."""
-    text = json.dumps(asdict(publication), ensure_ascii=False, separators=(",", ":"))
+    text = to_compact_json(publication)
     gone = {PREFIX + one: None for one in instead_of}
     mirror.set_properties({**gone, PREFIX + publication.id: text})
 
@@ -88,5 +88,4 @@ def forget_publications(mirror: IcebergTable, ids: Iterable[str]) -> None:
 
 def _read(name: str, text: str) -> Publication:
     with reading_property(name, of="mirror"):
-        data = json_object(text)
-        return Publication(**{**data, "kind": PublicationKind(data["kind"])})
+        return Publication.from_dict(json_object(text))
