@@ -10,14 +10,14 @@ from pyspark.sql.window import Window
 from benchmarks.cpu import cost
 from benchmarks.data import SCHEMA, change_file_name, write_batch, write_load
 from benchmarks.peer import require_done
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.controller.workbench import Workbench
-from lakeward.lake.iceberg.define import mirror_of
+from lakeward.iceberg.define import mirror_of
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.as_of import rows_as_of
+from lakeward.mirror.op.checkpoints import parse_moment
 from lakeward.model import TableId
-from lakeward.pipeline.as_of import rows_as_of
-from lakeward.pipeline.moments import parse_moment
-from lakeward.pipeline.workspace import Workspace
+from lakeward.runner.workbench import Workbench
+from lakeward.spark.workspace import Workspace
 from lakeward.storage.checksum import checksum_of
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from lakeward.cassandra.export import ExportRequest, export_table
 from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.config import parse_config
 from lakeward.demo.cassandra.server import LocalCassandra
-from lakeward.lake.iceberg.session import open_session, table_session
+from lakeward.session.sessions import open_session, table_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

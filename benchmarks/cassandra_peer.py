@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from benchmarks.cpu import cost
-from lakeward.lake.iceberg import ivy
-from lakeward.lake.iceberg.jars import cache_folder
+from lakeward.session import jars
+from lakeward.session.jars import cache_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def main() -> int:
 def _session(host: str, port: str) -> SparkSession:
     return (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars", ",".join(map(str, ivy.fetched_once(CONNECTOR, cache_folder()).glob("*.jar"))))
+        .config("spark.jars", ",".join(map(str, jars.fetched_once(CONNECTOR, cache_folder()).glob("*.jar"))))
         .config("spark.cassandra.connection.host", host)
         .config("spark.cassandra.connection.port", port)
         .config("spark.driver.memory", "3g")

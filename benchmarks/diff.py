@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 
 from benchmarks.cpu import cost
 from benchmarks.data import change_file_name, write_batch, write_load
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.diffing.alignment import align
-from lakeward.diffing.inputs.sides import FoundSet, IcebergState, Side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.frames.pairs import shaped
 from lakeward.diffing.plans.planner import planned_pairs
-from lakeward.diffing.shaping import shaped
-from lakeward.lake.iceberg.define import mirror_of
+from lakeward.diffing.stored.addresses import FoundSet, IcebergState, Side
+from lakeward.iceberg.define import mirror_of
+from lakeward.lake import Lakeward
 from lakeward.model import TableId
-from lakeward.pipeline.workspace import Workspace
+from lakeward.spark.workspace import Workspace
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.sets import write_set

@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
+from lakeward.lake import Lakeward
 
 if TYPE_CHECKING:
     from pathlib import Path

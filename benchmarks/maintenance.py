@@ -10,8 +10,8 @@ from benchmarks.apply import StepClock
 from benchmarks.cpu import measured
 from benchmarks.data import SCHEMA, change_file_name, write_batch, write_load
 from benchmarks.peer import PEER, make_peer, merge, require_done, require_equal
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
+from lakeward.lake import Lakeward
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cpu import measured
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.pipeline.context import RunOptions
-from lakeward.pipeline.report import Outcome
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.context import RunOptions
+from lakeward.mirror.op.report import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

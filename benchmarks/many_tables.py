@@ -6,14 +6,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cpu import measured
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.pipeline.report import Outcome
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.report import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.pipeline.report import RunReport
+    from lakeward.mirror.op.report import RunReport
 
 _SCHEMA = "id int, name string, amount decimal(10,2)"
 _ROWS, _CHANGES = 1_000, 100

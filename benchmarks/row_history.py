@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.cpu import measured
 from benchmarks.peer import require_done
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
+from lakeward.lake import Lakeward
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -38,8 +38,8 @@ main() {
 
 # Fetched ahead, so that no test waits for the network.
 prepare_tests() {
-  .venv/bin/python -m lakeward.lake.iceberg.jars > /dev/null
-  .venv/bin/python -m lakeward.demo.cassandra.jars > /dev/null
+  .venv/bin/python -m lakeward.session.jars > /dev/null
+  .venv/bin/python -m lakeward.demo.cassandra.server > /dev/null
   offer_browser
 }
 

@@ -1,6 +1,5 @@
 # The public names for type checkers; the table in __init__.py is what runs.
 
-from lakeward.api import Lakeward as Lakeward
 from lakeward.api.diffs import diff_snapshots as diff_snapshots, patch_snapshot as patch_snapshot
 from lakeward.api.doctor import Check as Check, doctor as doctor
 from lakeward.api.failures import explain_error as explain_error
@@ -23,29 +22,16 @@ from lakeward.config import (
     TableSettings as TableSettings,
     load_config as load_config,
 )
+from lakeward.config.base import parse_span as parse_span
 from lakeward.config.reference import config_reference as config_reference
-from lakeward.config.spans import parse_span as parse_span
+from lakeward.config.services import WatchSettings as WatchSettings
 from lakeward.config.template import write_configuration as write_configuration
-from lakeward.config.watching import WatchSettings as WatchSettings
-from lakeward.controller.discovery import Discovery as Discovery
-from lakeward.controller.history import RunDetail as RunDetail, RunSummary as RunSummary
-from lakeward.controller.metrics import Metrics as Metrics
-from lakeward.controller.observers import Observer as Observer, SilentObserver as SilentObserver
-from lakeward.controller.proposals import Proposal as Proposal
-from lakeward.controller.status import (
-    StatusTotals as StatusTotals,
-    TableStatus as TableStatus,
-    status_totals as status_totals,
-)
-from lakeward.controller.tables import KnownTable as KnownTable
-from lakeward.controller.takeover import ImportedTable as ImportedTable
-from lakeward.controller.triggers.watcher import RunObserver as RunObserver, Watcher as Watcher
-from lakeward.controller.validation import Finding as Finding
 from lakeward.demo.cassandra.project import (
+    CassandraDemo as CassandraDemo,
+    CassandraDemoReport as CassandraDemoReport,
     cassandra_demo_server as cassandra_demo_server,
     write_cassandra_demo as write_cassandra_demo,
 )
-from lakeward.demo.cassandra.story import CassandraDemo as CassandraDemo, CassandraDemoReport as CassandraDemoReport
 from lakeward.demo.project import DemoTable as DemoTable, write_demo as write_demo
 from lakeward.demo.story import (
     DemoReport as DemoReport,
@@ -53,9 +39,7 @@ from lakeward.demo.story import (
     TableCheck as TableCheck,
     play_demo as play_demo,
 )
-from lakeward.diffing.changesets.applying import Applied as Applied
-from lakeward.diffing.comparator_texts import parse_comparator as parse_comparator
-from lakeward.diffing.comparators import (
+from lakeward.diffing.frames.comparators import (
     Bitwise as Bitwise,
     Comparator as Comparator,
     Duration as Duration,
@@ -63,15 +47,19 @@ from lakeward.diffing.comparators import (
     Equality as Equality,
     MapEntries as MapEntries,
     Whitespace as Whitespace,
+    parse_comparator as parse_comparator,
 )
-from lakeward.diffing.composing import compose as compose
-from lakeward.diffing.frames import diff as diff
-from lakeward.diffing.options import DiffMode as DiffMode, DiffOptions as DiffOptions, DuplicateKeys as DuplicateKeys
-from lakeward.diffing.patching import patch as patch
+from lakeward.diffing.frames.joining import diff as diff
+from lakeward.diffing.frames.options import (
+    DiffMode as DiffMode,
+    DiffOptions as DiffOptions,
+    DuplicateKeys as DuplicateKeys,
+)
+from lakeward.diffing.frames.pairs import Summary as Summary
+from lakeward.diffing.frames.patching import compose as compose, patch as patch, reverse as reverse
 from lakeward.diffing.report.examples import Example as Example
-from lakeward.diffing.reversing import reverse as reverse
 from lakeward.diffing.running import DiffResult as DiffResult
-from lakeward.diffing.summary import Summary as Summary
+from lakeward.diffing.stored.applying import Applied as Applied
 from lakeward.errors import (
     BadRowError as BadRowError,
     BugError as BugError,
@@ -90,21 +78,22 @@ from lakeward.errors import (
     TimeLimitError as TimeLimitError,
     VanishedError as VanishedError,
 )
-from lakeward.lake.iceberg.debt import Debt as Debt
+from lakeward.formats.dms.listing import SkippedFolder as SkippedFolder
+from lakeward.iceberg.rewrite import Debt as Debt
+from lakeward.lake import Lakeward as Lakeward
 from lakeward.logs import event as event, log_to_stderr as log_to_stderr, logs_messages as logs_messages
-from lakeward.model import TableId as TableId
-from lakeward.pipeline.columns_repair import ColumnsRepair as ColumnsRepair
-from lakeward.pipeline.context import RunOptions as RunOptions
-from lakeward.pipeline.erasing import LandingTrace as LandingTrace
-from lakeward.pipeline.maintenance.report import (
+from lakeward.mirror.columns_repair import ColumnsRepair as ColumnsRepair
+from lakeward.mirror.erase import LandingTrace as LandingTrace
+from lakeward.mirror.maintenance import (
     MaintenanceReport as MaintenanceReport,
     TableMaintenance as TableMaintenance,
     WorkKind as WorkKind,
     WorkReport as WorkReport,
 )
-from lakeward.pipeline.quarantine import BadRow as BadRow, QuarantineReport as QuarantineReport
-from lakeward.pipeline.records import LoadDecision as LoadDecision
-from lakeward.pipeline.report import (
+from lakeward.mirror.op.changelog import LoadDecision as LoadDecision
+from lakeward.mirror.op.check import RowChanges as RowChanges
+from lakeward.mirror.op.context import RunOptions as RunOptions
+from lakeward.mirror.op.report import (
     OpReport as OpReport,
     Outcome as Outcome,
     RowCounts as RowCounts,
@@ -112,33 +101,40 @@ from lakeward.pipeline.report import (
     TablePlan as TablePlan,
     TableReport as TableReport,
 )
-from lakeward.pipeline.row_changes import RowChanges as RowChanges
-from lakeward.pipeline.steps import Step as Step
-from lakeward.pipeline.undoing import (
-    ConcernedOp as ConcernedOp,
-    Marked as Marked,
-    UndoPlan as UndoPlan,
-    Undone as Undone,
-)
+from lakeward.mirror.op.steps import Step as Step
+from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as QuarantineReport
+from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
+from lakeward.model import TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
-from lakeward.snapshots.erasure.receipts import ErasedPlace as ErasedPlace, Receipt as Receipt
-from lakeward.snapshots.history.row_history import HistoryEntry as HistoryEntry, RowHistory as RowHistory
-from lakeward.snapshots.history.scd2_table import HistoryReport as HistoryReport
-from lakeward.snapshots.verification.report import (
-    RowFinding as RowFinding,
-    TableVerification as TableVerification,
-    Verified as Verified,
-    VerifyReport as VerifyReport,
+from lakeward.runner.discovery import Discovery as Discovery
+from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
+from lakeward.runner.metrics import Metrics as Metrics
+from lakeward.runner.observers import Observer as Observer, SilentObserver as SilentObserver
+from lakeward.runner.status import (
+    StatusTotals as StatusTotals,
+    TableStatus as TableStatus,
+    status_totals as status_totals,
 )
-from lakeward.snapshots.versions.listing import Version as Version
-from lakeward.sources.dms.listing import SkippedFolder as SkippedFolder
+from lakeward.runner.tables import KnownTable as KnownTable
+from lakeward.runner.validation import Finding as Finding, Proposal as Proposal
+from lakeward.runner.walkthrough import ImportedTable as ImportedTable
+from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher
 from lakeward.spark.errors import query_errors as query_errors
 from lakeward.testing.simulator import (
     SimulationResult as SimulationResult,
     SimulatorOptions as SimulatorOptions,
     write_simulation as write_simulation,
 )
-from lakeward.texts import escape_text as escape_text, to_json as to_json
-from lakeward.words import count as count, rate as rate
+from lakeward.text import count as count, escape_text as escape_text, rate as rate, to_json as to_json
+from lakeward.views.erasure import ErasedPlace as ErasedPlace, Receipt as Receipt
+from lakeward.views.history.rows import HistoryEntry as HistoryEntry, RowHistory as RowHistory
+from lakeward.views.history.scd2 import HistoryReport as HistoryReport
+from lakeward.views.verification.report import (
+    RowFinding as RowFinding,
+    TableVerification as TableVerification,
+    Verified as Verified,
+    VerifyReport as VerifyReport,
+)
+from lakeward.views.versions.manage import Version as Version
 
 __version__: str

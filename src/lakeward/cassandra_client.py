@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from lakeward.api.sides import SideDesk
+from lakeward.api.diffs import SideDesk
 from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import LiveTable, find_cluster
 from lakeward.cassandra.connection import connected

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeward.redaction import redact, redact_values
-from lakeward.texts import escape_text, to_json
+from lakeward.text import escape_text, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

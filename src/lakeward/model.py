@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from lakeward.documents import Record
 from lakeward.errors import ConfigurationError
-from lakeward.texts import name_problem
+from lakeward.text import name_problem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHANGELOG_SUFFIX = "_changes"

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from lakeward.column_names import OWN_PREFIX
-from lakeward.datatypes import decimal_parts
+from lakeward.columns import OWN_PREFIX, decimal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakeward.datatypes import Column
+    from lakeward.columns import Column
 
 PREFIX = OWN_PREFIX
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.export import ExportReport, ExportRequest, export_table
 from lakeward.config import Config
-from lakeward.diffing.inputs.opening import open_side
-from lakeward.lake.iceberg.session import table_session
+from lakeward.diffing.stored.open import open_side
+from lakeward.session.sessions import table_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from pyspark.sql import SparkSession
 
-    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.stored.addresses import Side
     from tests.servers.cassandra import CassandraServer
 
 

@@ -19,11 +19,11 @@ from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
-from lakeward.diffing.inputs.opening import open_side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.hand_made import export, schema_of
 from tests.cassandra.scene import nodes_that_tasks_know, read_cells
 

@@ -17,10 +17,10 @@ from lakeward.cassandra.compare import CompareRequest, ComparisonReport, Stage, 
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.snapshots import origin_of
 from lakeward.config import Config
-from lakeward.diffing.changesets.finding import find_change_set
-from lakeward.diffing.changesets.writing import change_set_folder
+from lakeward.diffing.stored.applying import change_set_folder
+from lakeward.diffing.stored.changesets import find_change_set
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from lakeward.storage.filesystem import LocalFileSystem
 
 COLUMNS = (

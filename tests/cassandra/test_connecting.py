@@ -9,7 +9,7 @@ from dataclasses import replace
 from lakeward.cassandra.clusters import parse_cluster
 from lakeward.cassandra.connection import ClusterAddress, connected, task_session, with_nodes
 from lakeward.cassandra.tables import examine_cluster
-from lakeward.config.clusters import ClusterSettings, TlsSettings
+from lakeward.config.services import ClusterSettings, TlsSettings
 from lakeward.errors import ConfigurationError, RetriableError
 from tests.servers.cassandra import refusal
 from tests.servers.process import free_ports

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lakeward.cli.demo_cassandra import NEXT_COMMANDS
+from lakeward.cli.demo import NEXT_CASSANDRA_COMMANDS as NEXT_COMMANDS
 from lakeward.demo.cassandra.project import cassandra_demo_server
 from lakeward.errors import ConfigurationError
 from tests.commands import invoke
@@ -30,7 +30,7 @@ def played(spark, tmp_path_factory):
 
 
 def server_jars():
-    from lakeward.demo.cassandra.jars import resolve_cassandra
+    from lakeward.demo.cassandra.server import resolve_cassandra
 
     return resolve_cassandra()
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from lakeward.config import Config
-from lakeward.diffing.changesets.finding import find_change_set
+from lakeward.diffing.stored.changesets import find_change_set
 from tests.cassandra.hand_made import export, schema_of
 
 TABLE = schema_of("customer text pk, day int ck, tier text static, total text, tags list<text>")

@@ -17,7 +17,7 @@ from lakeward.cassandra.read_plan import MURMUR3, RANDOM, ReadPlan, estimated_si
 from lakeward.cassandra.reading import read_range, read_ranges
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.config import Config
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from lakeward.errors import BugError, RetriableError
 from tests.cassandra.export_scene import Exports
 from tests.s3.bucket import Bucket

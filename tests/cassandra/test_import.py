@@ -19,7 +19,7 @@ from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, DataError, RefusedInputError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.hand_made import export, schema_of
 from tests.cassandra.scene import nodes_that_tasks_know, read_cells, renamed
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakeward.cli.main import cli
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.hand_made import export, schema_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config, parse_config
-from lakeward.config.clusters import ClusterSettings
-from lakeward.lake.iceberg.session import table_session
+from lakeward.config.services import ClusterSettings
+from lakeward.session.sessions import table_session
 from tests.cassandra.hand_made import export, schema_of
 from tests.spark.fixtures import SPARK_SETTINGS
 
@@ -88,7 +88,7 @@ def _units_done(ledger: Ledger, process: subprocess.Popen[str]) -> int:
 
 
 def _import_slowly(folder: str, into: str, host: str, port: str) -> None:
-    from lakeward.lake.iceberg.session import build_session
+    from lakeward.session.sessions import build_session
 
     config = parse_config({"spark": SPARK_SETTINGS}, base=Path(folder).parent)
     address = ClusterAddress("local", ClusterSettings(hosts=(host,), port=int(port)))

@@ -18,7 +18,7 @@ from lakeward.cassandra.schema import TableSchema, read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.errors import RefusedInputError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.scene import create_table, fill, read_cells, set_apart, update, work
 from tests.cassandra.strategies import (
     Filling,

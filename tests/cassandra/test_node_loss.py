@@ -19,7 +19,7 @@ from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.retry import is_passing
 from lakeward.cassandra.tables import make_table
 from lakeward.config import Config
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.servers.cassandra import cassandra_at
 
 if TYPE_CHECKING:

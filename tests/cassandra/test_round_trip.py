@@ -14,7 +14,7 @@ from lakeward.cassandra.imports import ImportRequest, import_snapshot
 from lakeward.cassandra.schema import TableSchema, read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.scene import create_table, fill, insert, read_cells, renamed, set_apart, update
 from tests.cassandra.strategies import Filling, drawn, filled_tables
 

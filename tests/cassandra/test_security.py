@@ -14,7 +14,7 @@ from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.tables import examine_cluster, require_exportable, require_readable, require_writable
-from lakeward.config.clusters import TlsSettings
+from lakeward.config.services import TlsSettings
 from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
 from tests.servers.cassandra import cassandra_at, refusal
 

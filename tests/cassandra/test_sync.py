@@ -18,7 +18,7 @@ from lakeward.cassandra.sync_rounds import SyncReport
 from lakeward.cassandra.sync_steps import First
 from lakeward.config import Config
 from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from lakeward.storage.filesystem import LocalFileSystem
 from tests.cassandra.clock import Clock, set_back
 from tests.cassandra.scene import read_cells

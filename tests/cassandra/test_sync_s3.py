@@ -10,9 +10,9 @@ import pytest
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.sync import SyncRequest, export_folder, sync_once
 from lakeward.config import Config
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 from tests.cassandra.clock import set_back
 from tests.s3.bucket import Bucket
 from tests.s3.conftest import settings_of

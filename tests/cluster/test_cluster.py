@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.api import Lakeward
 from lakeward.config import load_config
-from lakeward.lake.iceberg.session import session_for
+from lakeward.lake import Lakeward
+from lakeward.session.sessions import session_for
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
 from tests.servers.spark_cluster import Cluster, spark_cluster

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from lakeward.diffing.comparators import Comparator, Duration, Epsilon, Equality, MapEntries, Whitespace
-from lakeward.diffing.options import DiffMode
+from lakeward.diffing.frames.comparators import Comparator, Duration, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.frames.options import DiffMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.frames.options import DiffOptions
 
 _MODES = {
     DiffMode.COLUMN_BY_COLUMN: "ColumnByColumn",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.lake.iceberg.session import table_session
+from lakeward.session.sessions import table_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

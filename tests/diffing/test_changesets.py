@@ -14,16 +14,14 @@ from click.testing import CliRunner
 from pyspark.sql import functions as F
 
 from lakeward.cli.main import cli
-from lakeward.diffing.alignment import align
-from lakeward.diffing.changesets.applying import apply_change_sets
-from lakeward.diffing.changesets.finding import ChangeSet, find_change_set
-from lakeward.diffing.changesets.manifest import ChangeSetManifest, describe
-from lakeward.diffing.changesets.writing import write_change_set
-from lakeward.diffing.comparators import Epsilon
-from lakeward.diffing.frames import diff
-from lakeward.diffing.inputs.opening import open_side
-from lakeward.diffing.inputs.sides import Side
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.comparators import Epsilon
+from lakeward.diffing.frames.joining import diff
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.stored.addresses import Side
+from lakeward.diffing.stored.applying import apply_change_sets, write_change_set
+from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest, describe, find_change_set
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.filesystem import LocalFileSystem
@@ -307,7 +305,7 @@ def test_a_result_that_is_not_what_the_change_set_was_made_from_is_not_published
 
 def test_the_command_applies_checks_and_refuses(session, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lakeward.lake.iceberg.session.open_session", lambda config: spark)
+    monkeypatch.setattr("lakeward.session.sessions.open_session", lambda config: spark)
     past, current = session.createDataFrame([(1, "a"), (2, "b")], SCHEMA), session.createDataFrame([(1, "c")], SCHEMA)
     past.write.parquet(str(tmp_path / "past"))
     folder = written(past, current, tmp_path / "sets")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.inputs.sides import Side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.stored.addresses import Side
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:

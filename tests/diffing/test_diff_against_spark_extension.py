@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.comparators import Duration, Epsilon, Equality, MapEntries, Whitespace
-from lakeward.diffing.frames import diff
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.comparators import Duration, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.frames.joining import diff
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.columns import columns
 from tests.diffing.spark_extension import extension_diff

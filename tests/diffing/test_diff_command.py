@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from lakeward.diffing.changesets.writing import change_set_folder
+from lakeward.diffing.stored.applying import change_set_folder
 
 SCHEMA = "id int, name string, price decimal(10,2), note string"
 PAST = [(1, "pen", "1.00", None), (2, "ink", "2.50", "blue"), (3, "cap", "3.00", "red"), (4, "bag", "9.99", None)]

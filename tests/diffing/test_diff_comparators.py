@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.comparator_texts import parse_comparator
+from lakeward.diffing.frames.comparators import parse_comparator
 from lakeward.transforms.columns import column
 from tests.diffing.tables import frame_of
 

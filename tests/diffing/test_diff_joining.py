@@ -25,16 +25,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.comparators import Bitwise
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.frames import diff
-from lakeward.diffing.inputs.sides import Side
-from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys
-from lakeward.diffing.refusals import duplicate_key_in, refused_duplicate
-from lakeward.diffing.shaping import classified
-from lakeward.diffing.summary import read_summary, summary_columns
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.comparators import Bitwise
+from lakeward.diffing.frames.joining import diff, joined
+from lakeward.diffing.frames.options import DiffMode, DiffOptions, DuplicateKeys
+from lakeward.diffing.frames.pairs import classified, read_summary, summary_columns
+from lakeward.diffing.frames.refusals import duplicate_key_in, refused_duplicate
+from lakeward.diffing.stored.addresses import Side
 from lakeward.spark.errors import Failure
 from tests.diffing.stored import uncompiled
 from tests.diffing.tables import frame_of, frozen_rows

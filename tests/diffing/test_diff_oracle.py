@@ -9,12 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.frames import diff
-from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DiffMode, DiffOptions
-from lakeward.diffing.shaping import classified
-from lakeward.diffing.summary import read_summary, summary_columns
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.joining import diff, joined
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.pairs import classified, read_summary, summary_columns
 from tests.diffing.oracle import diff_rows
 from tests.diffing.tables import Change, changes, frame_of, frozen_rows, make_change
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.inputs.opening import open_side
-from lakeward.diffing.inputs.sides import Side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.stored.addresses import Side
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
-from lakeward.lake.iceberg.define import LAYOUT_PROPERTY
-from lakeward.lake.iceberg.session import table_session
-from lakeward.lake.iceberg.table import IcebergTable
+from lakeward.iceberg.define import LAYOUT_PROPERTY
+from lakeward.iceberg.table import IcebergTable
+from lakeward.session.sessions import table_session
 
 MERGE_ON_READ = {f"write.{one}.mode": "merge-on-read" for one in ("delete", "update", "merge")}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lakeward.api.sides import SideDesk
+from lakeward.api.diffs import SideDesk
 from lakeward.diffing.comparison import Comparison, keys_of
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
-from tests.snapshots.versions import made, set_up
 from tests.spark.scene import TABLE, Scene
+from tests.views.versions import made, set_up
 
 
 def test_versions_mirrors_and_tables_of_one_lake(scene: Scene) -> None:

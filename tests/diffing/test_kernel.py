@@ -9,14 +9,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakeward.config import parse_config
-from lakeward.diffing.alignment import align
-from lakeward.diffing.comparators import Bitwise
-from lakeward.diffing.inputs.sides import FoundSet, Side
-from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.comparators import Bitwise
+from lakeward.diffing.frames.joining import joined
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.frames.pairs import Planned, shaped
 from lakeward.diffing.plans.buckets import bucket_pairs
-from lakeward.diffing.plans.planned import Planned
-from lakeward.diffing.shaping import shaped
+from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.spark.errors import recognised, spark_faults
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.hadoop import HadoopFileSystem

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.diffing.comparators import Epsilon
-from lakeward.diffing.composing import compose, composed
-from lakeward.diffing.frames import diff
-from lakeward.diffing.options import DiffMode, DiffOptions
-from lakeward.diffing.patching import patch, patched
-from lakeward.diffing.reading_diffs import read_diff
-from lakeward.diffing.refusals import refusals
-from lakeward.diffing.reversing import reverse
+from lakeward.diffing.frames.comparators import Epsilon
+from lakeward.diffing.frames.joining import diff
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.patching import compose, composed, patch, patched, reverse
+from lakeward.diffing.frames.refusals import refusals
+from lakeward.diffing.frames.taken_apart import read_diff
 from lakeward.errors import RefusedInputError
 from tests.diffing.stored import stored, uncompiled
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lakeward.diffing.composing import compose
-from lakeward.diffing.frames import diff
-from lakeward.diffing.options import DiffMode, DiffOptions
-from lakeward.diffing.patching import patch
-from lakeward.diffing.reversing import reverse
+from lakeward.diffing.frames.joining import diff
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.patching import compose, patch, reverse
 from tests.diffing.stored import stored, uncompiled
 from tests.diffing.tables import Change, changed_again, changes, frame_of, settled
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.comparators import Bitwise
-from lakeward.diffing.inputs.sides import FoundSet, Side
-from lakeward.diffing.options import DiffOptions, DuplicateKeys
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.comparators import Bitwise
+from lakeward.diffing.frames.options import DiffOptions, DuplicateKeys
+from lakeward.diffing.frames.pairs import shaped
+from lakeward.diffing.frames.refusals import duplicate_key_in
 from lakeward.diffing.plans.planner import WIDE_ROW_BYTES, planned_pairs
-from lakeward.diffing.refusals import duplicate_key_in
-from lakeward.diffing.shaping import shaped
+from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.pipeline.workspace import Workspace
 from lakeward.spark.errors import Failure
+from lakeward.spark.workspace import Workspace
 from lakeward.storage.filesystem import LocalFileSystem
 from lakeward.storage.sets import write_set
 

@@ -21,30 +21,29 @@ import pyarrow as pa
 import pytest
 
 from lakeward.cli.main import cli
+from lakeward.columns import parse_ddl
 from lakeward.config import TableSettings, load_config, parse_config
-from lakeward.controller.discovery import discover
-from lakeward.controller.triggers.notices import path_under, read_notice
-from lakeward.datatypes import parse_ddl
-from lakeward.diffing.changesets.manifest import read_change_set_manifest
+from lakeward.diffing.stored.changesets import read_change_set_manifest
 from lakeward.errors import BugError, LakewardError
+from lakeward.formats.base import FileSummary, ReadSpec
+from lakeward.formats.dms.files import READER_FAULT, Limits, UnusableFileError
+from lakeward.formats.dms.listing import list_files, list_transactions
+from lakeward.formats.dms.parquet import parquet_columns
+from lakeward.formats.dms.quarantined import parse_raw, raw_values
+from lakeward.formats.dms.reader import read_file
+from lakeward.formats.dms.sniffing import peek
+from lakeward.formats.dms.transactions import read_sorted, sort_file
+from lakeward.formats.dms.values import record_schema
 from lakeward.model import LandingFile, TableId
-from lakeward.snapshots.versions.manifest import read_manifest
-from lakeward.sources.base import FileSummary, ReadSpec
-from lakeward.sources.dms.limits import Limits
-from lakeward.sources.dms.listing import list_files, list_transactions
-from lakeward.sources.dms.parquet import parquet_columns
-from lakeward.sources.dms.peek import peek
-from lakeward.sources.dms.problems import READER_FAULT, UnusableFileError
-from lakeward.sources.dms.raw import parse_raw, raw_values
-from lakeward.sources.dms.reader import read_file
-from lakeward.sources.dms.records import record_schema
-from lakeward.sources.dms.transactions import read_sorted, sort_file
-from lakeward.sources.storage import LocalStorage
+from lakeward.runner.discovery import discover
+from lakeward.runner.watch.notices import path_under, read_notice
 from lakeward.state.base import TableRun
 from lakeward.state.memory import MemoryStateStore
 from lakeward.state.sql import SqlStateStore
 from lakeward.state.sqlite import SqliteDatabase
+from lakeward.storage.landing import LocalStorage
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
+from lakeward.views.versions.manifest import read_manifest
 from tests.fuzz.engine import Target
 
 TABLE = TableId("sales", "product")

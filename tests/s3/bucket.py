@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.sources.s3 import S3Storage
+from lakeward.storage.landing import S3Storage
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lakeward.config.s3 import S3Settings
+    from lakeward.config.services import S3Settings
     from tests.servers.s3 import S3Server
 
 # S3 takes no smaller part but the last.

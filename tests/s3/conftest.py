@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from tests.s3.bucket import Bucket
 from tests.s3.scene import S3Scene, rest_lake
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, TABLE_BUCKETS, S3Server

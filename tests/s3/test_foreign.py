@@ -14,8 +14,8 @@ from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.publish import publish_folder
 from lakeward.storage.sets import write_set
 from tests.s3.bucket import Bucket
-from tests.snapshots.versions import made, names, refused, set_up
 from tests.spark.scene import TABLE
+from tests.views.versions import made, names, refused, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,5 +104,5 @@ def test_versions_in_s3_are_replaced_and_dropped_around_objects_of_others(s3_sce
     theirs = put_foreign(bucket, prefix)
     made(s3_scene, "2020-11-14", to=to, replace=True)
     assert names(s3_scene, place) == {1: "one on 13th", 2: None}
-    s3_scene.lakeward.snapshots.drop(TABLE, version="2020-11-14")
+    s3_scene.lakeward.views.drop(TABLE, version="2020-11-14")
     assert (read(bucket, theirs), len(bucket.keys(f"{prefix}/"))) == (theirs, len(theirs))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import Outcome
+from lakeward.mirror.op.effect import Strategy
+from lakeward.mirror.op.report import Outcome
 from tests.s3.scene import LANDING
 from tests.spark.hazards import HAZARDS
 from tests.spark.scene import TABLE

@@ -12,11 +12,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.cli.main import cli
 from lakeward.errors import ConfigurationError, ConflictError
-from lakeward.lake.iceberg.define import mirror_of
-from lakeward.lake.iceberg.session import session_for
-from lakeward.lake.iceberg.table import IcebergTable
+from lakeward.iceberg.define import mirror_of
+from lakeward.iceberg.table import IcebergTable
+from lakeward.mirror.op.report import Outcome
 from lakeward.model import TableId
-from lakeward.pipeline.report import Outcome
+from lakeward.session.sessions import session_for
 from tests.s3.scene import QUICK, S3Scene
 from tests.servers.moto import REGION
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY

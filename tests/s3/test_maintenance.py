@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.pipeline.maintenance.report import WorkKind
-from lakeward.pipeline.report import Outcome
+from lakeward.mirror.maintenance import WorkKind
+from lakeward.mirror.op.report import Outcome
 from tests.spark.source import Source, check_books
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.config.s3 import S3Settings
-from lakeward.pipeline.report import Outcome
+from lakeward.config.services import S3Settings
+from lakeward.mirror.op.report import Outcome
 from tests.s3.bucket import Bucket
 from tests.s3.conftest import settings_of
 from tests.s3.scene import S3Scene, rest_lake

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.inputs.sides import FoundSet, Side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.frames.pairs import Planned, shaped
 from lakeward.diffing.plans.buckets import bucket_pairs
-from lakeward.diffing.plans.planned import Planned
-from lakeward.diffing.shaping import shaped
+from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.storage.sets import write_set
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.sources.s3 import S3Storage
-from lakeward.sources.storage import open_storage
 from lakeward.storage import s3
+from lakeward.storage.landing import S3Storage, open_storage
 from tests.s3.bucket import PART_BYTES
 from tests.servers.moto import moto_client
 from tests.servers.s3 import READER_KEY, READER_SECRET

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.cassandra.connection import ClusterAddress, connected
-from lakeward.config.clusters import ClusterSettings
-from lakeward.demo.cassandra.node_files import ServerOptions
-from lakeward.demo.cassandra.server import LocalCassandra
+from lakeward.config.services import ClusterSettings
+from lakeward.demo.cassandra.server import LocalCassandra, ServerOptions
 from lakeward.errors import ConfigurationError, LakewardError
 from tests.servers.shared import shared_server
 

@@ -13,9 +13,9 @@ import pytest
 from botocore.config import Config
 
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg import ivy
-from lakeward.lake.iceberg.jars import cache_folder
-from lakeward.lake.iceberg.java import require_java
+from lakeward.session import jars
+from lakeward.session.jars import cache_folder
+from lakeward.session.launching import require_java
 from tests.servers.process import free_ports, running
 from tests.servers.shared import shared_server
 
@@ -34,7 +34,7 @@ def dynamodb_at(folder: Path) -> Iterator[str]:
     """Run a server for the time of a ``with`` block and give its address."""
     try:
         require_java()
-        jars = ivy.fetched_once(_COORDINATE, cache_folder())
+        fetched = jars.fetched_once(_COORDINATE, cache_folder())
     except ConfigurationError as missing:
         pytest.skip(missing.message)
     [port] = free_ports(1)
@@ -42,7 +42,7 @@ def dynamodb_at(folder: Path) -> Iterator[str]:
     # The resolver leaves out slf4j, which Spark brings.
     slf4j = next((Path(pyspark.__file__).parent / "jars").glob("slf4j-api-*.jar"))
     command = [
-        "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*{os.pathsep}{slf4j}", _MAIN,
+        "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetched}/*{os.pathsep}{slf4j}", _MAIN,
         "-inMemory", "-disableTelemetry", "-port", str(port),
     ]  # fmt: skip
     with running(command, folder / "dynamodb.log", works=lambda: _works(endpoint)):

@@ -6,9 +6,9 @@ import uuid
 import pytest
 
 from lakeward.aws import job
-from lakeward.aws.remote_config import open_config
+from lakeward.aws.job import open_config
 from lakeward.errors import ConfigurationError
-from lakeward.pipeline.report import Outcome, RunReport, TableReport
+from lakeward.mirror.op.report import Outcome, RunReport, TableReport
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 CONFIG = "landing: s3://lake/landing\nstate: sqlite:///job.db\n"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from lakeward.columns import Column
 from lakeward.config import parse_config
-from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
-from lakeward.snapshots.versions.glue import GlueTables
+from lakeward.views.versions.register import GlueTables
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
-from tests.unit.snapshots.manifests import manifest_of
+from tests.unit.views.manifests import manifest_of
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp_ntz"))
 DATES = [f"2020-{month:02}-{day:02}" for month in range(1, 5) for day in range(1, 29)]

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakeward.controller.triggers.filters import PathFilter
-from lakeward.controller.triggers.queue import QueuePoller
-from lakeward.controller.triggers.sqs import Queue
 from lakeward.errors import ConfigurationError, RetriableError
+from lakeward.runner.watch.queue import Queue, QueuePoller
+from lakeward.runner.watch.requests import PathFilter
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
 ACCOUNT = "123456789012"
@@ -214,7 +213,7 @@ def test_without_boto3_the_extra_is_named(monkeypatch):
 
 
 def test_an_outage_of_the_service_is_said_and_waited_for(aws, caplog, monkeypatch):
-    monkeypatch.setattr("lakeward.controller.triggers.queue._OUTAGE_FIRST", 0.05)
+    monkeypatch.setattr("lakeward.runner.watch.queue._OUTAGE_FIRST", 0.05)
     source = Queue(aws.url, wait_seconds=1)
     receive, failures = source.receive, iter(range(2))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.lake.iceberg.attempt import Attempt
-from lakeward.pipeline.steps import Step
+from lakeward.iceberg.attempt import Attempt
+from lakeward.mirror.op.steps import Step
 from lakeward.storage.publish import _Work
 from tests.spark.scene import TABLE
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.spark.source import Rows
 
 
-# Families of steps with a crash test in tests/snapshots; test_steps.py there requires it.
+# Families of steps with a crash test in tests/views; test_steps.py there requires it.
 ELSEWHERE = ("publish", "undo", "erase", "maintain", "repair", "scd2")
 
 

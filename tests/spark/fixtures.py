@@ -34,9 +34,9 @@ def _lake_config(folder: Path, **settings: Any) -> Config:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The application's root session, with a lake that no test should count on and jars for lakes on S3 too."""
     from lakeward.errors import ConfigurationError
-    from lakeward.lake.iceberg.jars import resolve_jars
-    from lakeward.lake.iceberg.java import require_java
-    from lakeward.lake.iceberg.session import build_session
+    from lakeward.session.jars import resolve_jars
+    from lakeward.session.launching import require_java
+    from lakeward.session.sessions import build_session
 
     folder = tmp_path_factory.mktemp("root")
     try:
@@ -60,7 +60,7 @@ def lake_config() -> Callable[..., Config]:
 @pytest.fixture
 def lake_session(spark: SparkSession) -> Callable[..., SparkSession]:
     """Give a function that opens a session on the lake of a folder: ``lake_session(tmp_path)``."""
-    from lakeward.lake.iceberg.session import session_for
+    from lakeward.session.sessions import session_for
 
     def open_lake(folder: Path, **settings: Any) -> SparkSession:
         return session_for(spark, _lake_config(folder, **settings))

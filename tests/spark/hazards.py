@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError
-from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import OpReport, Outcome
+from lakeward.mirror.op.effect import Strategy
+from lakeward.mirror.op.report import OpReport, Outcome
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books
 from tests.spark.sources import OTHER_STATE, change, keyed_source

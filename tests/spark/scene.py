@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.lake.iceberg.session import session_for
-from lakeward.pipeline.context import RunOptions
-from lakeward.pipeline.report import Outcome, RunReport, TableReport
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.context import RunOptions
+from lakeward.mirror.op.report import Outcome, RunReport, TableReport
+from lakeward.session.sessions import session_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
-from lakeward.lake.iceberg.define import APPLIED_STAMP, changelog_of, mirror_of
+from lakeward.iceberg.attempt import BRANCH_PREFIX
+from lakeward.iceberg.define import APPLIED_STAMP, changelog_of, mirror_of
 from lakeward.model import TableId
 from tests.spark.scene import TABLE
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.lake.iceberg.define import changelog_of, mirror_of
+from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.mirror.op.effect import Strategy
 from lakeward.model import OpKind, TableId
-from lakeward.pipeline.planner import Strategy
 from tests.spark.scene import TABLE
 from tests.spark.source import Source, check_books
 

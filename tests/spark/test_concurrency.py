@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
-from lakeward.lake.iceberg.define import changelog_of, mirror_of
-from lakeward.lake.iceberg.session import session_for
-from lakeward.lake.iceberg.table import IcebergTable
+from lakeward.iceberg.attempt import BRANCH_PREFIX
+from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.iceberg.table import IcebergTable
+from lakeward.mirror import run as run_module
+from lakeward.mirror.op.report import Outcome
 from lakeward.model import TableId
-from lakeward.pipeline import run as run_module
-from lakeward.pipeline.report import Outcome
+from lakeward.session.sessions import session_for
 from tests.spark.fixtures import SPARK_SETTINGS
 from tests.spark.hazards import race_without_a_lease
 from tests.spark.scene import TABLE
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeward.pipeline.effect import Bases
+    from lakeward.mirror.op.effect import Bases
     from tests.spark.scene import Scene
 
 PRODUCT = TableId.parse(TABLE)

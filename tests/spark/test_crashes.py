@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.lake.iceberg import define
+from lakeward.iceberg import define
+from lakeward.mirror.op.steps import Step
 from lakeward.model import OpKind
-from lakeward.pipeline.steps import Step
 from tests.spark.crash import ELSEWHERE, Crash, Crashes, crash_at, leave_branches, steps_of
 from tests.spark.scene import SCHEMA, TABLE
 from tests.spark.source import Source, check_books

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from lakeward.pipeline.context import RunOptions
-from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import Outcome
-from lakeward.sources.storage import LocalStorage
-from tests.snapshots.versions import refused
+from lakeward.mirror.op.context import RunOptions
+from lakeward.mirror.op.effect import Strategy
+from lakeward.mirror.op.report import Outcome
+from lakeward.storage.landing import LocalStorage
 from tests.spark.hazards import run_until_idle
 from tests.spark.scene import TABLE, Scene
+from tests.views.versions import refused
 
 FOLDER = TABLE.replace(".", "/")
 

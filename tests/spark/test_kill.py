@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.api import Lakeward
 from lakeward.config import load_config
-from lakeward.lake.iceberg.attempt import BRANCH_PREFIX
-from lakeward.lake.iceberg.define import changelog_of, mirror_of
-from lakeward.lake.iceberg.session import session_for
-from lakeward.pipeline.report import Outcome
+from lakeward.iceberg.attempt import BRANCH_PREFIX
+from lakeward.iceberg.define import changelog_of, mirror_of
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.report import Outcome
+from lakeward.session.sessions import session_for
 from lakeward.testing.compare import assert_same_rows
 from lakeward.testing.simulator import Simulation, SimulatorOptions
 from tests.spark.fixtures import SPARK_SETTINGS

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.pipeline.as_of import rows_as_of
-from lakeward.pipeline.moments import parse_moment
-from lakeward.pipeline.workspace import Workspace
+from lakeward.mirror.op.as_of import rows_as_of
+from lakeward.mirror.op.checkpoints import parse_moment
+from lakeward.spark.workspace import Workspace
 from tests.spark.scene import TABLE, Scene
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
-from lakeward.column_names import ICEBERG_NAMES, UNREADABLE_NAMES
+from lakeward.columns import ICEBERG_NAMES, UNREADABLE_NAMES
 from lakeward.errors import ConfigurationError
-from lakeward.snapshots.verification.report import Verdict
+from lakeward.views.verification.report import Verdict
 from tests.spark.readers import rows_by_pyiceberg
 from tests.spark.scene import TABLE, Scene
 
@@ -70,7 +70,7 @@ def test_table_that_cannot_be_read_is_repaired(
     scene.configure({TABLE: {"primary_key": "id"}})
     with monkeypatch.context() as before:
         # As it was when any name was taken.
-        before.setattr("lakeward.pipeline.schema.name_problems", lambda names, present=(): [])
+        before.setattr("lakeward.mirror.op.schema.name_problems", lambda names, present=(): [])
         load = {"id": ints(1, 2, 3), first: ["a", "b", "c"], second: ["A", "B", "C"]}
         scene.land_parquet("LOAD00000001.parquet", load)
         scene.run()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lakeward.api import Lakeward
+from lakeward.columns import quote_name
 from lakeward.config import parse_config
-from lakeward.datatypes import quote_name
-from lakeward.lake.iceberg.session import session_for
-from lakeward.pipeline.report import Outcome
+from lakeward.lake import Lakeward
+from lakeward.mirror.op.report import Outcome
+from lakeward.session.sessions import session_for
 from lakeward.testing.compare import assert_same_rows
+from lakeward.testing.replication.strategies import small_options
 from lakeward.testing.simulator import Simulation, SimulatorOptions, random_options
-from lakeward.testing.strategies import small_options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from lakeward.pipeline.report import Outcome
+from lakeward.mirror.op.report import Outcome
 from tests.spark.scene import TABLE, Scene
 
 FOLDER = TABLE.replace(".", "/")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
-from lakeward.lake.iceberg.session import build_session, open_session, session_for, table_session
+from lakeward.session.sessions import build_session, open_session, session_for, table_session
 
 
 def create_table(session: SparkSession, value: int) -> None:
@@ -112,7 +112,7 @@ from pathlib import Path
 import psutil
 from pyspark.sql import functions as F
 from lakeward.config import parse_config
-from lakeward.lake.iceberg.session import open_session
+from lakeward.session.sessions import open_session
 settings = {
     "spark": {
         "master": "local[1]",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lakeward.pipeline.planner import Strategy
+from lakeward.mirror.op.effect import Strategy
 from tests.spark.scene import TABLE, Scene
 
 

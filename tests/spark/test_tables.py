@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import ConfigurationError
-from lakeward.pipeline.planner import Strategy
-from lakeward.pipeline.report import Outcome
+from lakeward.mirror.op.effect import Strategy
+from lakeward.mirror.op.report import Outcome
 from tests.spark.scene import TABLE, Scene
 
 

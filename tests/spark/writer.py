@@ -6,14 +6,14 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
-from lakeward.api import Lakeward
 from lakeward.config import parse_config
-from lakeward.lake.iceberg.session import session_for
+from lakeward.lake import Lakeward
+from lakeward.session.sessions import session_for
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lakeward.pipeline.report import TableReport
+    from lakeward.mirror.op.report import TableReport
     from tests.spark.scene import Scene
 
 # Only reached when the code under test hangs.

@@ -282,7 +282,7 @@ class TestLeases:
     ) -> None:
         with closing(DynamoStateStore(dynamodb_uri)) as right:
             lease = right.acquire_lease(PRODUCT, ELSEWHERE, seconds=30)
-            monkeypatch.setattr("lakeward.state.dynamodb.clock.datetime", moved_clock(timedelta(hours=hours)))
+            monkeypatch.setattr("lakeward.state.dynamodb.connection.datetime", moved_clock(timedelta(hours=hours)))
             with closing(DynamoStateStore(dynamodb_uri)) as wrong:
                 assert wrong.lease_of(PRODUCT) == lease
                 with pytest.raises(LeaseHeldError):

@@ -13,12 +13,11 @@ from sqlalchemy import inspect
 
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.state import postgres as adapter
+from lakeward.state.database import MIGRATIONS, metadata
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.migrations import MIGRATIONS
 from lakeward.state.open import open_state
 from lakeward.state.postgres import PostgresDatabase
 from lakeward.state.sql import SqlStateStore
-from lakeward.state.tables import metadata
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 from tests.servers.postgres import PASSWORD, QUOTED_PASSWORD, postgres_server
 

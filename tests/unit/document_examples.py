@@ -19,48 +19,36 @@ from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.sync_rounds import SyncReport, SyncStep
 from lakeward.cassandra.sync_steps import Action
 from lakeward.cassandra.write_plan import WriteReport, WriteStatus
-from lakeward.controller.history import RunDetail, RunSummary
-from lakeward.controller.notify import Notice, TableNotice
-from lakeward.controller.proposals import Proposal
-from lakeward.controller.status import StatusTotals, TableStatus
-from lakeward.controller.takeover import ImportedTable, ImportOutcome
-from lakeward.controller.validation import Finding, Severity
-from lakeward.datatypes import Column
-from lakeward.demo.cassandra import story
-from lakeward.diffing.changesets.applying import Applied
-from lakeward.diffing.changesets.manifest import ChangeSetManifest
-from lakeward.diffing.comparators import Epsilon
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.columns import Column
+from lakeward.demo.cassandra import project
+from lakeward.diffing.frames.comparators import Epsilon
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.pairs import Summary
 from lakeward.diffing.report.examples import Example
 from lakeward.diffing.running import DiffResult
-from lakeward.diffing.summary import Summary
-from lakeward.lake.iceberg.debt import Debt
-from lakeward.model import (
-    Disposition,
-    FileClass,
-    FileIdentity,
-    Generation,
-    OpKind,
-    OrderBy,
-    Place,
-    Progress,
-)
-from lakeward.pipeline.columns_repair import ColumnsRepair
-from lakeward.pipeline.erased import Erasure, UnfinishedErasure
-from lakeward.pipeline.erasing import LandingTrace
-from lakeward.pipeline.maintenance.due import Maintained
-from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkKind, WorkReport
-from lakeward.pipeline.records import FileRecord, LoadDecision, OpRecord
-from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
-from lakeward.pipeline.row_changes import RowChanges
-from lakeward.pipeline.undoing import ConcernedOp, Marked, UndoPlan
-from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
-from lakeward.snapshots.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
-from lakeward.snapshots.versions.manifest import Lineage, Manifest
-from lakeward.snapshots.versions.publications import Publication, PublicationKind
-from lakeward.sources.base import FileSummary
+from lakeward.diffing.stored.applying import Applied
+from lakeward.diffing.stored.changesets import ChangeSetManifest
+from lakeward.formats.base import FileSummary
+from lakeward.iceberg.rewrite import Debt
+from lakeward.mirror.columns_repair import ColumnsRepair
+from lakeward.mirror.erase import LandingTrace
+from lakeward.mirror.maintenance import Maintained, MaintenanceReport, TableMaintenance, WorkKind, WorkReport
+from lakeward.mirror.op.changelog import FileRecord, LoadDecision, OpRecord
+from lakeward.mirror.op.check import RowChanges
+from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
+from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
+from lakeward.model import Disposition, FileClass, FileIdentity, Generation, OpKind, OrderBy, Place, Progress
+from lakeward.runner.history import RunDetail, RunSummary
+from lakeward.runner.notify import Notice, TableNotice
+from lakeward.runner.status import StatusTotals, TableStatus
+from lakeward.runner.validation import Finding, Proposal, Severity
+from lakeward.runner.walkthrough import ImportedTable, ImportOutcome
 from lakeward.storage.claims import Writer
 from lakeward.storage.sets import Bucket, SetLayout
+from lakeward.views.erasure import ErasedPlace, Receipt
+from lakeward.views.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
+from lakeward.views.versions.manifest import Lineage, Manifest, Publication, PublicationKind
 
 _MOMENT = datetime(2026, 11, 18, 9, 30, 1, 250_000, tzinfo=UTC)
 _PLACE = Place("0001", "20240101000000000000", "sales/product/ü.csv", 3, 1)
@@ -212,8 +200,8 @@ EXAMPLES: dict[str, Any] = {
     "columns repair": ColumnsRepair("sales.product", {"a b": "a_b"}, ("x",)),
     "compared": ComparisonReport("shop.orders", "copy.orders", (3, 4), 8, 1, 2, ("x",), _RESULT, 1.23456),
     "compared, equal": ComparisonReport("shop.orders", "copy.orders", (3, 3), 8, 0, 1, (), None, 1.0),
-    "demo": story.CassandraDemoReport(
-        (story.DemoStep("a", "b", True, 1.0),), (story.DemoSample("r", None, "x"),), "to", 0.12345
+    "demo": project.CassandraDemoReport(
+        (project.DemoStep("a", "b", True, 1.0),), (project.DemoSample("r", None, "x"),), "to", 0.12345
     ),
     "diff result": _RESULT,
     "export plan": ExportPlan(

@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
-from lakeward.aws_errors import Answer, answer_in, is_without_answer
+from lakeward.external_errors import Answer, answer_in, is_without_answer
 
 
 def answered(code: str, status: int) -> ClientError:

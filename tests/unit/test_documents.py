@@ -12,14 +12,14 @@ import pytest
 from tests.unit.document_examples import EXAMPLES
 
 from lakeward.cassandra.jobs import AppliedState, Begun
-from lakeward.diffing.changesets.manifest import read_change_set_manifest
+from lakeward.diffing.stored.changesets import read_change_set_manifest
 from lakeward.documents import Document, Record, from_document, to_compact_json, to_document
 from lakeward.errors import DataError
+from lakeward.formats.base import FileSummary
+from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.model import Progress
-from lakeward.pipeline.records import FileRecord, OpRecord
-from lakeward.snapshots.versions.manifest import read_manifest
-from lakeward.sources.base import FileSummary
 from lakeward.state.codec import dump_progress
+from lakeward.views.versions.manifest import read_manifest
 
 WRITTEN = json.loads((Path(__file__).parent / "documents.json").read_text(encoding="utf-8"))
 COMPACT = ("publication", "verified")

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from lakeward.cli.main import cli
 from lakeward.config import parse_config
-from lakeward.controller.triggers.clock import SystemClock
-from lakeward.controller.triggers.timers import Cron
+from lakeward.runner.watch.timers import Cron, SystemClock
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -170,7 +169,7 @@ FOLDERS = ("systemd", "kubernetes", "aws")
 
 
 def test_the_page_describes_every_variable_of_the_function():
-    source = (DOCS.parent / "src/lakeward/aws/lambda_settings.py").read_text(encoding="utf-8")
+    source = (DOCS.parent / "src/lakeward/aws/lambda_handler.py").read_text(encoding="utf-8")
     names = set(re.findall(r'"(TARGET|[A-Z]+(?:_[A-Z]+)?)"', source)) | {"EMR_SPARK", "SCOPE"}
     page = (DOCS / "deploy.md").read_text(encoding="utf-8")
     assert {f"LAKEWARD_LAMBDA_{name}" for name in names} == set(re.findall(r"LAKEWARD_LAMBDA_[A-Z_]+", page))

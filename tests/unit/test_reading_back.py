@@ -9,22 +9,20 @@ import pytest
 
 from lakeward.cassandra.export_folder import _complete
 from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership
-from lakeward.diffing.changesets.manifest import read_change_set_manifest
-from lakeward.diffing.inputs.lake import primary_key
-from lakeward.diffing.inputs.manifests import _read
+from lakeward.diffing.stored.changesets import read_change_set_manifest
+from lakeward.diffing.stored.open import _read, primary_key
 from lakeward.errors import ConfigurationError, DataError, LakewardError
+from lakeward.mirror.compaction import read_runs
+from lakeward.mirror.maintenance import last_maintained
+from lakeward.mirror.op.changelog import FileRecord, OpRecord
+from lakeward.mirror.op.erased import ERASED_PROPERTY, UNFINISHED_PROPERTY, erased_keys, unfinished_erasure
+from lakeward.mirror.op.ledger import bad_row_details
+from lakeward.mirror.op.settings import kept_settings
 from lakeward.model import TableId
-from lakeward.pipeline.erased import ERASED_PROPERTY, UNFINISHED_PROPERTY, erased_keys, unfinished_erasure
-from lakeward.pipeline.ledger import bad_row_details
-from lakeward.pipeline.maintenance.due import last_maintained
-from lakeward.pipeline.maintenance.runs import read_runs
-from lakeward.pipeline.records import FileRecord, OpRecord
-from lakeward.pipeline.settings import kept_settings
-from lakeward.reading_back import split_address
-from lakeward.snapshots.verification.verified import last_verified
-from lakeward.snapshots.versions.manifest import read_manifest
-from lakeward.snapshots.versions.publications import PREFIX, list_publications
 from lakeward.state import codec
+from lakeward.text import split_address
+from lakeward.views.verification.verify import last_verified
+from lakeward.views.versions.manifest import PREFIX, list_publications, read_manifest
 
 TABLE = TableId("sales", "product")
 NOT_JSON = ["", "{", "nan?", '"', "[1, 2", "\x00", "[" * 100_000, '{"a":' * 100_000]

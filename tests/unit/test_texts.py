@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from lakeward.logs import JsonFormatter, TextFormatter
-from lakeward.texts import escape_name, escape_text, escape_undecoded, is_utf8, name_problem, to_json
+from lakeward.text import escape_name, escape_text, escape_undecoded, is_utf8, name_problem, to_json
 
 LATIN = b"caf\xe9".decode("utf-8", "surrogateescape")
 

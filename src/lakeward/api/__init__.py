@@ -1,5 +1,0 @@
-"""Lakeward as a library."""
-
-from lakeward.api.lake import Lakeward
-
-__all__ = ["Lakeward"]

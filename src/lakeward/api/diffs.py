@@ -2,27 +2,144 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from lakeward.api.opened import silently
-from lakeward.api.sides import SideDesk
+from lakeward.api.opened import OpenedLake, silently
 from lakeward.arguments import FLAG, NONE, OPTIONAL_NUMBER, OPTIONAL_TEXT, PATH, TEXT, TEXTS, WHOLE, instance, takes
-from lakeward.config import Config
+from lakeward.config import Config, load_config
+from lakeward.config.loading import DEFAULT_FILE
+from lakeward.diffing.stored.addresses import parse_address
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import TracebackType
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from lakeward.api.opened import During
-    from lakeward.diffing.changesets.applying import Applied
-    from lakeward.diffing.changesets.finding import ChangeSet
-    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.frames.options import DiffOptions
     from lakeward.diffing.running import DiffResult
+    from lakeward.diffing.stored.addresses import Side
+    from lakeward.diffing.stored.applying import Applied
+    from lakeward.diffing.stored.changesets import ChangeSet
+    from lakeward.mirror.op.context import TableContext
+
+
+# Snapshots opened by their addresses: without a configuration, unless one of them is in a lake.
+
+
+class SideDesk:
+    """Opens sides for the time of a ``with`` block. Spark starts with the first one.
+
+    Files need no ``lakeward.yaml``; where there is one, it says how S3 is reached and which Spark does the work.
+    ``during`` is called with what takes time, as for :class:`lakeward.Lakeward`.
+    """
+
+    def __init__(
+        self,
+        config: str | Path | Config | None = None,
+        *,
+        spark: SparkSession | None = None,
+        during: During | None = None,
+    ) -> None:
+        """Name the configuration; None takes ``lakeward.yaml`` here, or none at all where there is none."""
+        self._named, self._root, self._during = config, spark, during or silently
+        self._stack = ExitStack()
+        self._session: SparkSession | None = None
+        self._lake: OpenedLake | None = None
+        self._config: Config | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove temporary folders and close what was opened; Spark stays."""
+        self._stack.close()
+
+    @property
+    def config(self) -> Config:
+        """The configuration, or the defaults in a folder that goes with the block."""
+        if self._config is None:
+            self._config = self._found_config()
+        return self._config
+
+    @property
+    def has_configuration(self) -> bool:
+        """Whether there is one."""
+        if self._named is not None or "LAKEWARD_CONFIG" in os.environ:
+            return True
+        return Path(DEFAULT_FILE).is_file()
+
+    def _found_config(self) -> Config:
+        if isinstance(self._named, Config):
+            return self._named
+        if self.has_configuration:
+            return load_config(self._named)
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeward-", ignore_cleanup_errors=True))
+        return Config(base=Path(folder))
+
+    @property
+    def spark(self) -> SparkSession:
+        """A session that counts in UTC and takes names exactly, started at first use."""
+        if self._session is None:
+            from lakeward.session.sessions import open_session, table_session
+
+            with self._during("starting Spark"):
+                self._root = self._root or open_session(self.config)
+            self._session = table_session(self._root)
+        return self._session
+
+    def open(
+        self,
+        address: str,
+        *,
+        schema: str | None = None,
+        format: str | None = None,  # noqa: A002 - the word that the command uses
+        incomplete_ok: bool = False,
+        root: str | None = None,
+    ) -> Side:
+        """Open what an address names; see :func:`lakeward.diffing.stored.open.open_side`.
+
+        Raises:
+            ConfigurationError: it cannot be an address, or is one in a lake and there is no configuration.
+            RefusedInputError: what lies there cannot be taken as one whole snapshot.
+        """
+        parsed = parse_address(address, root)
+        if parsed.needs_lake and not self.has_configuration:
+            msg = f"{address} is in a lake, and there is no {DEFAULT_FILE} here that says which"
+            raise ConfigurationError(msg, hint="--config FILE")
+        from lakeward.diffing.stored.open import open_side
+        from lakeward.spark.workspace import Workspace
+
+        return open_side(
+            self.spark,
+            self.config,
+            address,
+            schema=schema,
+            format=format,
+            incomplete_ok=incomplete_ok,
+            root=root,
+            contexts=self._context if parsed.needs_lake else None,
+            workspace=self._stack.enter_context(Workspace()) if parsed.needs_lake else None,
+        )
+
+    def _context(self, table: str) -> TableContext:
+        if self._lake is None:
+            self._lake = self._stack.enter_context(closing(OpenedLake(self.config, spark=self._root)))
+        return self._lake.workbench().context(self._lake.table(table), spark=self.spark)
+
 
 ALL_COLUMNS = "*"
 _CONFIG = PATH | instance("a Config", Config) | NONE
@@ -88,10 +205,10 @@ def diff_snapshots(
     """
     from lakeward.cassandra.snapshots import shown_like_cql
     from lakeward.diffing.comparison import keys_of
-    from lakeward.diffing.free_names import with_free_names
-    from lakeward.diffing.inputs.addresses import absolute
-    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.frames.layout import with_free_names
+    from lakeward.diffing.frames.options import DiffOptions
     from lakeward.diffing.running import Wanted, run_comparison
+    from lakeward.diffing.stored.addresses import absolute
 
     if report is not None:
         _require_report_file(str(report))
@@ -153,8 +270,8 @@ def patch_snapshot(
         ConfigurationError: an address or option does not fit.
         RefusedInputError: a change set was made of something else, or the result is not what the last one leads to.
     """
-    from lakeward.diffing.changesets.applying import apply_change_sets
-    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.diffing.stored.addresses import absolute
+    from lakeward.diffing.stored.applying import apply_change_sets
     from lakeward.storage.filesystem import open_filesystem
 
     with SideDesk(config, spark=spark, during=during) as sides:
@@ -170,8 +287,8 @@ def _find_change_sets(
     sides: SideDesk, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
 ) -> list[ChangeSet]:
     """Find the change sets; each has the columns that the one before it leads to."""
-    from lakeward.diffing.changesets.finding import find_change_set
-    from lakeward.diffing.inputs.addresses import absolute
+    from lakeward.diffing.stored.addresses import absolute
+    from lakeward.diffing.stored.changesets import find_change_set
 
     found: list[ChangeSet] = []
     for location in map(absolute, change_sets):

@@ -15,7 +15,7 @@ from lakeward.arguments import FLAG, NONE, PATH, instance, takes
 from lakeward.config import Config, load_config
 from lakeward.errors import ConfigurationError, LakewardError
 from lakeward.redaction import redact
-from lakeward.words import count
+from lakeward.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,14 +94,14 @@ def _problem(name: str, error: LakewardError | OSError) -> Check:
 def _pyspark() -> str:
     import importlib.metadata
 
-    from lakeward.lake.iceberg.jars import iceberg_runtime
+    from lakeward.session.jars import iceberg_runtime
 
     version = importlib.metadata.version("pyspark")
     return f"{version}, with {iceberg_runtime(version).coordinate}"
 
 
 def _java() -> str:
-    from lakeward.lake.iceberg.java import java_program, require_java
+    from lakeward.session.launching import java_program, require_java
 
     return f"Java {require_java()} ({java_program()})"
 
@@ -116,7 +116,7 @@ def _configuration(config: str | Path | Config | None) -> tuple[Check, Config | 
 
 
 def _jars(config: Config) -> str:
-    from lakeward.lake.iceberg.jars import resolve_jars
+    from lakeward.session.jars import resolve_jars
 
     jars = resolve_jars(config)
     others = f" and {len(jars) - 3} more" if len(jars) > 3 else ""
@@ -129,9 +129,9 @@ def _has_clusters_only(config: Config) -> bool:
 
 
 def _landing(config: Config) -> str:
-    from lakeward.controller.discovery import landed_tables, require_landing
     from lakeward.model import TableId
-    from lakeward.sources.storage import open_storage
+    from lakeward.runner.discovery import landed_tables, require_landing
+    from lakeward.storage.landing import open_storage
 
     storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
     require_landing(config, storage)
@@ -143,7 +143,7 @@ def _landing(config: Config) -> str:
 
 def _warehouse(config: Config) -> str:
     """Check that files can be written: in S3 by writing one, elsewhere without, as the round trip does that."""
-    from lakeward.lake.probe import probe_s3_warehouse, s3_warehouse
+    from lakeward.session.catalog import probe_s3_warehouse, s3_warehouse
 
     if in_s3 := s3_warehouse(config):
         probe_s3_warehouse(config, in_s3)
@@ -172,7 +172,7 @@ def _state(config: Config) -> str:
 
 def _tables(config: Config) -> str:
     """Compare the settings of active tables with their files; loads are not read."""
-    from lakeward.api.registry import TableRegistry
+    from lakeward.api.opened import TableRegistry
 
     with closing(OpenedLake(config)) as lake:
         active = [known for known in lake.tables() if known.active]
@@ -203,7 +203,7 @@ def _cluster(config: Config, name: str) -> str:
 
 def _round_trip(config: Config, during: During) -> str:
     """Create a table in the lake, write and read it, and remove it again."""
-    from lakeward.lake.iceberg.session import open_session
+    from lakeward.session.sessions import open_session
     from lakeward.spark.errors import any_failure, spark_faults, translated
 
     namespace = f"lake.lakeward_doctor_{uuid.uuid4().hex[:8]}"

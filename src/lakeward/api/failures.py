@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakeward.arguments import instance, takes
 from lakeward.errors import ConfigurationError, LakewardError
+from lakeward.external_errors import system_error
 from lakeward.spark.errors import spark_died
-from lakeward.system_errors import system_error
 
 
 @takes(error=instance("an exception", BaseException))

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.api.opened import OpenedLake
-    from lakeward.pipeline.context import TableContext
-    from lakeward.snapshots.history.row_history import RowHistory
-    from lakeward.snapshots.history.row_keys import RowKey
-    from lakeward.snapshots.history.scd2_table import HistoryReport
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.views.history.keys import RowKey
+    from lakeward.views.history.rows import RowHistory
+    from lakeward.views.history.scd2 import HistoryReport
 
 
 class History:
@@ -33,7 +33,7 @@ class History:
             key: a value for each key column: of its type, or a text that is read as such; None is NULL.
             limit: how many changes are returned, the newest ones.
         """
-        from lakeward.snapshots.history.row_history import history_of_row
+        from lakeward.views.history.rows import history_of_row
 
         context = self._lake.context(name)
         return history_of_row(context, self._key(context, key), limit=limit)
@@ -55,7 +55,7 @@ class History:
             key: restricts the answer to one row.
             ordered: sort by key and time.
         """
-        from lakeward.snapshots.history.scd2 import in_version_order, versions_of
+        from lakeward.views.history.scd2 import in_version_order, versions_of
 
         context = self._lake.context(name)
         found = versions_of(context, track, self._key(context, key) if key is not None else None)
@@ -69,7 +69,7 @@ class History:
             name: the table as ``schema.table``.
             track: columns that make a new version; None: as it was set before, ``["*"]``: all.
         """
-        from lakeward.snapshots.history.scd2_table import refresh_history
+        from lakeward.views.history.scd2 import refresh_history
 
         with self._lake.leased(name) as context:
             return refresh_history(context, track)
@@ -77,7 +77,7 @@ class History:
     def refresh_scd2(self) -> list[HistoryReport]:
         """Bring every history that the lake keeps up to date; one that fails is reported and stops no other."""
         from lakeward.errors import LakewardError
-        from lakeward.snapshots.history.scd2_table import failed_refresh, has_history
+        from lakeward.views.history.scd2 import failed_refresh, has_history
 
         reports = []
         for known in self._lake.tables():
@@ -100,7 +100,7 @@ class History:
             until: the last moment that counts; None: now.
             ordered: sort in the order in which the changes happened.
         """
-        from lakeward.snapshots.history.changes import changes_between, in_feed_order
+        from lakeward.views.history.feed import changes_between, in_feed_order
 
         found = changes_between(self._lake.context(name), since, until)
         return in_feed_order(found) if ordered else found
@@ -108,13 +108,13 @@ class History:
     @takes(name=TEXT)
     def position(self, name: str) -> int:
         """Return the number of a table's newest op: where a job stands that has taken in everything up to now."""
-        from lakeward.snapshots.history.story import read_story
+        from lakeward.views.history.timeline import read_story
 
         return read_story(self._lake.context(name)).progress.op
 
     def _key(self, context: TableContext, given: Mapping[str, Any]) -> RowKey:
-        from lakeward.snapshots.history.row_keys import row_key
-        from lakeward.snapshots.history.story import read_story
+        from lakeward.views.history.keys import row_key
+        from lakeward.views.history.timeline import read_story
 
         story = read_story(context)
         return row_key(context.table, story.bases.columns, story.keys, given)

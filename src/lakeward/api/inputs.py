@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lakeward.arguments import PATH, TEXT, TEXTS, takes
-from lakeward.config.bounded_yaml import read_yaml
+from lakeward.config.loading import read_yaml
 from lakeward.errors import ConfigurationError
-from lakeward.reading_back import MALFORMED, json_object
+from lakeward.text import MALFORMED, json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ def parse_key(texts: Iterable[str]) -> dict[str, str | None]:
     Raises:
         ConfigurationError: a text is no assignment, or a column comes twice.
     """
-    from lakeward.snapshots.history.row_keys import read_assignments
+    from lakeward.views.history.keys import read_assignments
 
     return read_assignments(texts)
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeward.api.opened import OpenedLake
-    from lakeward.controller.tables import KnownTable
-    from lakeward.controller.workbench import Workbench
-    from lakeward.pipeline.context import TableContext
-    from lakeward.pipeline.moments import Moment
-    from lakeward.snapshots.versions.listing import Version
-    from lakeward.snapshots.versions.publications import Publication
-    from lakeward.snapshots.versions.shapes import Shape
+    from lakeward.mirror.op.checkpoints import Moment
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.runner.tables import KnownTable
+    from lakeward.runner.workbench import Workbench
+    from lakeward.views.versions.layouts import Shape
+    from lakeward.views.versions.manage import Version
+    from lakeward.views.versions.manifest import Publication
 
     Versions: TypeAlias = list[Version]
 
@@ -119,8 +119,8 @@ class Snapshots:
         Raises:
             ConfigurationError: what is asked for contradicts itself. A table that cannot be asked is reported.
         """
-        from lakeward.pipeline.moments import parse_moment
-        from lakeward.snapshots.versions.shapes import Shape
+        from lakeward.mirror.op.checkpoints import parse_moment
+        from lakeward.views.versions.layouts import Shape
 
         chosen, config = self._lake.active(tables), self._lake.config
         shape = Shape(format, layout, date_column or "", config.timezone)
@@ -144,15 +144,15 @@ class Snapshots:
             DataError: there is none, it was not finished, its files are not as they were written, or the path holds
                 several versions.
         """
-        from lakeward.lake.iceberg.session import table_session
-        from lakeward.snapshots.versions.reading import read_version
+        from lakeward.session.sessions import table_session
+        from lakeward.views.versions.folders import read_version
 
         return read_version(table_session(self._lake.spark), self._lake.config, _absolute(path) or path)
 
     @takes(tables=TEXTS)
     def list(self, tables: Iterable[str] = ()) -> Versions:
         """Return the versions of tables, all known ones when none is named, and whether each is still current."""
-        from lakeward.snapshots.versions.listing import judge
+        from lakeward.views.versions.manage import judge
 
         bench, known = self._lake.workbench(), self._lake.named(tables)
         return [judged.version(str(table.table)) for table in known for judged in judge(bench.context(table))]
@@ -164,7 +164,7 @@ class Snapshots:
         Raises:
             ConfigurationError: none of the tables has a version of that name.
         """
-        from lakeward.snapshots.versions.refreshing import wanting
+        from lakeward.views.versions.manage import wanting
 
         bench, chosen = self._lake.workbench(), self._lake.named(tables)
         if version is not None:
@@ -190,7 +190,7 @@ class Snapshots:
         Raises:
             ConfigurationError: there is no such version, or not exactly one choice is made.
         """
-        from lakeward.snapshots.versions.dropping import beyond, drop_versions
+        from lakeward.views.versions.tags import beyond, drop_versions
 
         if (version is not None) == (keep is not None or older_than is not None):
             msg = "say which versions to drop: either one by name, or by number or age"
@@ -206,14 +206,14 @@ class Snapshots:
     def _create(self, known: KnownTable, request: SnapshotRequest) -> SnapshotReport:
         bench = self._lake.workbench()
         if request.tag is not None:
-            from lakeward.snapshots.versions.tags import create_tag
+            from lakeward.views.versions.tags import create_tag
 
             with bench.leased(known) as context:
                 name = request.tag or request.moment.label
                 made = create_tag(context, request.moment, name, replacing=request.replace)
                 return _report(context, made, dropped=_apply_retention(context))
         if request.register is not None and bench.is_own_session:
-            from lakeward.snapshots.versions.registering import require_lasting
+            from lakeward.views.versions.register import require_lasting
 
             require_lasting(bench.spark, bench.config)
         context = bench.context(known)
@@ -222,7 +222,7 @@ class Snapshots:
 
 
 def _refresh(bench: Workbench, known: KnownTable, publication: Publication) -> SnapshotReport:
-    from lakeward.snapshots.versions.refreshing import rebuild_publication
+    from lakeward.views.versions.manage import rebuild_publication
 
     # Only a tag is written to the mirror; files are made while runs go on.
     with bench.leased(known) if publication.kind == "tag" else nullcontext(bench.context(known)) as context:
@@ -278,10 +278,10 @@ def _table_to_register(register: object) -> str | None:
 
 
 def _create_files(context: TableContext, known: KnownTable, request: SnapshotRequest) -> Publication:
-    from lakeward.lake.iceberg.catalog import catalog_kind
-    from lakeward.snapshots.versions.creating import FilesOrder, create_files
-    from lakeward.snapshots.versions.registering import default_name, register, require_name
-    from lakeward.snapshots.versions.shapes import Shape
+    from lakeward.session.catalog import catalog_kind
+    from lakeward.views.versions.create import FilesOrder, create_files
+    from lakeward.views.versions.layouts import Shape
+    from lakeward.views.versions.register import default_name, register, require_name
 
     name = ""
     if request.register is not None:
@@ -295,8 +295,8 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
 
 def _apply_retention(context: TableContext) -> tuple[str, ...]:
     """Drop what the table's settings no longer keep, and name it."""
-    from lakeward.snapshots.versions.dropping import beyond, drop_versions
-    from lakeward.snapshots.versions.publications import list_publications
+    from lakeward.views.versions.manifest import list_publications
+    from lakeward.views.versions.tags import beyond, drop_versions
 
     settings = context.settings.snapshots
     if settings.keep is None and settings.older_than is None:
@@ -325,7 +325,7 @@ def _report(
 
 
 def _recorded(context: TableContext) -> list[Publication]:
-    from lakeward.snapshots.versions.publications import list_publications
+    from lakeward.views.versions.manifest import list_publications
 
     mirror = context.mirror.look()
     return list_publications(mirror) if mirror else []

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from lakeward.api.opened import OpenedLake
     from lakeward.config import Config
-    from lakeward.controller.tables import KnownTable
-    from lakeward.controller.workbench import Workbench
-    from lakeward.pipeline.context import TableContext
-    from lakeward.snapshots.verification.report import Against, TableVerification, VerifyOptions, VerifyReport
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.runner.tables import KnownTable
+    from lakeward.runner.workbench import Workbench
+    from lakeward.views.verification.report import Against, TableVerification, VerifyOptions, VerifyReport
 
 
 def verify_tables(lake: OpenedLake, chosen: list[KnownTable], options: VerifyOptions, *, repair: bool) -> VerifyReport:
     """Compute mirrors again and compare them row for row."""
-    from lakeward.snapshots.verification.report import VerifyReport
+    from lakeward.views.verification.report import VerifyReport
 
     bench = lake.workbench()
     return VerifyReport(tuple(_verified(bench, known, options, repair=repair) for known in chosen))
@@ -35,7 +35,7 @@ def verify_options(
     Raises:
         ConfigurationError: the basis is unknown, or the sample is no share.
     """
-    from lakeward.snapshots.verification.report import Basis, KeyRange, VerifyOptions
+    from lakeward.views.verification.report import Basis, KeyRange, VerifyOptions
 
     known = [known.value for known in Basis if known is not Basis.AGAINST]
     if basis not in known:
@@ -60,8 +60,8 @@ def other_copy(
     Raises:
         ConfigurationError: what is said of it does not fit together.
     """
-    from lakeward.pipeline.moments import parse_moment
-    from lakeward.snapshots.verification.report import Against
+    from lakeward.mirror.op.checkpoints import parse_moment
+    from lakeward.views.verification.report import Against
 
     if location is None:
         if table or cut_off or changed_at:
@@ -81,8 +81,8 @@ def other_copy(
 
 def _verified(bench: Workbench, known: KnownTable, options: VerifyOptions, *, repair: bool) -> TableVerification:
     """Verify one table; an error becomes its report."""
-    from lakeward.snapshots.verification.report import TableVerification, Verdict
     from lakeward.spark.errors import as_lakeward_error
+    from lakeward.views.verification.report import TableVerification, Verdict
 
     try:
         return _compared(bench, known, options, repair=repair)
@@ -99,7 +99,7 @@ def _verified(bench: Workbench, known: KnownTable, options: VerifyOptions, *, re
 
 
 def _compared(bench: Workbench, known: KnownTable, options: VerifyOptions, *, repair: bool) -> TableVerification:
-    from lakeward.snapshots.verification.verify import has_other_count, verify_table
+    from lakeward.views.verification.verify import has_other_count, verify_table
 
     context = bench.context(known)
     found = _repaired(bench, known, context, options) if repair else verify_table(context, options)
@@ -107,8 +107,8 @@ def _compared(bench: Workbench, known: KnownTable, options: VerifyOptions, *, re
 
 
 def _repaired(bench: Workbench, known: KnownTable, context: TableContext, options: VerifyOptions) -> TableVerification:
-    from lakeward.controller.recording import record_op
-    from lakeward.snapshots.verification.repair import repair_table
+    from lakeward.runner.workbench import record_op
+    from lakeward.views.verification.repair import repair_table
 
     began = datetime.now(UTC)
     found = repair_table(context, options, lambda: bench.leased(known))
@@ -118,7 +118,7 @@ def _repaired(bench: Workbench, known: KnownTable, context: TableContext, option
 
 
 def _counted(bench: Workbench, known: KnownTable, found: TableVerification) -> TableVerification:
-    from lakeward.snapshots.verification.verify import stamp_row_count
+    from lakeward.views.verification.verify import stamp_row_count
 
     try:
         with bench.leased(known) as context:

@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.errors import LakewardError
-from lakeward.texts import to_json
+from lakeward.config import load_config, read_config
+from lakeward.config.services import S3Settings
+from lakeward.errors import ConfigurationError, LakewardError
+from lakeward.storage.s3 import S3Location, is_s3, s3_client, s3_errors
+from lakeward.text import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.pipeline.report import RunReport
+    from lakeward.config import Config
+    from lakeward.mirror.op.report import RunReport
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,10 +85,9 @@ def _guarded(given: argparse.Namespace) -> int:
 
 def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), *, wait: float = 0.0) -> RunReport:
     """Run tables once, in the Spark application that is there or in one of its own."""
-    from lakeward.api import Lakeward
-    from lakeward.aws.remote_config import open_config
-    from lakeward.controller.files import choose_files
-    from lakeward.pipeline.context import RunOptions
+    from lakeward.lake import Lakeward
+    from lakeward.mirror.op.context import RunOptions
+    from lakeward.runner.watch.requests import choose_files
 
     with Lakeward(open_config(config)) as lake:
         names, paths = choose_files(lake, tables, files)
@@ -91,3 +97,37 @@ def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), 
 def _print(document: object) -> None:
     sys.stdout.write(to_json(document) + "\n")
     sys.stdout.flush()
+
+
+# A configuration file that lies on S3, where jobs have no disk of their own.
+
+
+def open_config(location: str) -> Config:
+    """Read a configuration file from a path or ``s3://bucket/key``.
+
+    Raises:
+        ConfigurationError: it is missing, cannot be read, or does not fit.
+    """
+    if not is_s3(location):
+        return load_config(location)
+    text = _fetch(location)
+    # Whatever counts as relative in it counts from where the job runs; a job's settings are addresses.
+    return read_config(text, base=Path.cwd(), environment=os.environ, source=location)
+
+
+def _fetch(location: str) -> str:
+    place = S3Location.parse(location, "--config")
+    # The file tells of an endpoint only once it is read: this one comes from the environment (AWS_ENDPOINT_URL).
+    client = s3_client(S3Settings(), None)
+    try:
+        with s3_errors(location):
+            content: bytes = client.get_object(Bucket=place.bucket, Key=place.prefix)["Body"].read()
+            return content.decode("utf-8")
+    except FileNotFoundError as error:
+        msg = f"no configuration file at {location}"
+        raise ConfigurationError(msg, hint="upload it: aws s3 cp lakeward.yaml LOCATION") from error
+    except UnicodeDecodeError as error:
+        msg = f"{location} is not text in UTF-8: {error}"
+        raise ConfigurationError(msg) from error
+    finally:
+        client.close()

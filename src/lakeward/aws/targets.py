@@ -20,7 +20,7 @@ from lakeward.errors import RetriableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakeward.controller.triggers.notices import S3Object
+    from lakeward.runner.watch.notices import S3Object
 
 # States in which a job has not begun to read anything.
 _GLUE_WAITING = ("WAITING", "STARTING")

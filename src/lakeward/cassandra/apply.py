@@ -33,8 +33,8 @@ from lakeward.cassandra.write_frames import (
 )
 from lakeward.cassandra.write_job import WriteJob, WriteRequest, WriteRows, WriteTarget
 from lakeward.cassandra.write_plan import WriteColumn
-from lakeward.diffing.changesets.finding import find_change_set
-from lakeward.diffing.inputs.addresses import absolute
+from lakeward.diffing.stored.addresses import absolute
+from lakeward.diffing.stored.changesets import find_change_set
 from lakeward.errors import RefusedInputError
 from lakeward.storage.claims import MANIFEST
 from lakeward.storage.filesystem import open_filesystem
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.snapshots import Origin
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
-    from lakeward.diffing.changesets.finding import ChangeSet
-    from lakeward.diffing.changesets.manifest import ChangeSetManifest
-    from lakeward.diffing.reading_diffs import ReadDiff
+    from lakeward.diffing.frames.taken_apart import ReadDiff
+    from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
 # What helps where there is no table.
 FILL = "fill it first: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --create-table"

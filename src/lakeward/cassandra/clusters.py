@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from lakeward.cassandra.connection import ClusterAddress
 from lakeward.cassandra.cql import TableAddress
-from lakeward.config.clusters import SECRET_MARK, ClusterSettings
-from lakeward.config.environment import from_environment
-from lakeward.config.explaining import explain
+from lakeward.config.base import from_environment
+from lakeward.config.loading import explain
+from lakeward.config.services import SECRET_MARK, ClusterSettings
 from lakeward.errors import ConfigurationError
 from lakeward.redaction import redact_address
 

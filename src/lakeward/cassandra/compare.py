@@ -28,16 +28,15 @@ from lakeward.cassandra.range_files import Group, is_group_file, place_of, read_
 from lakeward.cassandra.read_plan import ReadPlan, grouped, page_rows, partitioner_of, ring_ranges
 from lakeward.cassandra.schema import differences, read_table_schema
 from lakeward.cassandra.snapshots import LIVE, shown_like_cql, snapshot_struct
-from lakeward.diffing.changesets.writing import change_set_folder
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.inputs.addresses import absolute
-from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.stored.addresses import Side, absolute
+from lakeward.diffing.stored.applying import change_set_folder
 from lakeward.errors import ConfigurationError
 from lakeward.storage.claims import remove_files
 from lakeward.storage.filesystem import open_filesystem
+from lakeward.text import count
 from lakeward.transforms.columns import column, columns
-from lakeward.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.read_plan import TokenRange
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
-    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.frames.options import DiffOptions
     from lakeward.diffing.running import DiffResult
     from lakeward.storage.filesystem import FileSystem
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cassandra.cluster import Cluster, Session
 
-    from lakeward.config.clusters import ClusterSettings
+    from lakeward.config.services import ClusterSettings
 
 _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0

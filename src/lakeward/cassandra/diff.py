@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from lakeward import schemas as S
 from lakeward.cassandra.export_folder import SNAPSHOTS, table_folder
 from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of, shown_like_cql
-from lakeward.diffing.inputs.addresses import is_choice
-from lakeward.diffing.inputs.opening import open_side
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.stored.addresses import is_choice
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.snapshots import Origin
     from lakeward.config import Config
-    from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.running import DiffResult
+    from lakeward.diffing.stored.addresses import Side
 
 
 def diff_exports(

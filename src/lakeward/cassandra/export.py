@@ -36,13 +36,13 @@ from lakeward.cassandra.read_plan import (
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.snapshots import BLOCK, OWN_COLUMNS, snapshot_struct
 from lakeward.cassandra.tables import require_exportable, server_version
-from lakeward.diffing.inputs.addresses import absolute
-from lakeward.diffing.inputs.texts import TEXT_FORMATS, require_text
+from lakeward.diffing.stored.addresses import absolute
+from lakeward.diffing.stored.rows import TEXT_FORMATS, require_text
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 from lakeward.spark.errors import spark_faults, translated
 from lakeward.storage.filesystem import open_filesystem
-from lakeward.words import count
+from lakeward.text import count
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session

@@ -31,17 +31,17 @@ from pyspark.sql.types import AtomicType
 
 from lakeward import __version__
 from lakeward.cassandra.snapshots import BLOCK, EXPORT, part_of
-from lakeward.diffing.changesets.manifest import KIND as CHANGE_SET
-from lakeward.diffing.inputs.addresses import absolute
-from lakeward.diffing.inputs.folders import INCREMENTAL, Listing
-from lakeward.diffing.inputs.texts import TEXT_FORMATS, read_text_rows, text_schema, write_text
+from lakeward.diffing.stored.addresses import absolute
+from lakeward.diffing.stored.changesets import KIND as CHANGE_SET
+from lakeward.diffing.stored.folders import INCREMENTAL, Listing
+from lakeward.diffing.stored.rows import TEXT_FORMATS, read_text_rows, text_schema, write_text
 from lakeward.errors import DataError, RefusedInputError
-from lakeward.reading_back import json_object, refusing_damage
 from lakeward.storage.checksum import checksum_of
 from lakeward.storage.claims import MANIFEST, SUCCESS, listed_files, remove_files, remove_listed, written_files
 from lakeward.storage.filesystem import read_parquet
 from lakeward.storage.publish import not_as_written, publish_folder, require_absent
 from lakeward.storage.sets import write_set
+from lakeward.text import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from lakeward.cassandra.read_plan import TokenRange
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.logs import event
-from lakeward.reading_back import MALFORMED, json_object, refusing_damage
 from lakeward.storage.claims import Writer, remove_files
+from lakeward.text import MALFORMED, json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

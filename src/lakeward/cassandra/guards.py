@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.jobs import compared_since, is_outdated
 from lakeward.cassandra.snapshots import LIVE
-from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
+from lakeward.delete_guard import Removal, change_set_refusal
+from lakeward.diffing.stored.changesets import is_same_state, is_surely_same, shown_state
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.pipeline.delete_guard import Removal, change_set_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.jobs import AppliedState, Job
     from lakeward.cassandra.keyspaces import WriteLimits
     from lakeward.cassandra.snapshots import Origin
-    from lakeward.diffing.changesets.finding import ChangeSet
-    from lakeward.diffing.changesets.manifest import ChangeSetManifest
+    from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
 _FORCE = "--force applies it regardless"
 # What helps where it is not known what a table holds.

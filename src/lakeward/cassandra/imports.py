@@ -15,8 +15,8 @@ from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of
 from lakeward.cassandra.tables import is_there, make_table, require_readable, require_table
 from lakeward.cassandra.write_frames import Found, matched, require_no_counters, unit_count
 from lakeward.cassandra.write_job import WriteJob, WriteRequest, WriteRows, WriteTarget
-from lakeward.diffing.changesets.order import is_surely_same, shown_state
-from lakeward.diffing.inputs.opening import open_side
+from lakeward.diffing.stored.changesets import is_surely_same, shown_state
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.snapshots import Origin
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
-    from lakeward.diffing.inputs.sides import Side
+    from lakeward.diffing.stored.addresses import Side
 
 # What helps where there is no table.
 CREATE_TABLE = "--create-table   (makes it as the export's was)"

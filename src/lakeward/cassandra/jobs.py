@@ -17,13 +17,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.diffing.changesets.order import is_same_state, is_surely_same, shown_state
+from lakeward.diffing.stored.changesets import is_same_state, is_surely_same, shown_state
 from lakeward.documents import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.diffing.changesets.manifest import ChangeSetManifest
+    from lakeward.diffing.stored.changesets import ChangeSetManifest
 
 IMPORT, APPLY = "import", "apply"
 _OPEN, _DONE = "open", "done"

@@ -16,7 +16,7 @@ from lakeward.errors import ConfigurationError
 if TYPE_CHECKING:
     import numpy
 
-    from lakeward.config.clusters import ClusterSettings
+    from lakeward.config.services import ClusterSettings
 
 PORT = 9142
 _EXTRA = "pip install 'lakeward[keyspaces]'"

@@ -29,7 +29,7 @@ from lakeward.cassandra.jobs import (
 from lakeward.cassandra.retry import call_again, told
 from lakeward.cassandra.tables import deletes_kept, has_rows, is_there, make_table, table_id
 from lakeward.errors import ConfigurationError, ConflictError
-from lakeward.reading_back import json_object, refusing_damage
+from lakeward.text import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

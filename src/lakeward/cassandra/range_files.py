@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeward.cassandra.read_plan import ReadPlan, TokenRange
-    from lakeward.config.s3 import S3Keys, S3Settings
+    from lakeward.config.services import S3Keys, S3Settings
     from lakeward.storage.filesystem import FileSystem
 
 

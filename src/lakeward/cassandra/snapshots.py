@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.cql import CqlType
     from lakeward.cassandra.schema import CqlColumn
-    from lakeward.diffing.inputs.sides import Side
     from lakeward.diffing.report.examples import Example
+    from lakeward.diffing.stored.addresses import Side
 
 # What the columns begin with that a snapshot has besides those of its table.
 OWN_COLUMNS = "_lw_"

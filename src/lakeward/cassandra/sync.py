@@ -23,7 +23,7 @@ from lakeward.cassandra.snapshots import LIVE
 from lakeward.cassandra.sync_rounds import Interval, NewExport, SyncLoop, SyncReport, SyncRound
 from lakeward.cassandra.sync_steps import Action, Rules
 from lakeward.cassandra.tables import has_keyspace, has_rows, is_there, require_writable
-from lakeward.diffing.inputs.opening import open_side
+from lakeward.diffing.stored.open import open_side
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.spark.errors import spark_faults, translated
 from lakeward.storage.filesystem import open_filesystem

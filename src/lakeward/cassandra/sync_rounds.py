@@ -14,7 +14,7 @@ import watchfiles
 
 from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHOTS, name_in, seconds_to_next_minute
 from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
-from lakeward.diffing.inputs.folders import INCREMENTAL
+from lakeward.diffing.stored.folders import INCREMENTAL
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
 from lakeward.storage.claims import SUCCESS

@@ -34,11 +34,11 @@ from lakeward.cassandra.write_plan import (
     WRITTEN,
     WriteColumn,
 )
-from lakeward.datatypes import quote_name
-from lakeward.diffing.comparators import PLAIN
-from lakeward.diffing.inputs.files import format_of_name
-from lakeward.diffing.refusals import unfit_value
-from lakeward.diffing.widening import is_same
+from lakeward.columns import quote_name
+from lakeward.diffing.frames.alignment import is_same
+from lakeward.diffing.frames.comparators import PLAIN
+from lakeward.diffing.frames.refusals import unfit_value
+from lakeward.diffing.stored.files import format_of_name
 from lakeward.errors import RefusedInputError
 from lakeward.transforms.columns import column
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.cql import CqlType, TableName
     from lakeward.cassandra.schema import CqlColumn, TableSchema
     from lakeward.cassandra.snapshots import Origin
-    from lakeward.diffing.options import DiffOptions
-    from lakeward.diffing.reading_diffs import ReadDiff, SideValue
+    from lakeward.diffing.frames.options import DiffOptions
+    from lakeward.diffing.frames.taken_apart import ReadDiff, SideValue
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 

@@ -23,7 +23,7 @@ from lakeward.cassandra.tables import require_writable
 from lakeward.cassandra.write_frames import Parts, split_key, spread
 from lakeward.cassandra.write_plan import WritePlan, WriteReport, WriteStatus, place_for
 from lakeward.cassandra.write_task import RESULT, writing_task
-from lakeward.diffing.refusals import input_errors, refusals
+from lakeward.diffing.frames.refusals import input_errors, refusals
 from lakeward.errors import DataError, RetriableError
 from lakeward.spark.marks import in_task
 

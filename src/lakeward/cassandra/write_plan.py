@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward import schemas as S
 from lakeward.cassandra.schema import ColumnKind
-from lakeward.diffing.inputs.addresses import absolute
+from lakeward.diffing.stored.addresses import absolute
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.storage.filesystem import local_path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.jobs import Job
     from lakeward.cassandra.keyspaces import WriteLimits
     from lakeward.config import Config
-    from lakeward.config.s3 import S3Keys, S3Settings
+    from lakeward.config.services import S3Keys, S3Settings
 
 
 class WriteStatus(StrEnum):

@@ -1,16 +1,19 @@
 """``lakeward.yaml``: what it may hold, and reading it."""
 
-from lakeward.config.explaining import explain_settings
 from lakeward.config.loading import (
     DEFAULT_FILE,
     ENVIRONMENT_PREFIX,
+    Config,
+    LakeSettings,
+    RetrySettings,
+    SparkSettings,
+    explain_settings,
     load_config,
     merge_settings,
     parse_config,
     read_config,
 )
 from lakeward.config.tables import CsvSettings, PublishSettings, TableDefaults, TableSettings
-from lakeward.config.whole import Config, LakeSettings, RetrySettings, SparkSettings
 
 __all__ = [
     "DEFAULT_FILE",

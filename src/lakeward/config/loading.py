@@ -1,27 +1,215 @@
-"""Reading ``lakeward.yaml``: the file comes first, the environment overrides it.
-
-``LAKEWARD_LANDING``, ``LAKEWARD_STATE``, ``LAKEWARD_LAKE__WAREHOUSE`` … stand for the keys of their names.
-"""
+"""Reading ``lakeward.yaml``: the file first, then the environment, checked and explained."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from lakeward.arguments import NONE, PATH, takes
-from lakeward.config.bounded_yaml import read_yaml
-from lakeward.config.explaining import explain
-from lakeward.config.whole import Config
+from lakeward.config.base import NameList, Settings, inner_model
+from lakeward.config.services import (
+    ClusterSettings,
+    FileAccess,
+    LinkPolicy,
+    MetricsSettings,
+    NotifySettings,
+    S3Settings,
+    WatchSettings,
+)
+from lakeward.config.tables import TableDefaults, TableSettings
 from lakeward.errors import ConfigurationError
-from lakeward.reading_back import MALFORMED
+from lakeward.model import TableId
+from lakeward.text import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic import BaseModel
+
+
+# The whole of ``lakeward.yaml`` as frozen, typed models. Relative paths count from the file.
+
+
+class LakeSettings(Settings):
+    """Where mirrors and changelogs live."""
+
+    catalog: str = Field("sqlite:///lake/catalog.db", description="sqlite:///…, hadoop:///…, rest+https://…, glue://")
+    warehouse: str = Field("./lake/data", description="folder or URI of data files")
+    properties: dict[str, str] = Field(
+        {}, repr=False, description="further properties of the Iceberg catalog; env:NAME reads one"
+    )
+
+
+class SparkSettings(Settings):
+    """The Spark application that does the work."""
+
+    master: str = Field("local[*]", description="local[*], spark://host:port, yarn, k8s://…")
+    conf: dict[str, str] = Field({}, repr=False, description="further Spark settings, which win over Lakeward's own")
+
+
+class RetrySettings(Settings):
+    """How often a passing fault is tried again within a run, and how long it waits."""
+
+    attempts: int = Field(5, ge=0, description="further attempts per table and run")
+    first_delay: float = Field(1.0, gt=0, description="seconds before the first, doubled for each that follows")
+    max_delay: float = Field(60.0, gt=0, description="longest wait in seconds")
+
+
+class Config(Settings):
+    """The whole of ``lakeward.yaml``, with ``base`` as the folder that relative paths count from."""
+
+    landing: str = Field("./landing", description="folder tree that the capture tool writes")
+    transactions: str | None = Field(None, description="folder of CDC_TXN files under landing (DMS CdcPath)")
+    landing_symlinks: LinkPolicy = Field(
+        "refuse", description="symbolic links in a local landing that leave it: stop their table, or follow them"
+    )
+    lake: LakeSettings = Field(LakeSettings(), description="where mirrors and changelogs live")
+    s3: S3Settings = Field(S3Settings(), description="how s3:// locations are reached")
+    state: str = Field(
+        "sqlite:///lakeward.db",
+        repr=False,
+        description="run history, registry, leases, ledger cache: sqlite:///…, postgresql://…, dynamodb://…",
+    )
+    file_access: FileAccess = Field(
+        "private",
+        description="files and folders made for a state or catalog in SQLite: for this user alone, or as umask says",
+    )
+    spark: SparkSettings = Field(SparkSettings(), description="the Spark application that does the work")
+    parallel: int = Field(4, ge=1, description="tables that run at one time")
+    retry: RetrySettings = Field(RetrySettings(), description="how passing faults are tried again")
+    lease_seconds: float = Field(
+        30, ge=1, le=30, description="a table's writer that is not heard of for so long loses the table"
+    )
+    watch: WatchSettings = Field(WatchSettings(), description="what wakes lakeward watch")
+    history_days: int = Field(90, ge=1, description="days after which a run leaves the history")
+    metrics: MetricsSettings = Field(MetricsSettings(), description="where Prometheus finds figures")
+    notify: NotifySettings | None = Field(None, description="who is told when tables fail and recover")
+    timezone: str = Field("UTC", description="time zone of days and times that commands are given without one")
+    include: NameList = Field(("*",), description="patterns of tables that discovery looks at")
+    exclude: NameList = Field((), description="patterns of tables that discovery leaves out")
+    defaults: TableDefaults = Field(TableDefaults(), description="settings of every table that does not say otherwise")
+    clusters: dict[str, ClusterSettings] = Field({}, description="Cassandra clusters and Keyspaces, by name")
+    tables: dict[str, TableSettings] = Field({}, description="settings of each table, by schema.table")
+    base: Path = Field(default_factory=Path.cwd, exclude=True)
+
+    def resolve(self, location: str) -> str:
+        """Make a local path absolute, counted from the configuration file; leave URIs alone."""
+        if "://" in location:
+            return location
+        return str((self.base / location).resolve())
+
+    def declared(self) -> dict[TableId, TableSettings]:
+        """Tables named in the file."""
+        return {TableId.parse(name): settings for name, settings in self.tables.items()}
+
+
+# YAML that cannot exhaust the machine: nesting, and what aliases repeat, have a bound.
+# A few lines in which every alias repeats the one before it ten times stand for more values than any machine holds,
+# and an alias inside its own anchor for infinitely many. What a person writes by hand stays far below these bounds.
+
+
+MAX_DEPTH = 50
+MAX_NODES = 200_000
+_ENDLESS = "it is nested too deeply, or an alias in it holds itself"
+
+
+def read_yaml(text: str) -> Any:
+    """Read one YAML document, with the types that YAML itself has.
+
+    Raises:
+        yaml.YAMLError: the text is no YAML, is nested too deeply, or stands for too many values.
+    """
+    loader = _BoundedLoader(text)
+    try:
+        return loader.get_single_data()
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # the library lets out what a bad date, number or tagged value makes Python raise
+        msg = str(error) or type(error).__name__
+        raise yaml.YAMLError(msg) from error
+    finally:
+        loader.dispose()
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """Counts values as they are composed, those behind an alias as often as it stands."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._nodes = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._sizes:
+                raise yaml.composer.ComposerError(None, None, _ENDLESS, mark)
+            self._count(self._sizes[id(node)], mark)
+            return node
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, _ENDLESS, mark)
+        before = self._nodes
+        self._count(1, mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        self._sizes[id(node)] = self._nodes - before
+        return node
+
+    def _count(self, nodes: int, mark: yaml.Mark) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_NODES:
+            msg = f"found more than {MAX_NODES:,} values, aliases written out"
+            raise yaml.composer.ComposerError(None, None, msg, mark)
+
+
+# What is wrong with a configuration, in words.
+
+
+def explain_settings(error: ValidationError, source: str) -> str:
+    """Say what is wrong with one table's settings."""
+    return explain(error, source, within=("tables", "table"))
+
+
+def explain(error: ValidationError, source: str, *, within: tuple[str, ...] = ()) -> str:
+    """Say what is wrong, key by key, with the nearest known key for an unknown one."""
+    lines = [f"{source} is not valid:"]
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "(top)"
+        text = problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            text = f"unknown key{_suggestion((*within, *problem['loc']))}"
+        lines.append(f"  {where}: {text}")
+    return "\n".join(lines)
+
+
+def _suggestion(location: tuple[int | str, ...]) -> str:
+    model = _model_at(location[:-1])
+    known = [field.alias or name for name, field in model.model_fields.items() if name != "base"]
+    nearest = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(known)}"
+
+
+def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
+    """Follow an error's path to the model whose key is wrong; numbers and table names lead no deeper."""
+    model: type[BaseModel] = Config
+    for part in location:
+        field = model.model_fields.get(str(part))
+        model = (inner_model(field) if field else None) or model
+    return model
+
+
+# Reading ``lakeward.yaml``: the file comes first, the environment overrides it.
+# ``LAKEWARD_LANDING``, ``LAKEWARD_STATE``, ``LAKEWARD_LAKE__WAREHOUSE`` … stand for the keys of their names.
+
 
 DEFAULT_FILE = "lakeward.yaml"
 ENVIRONMENT_PREFIX = "LAKEWARD_"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 from pydantic_core import PydanticUndefined
 
 from lakeward.config.base import inner_model
+from lakeward.config.loading import Config
 from lakeward.config.tables import TableDefaults, TableSettings
-from lakeward.config.whole import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,19 +4,157 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakeward.arguments import FLAG, PATH, takes
-from lakeward.demo import shop
-from lakeward.demo.files import TIMESTAMP_COLUMN, write_csv, write_parquet_changes, write_parquet_load
 from lakeward.errors import ConfigurationError
 from lakeward.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+
+# The shop's rows: stores, products and their orders; and the people of a second database.
+
+
+Row = dict[str, Any]
+
+STORES, PRODUCTS, ORDERS, PERSONS = 8, 25, 8_425, 101
+NEW_ORDERS = 1_345
+FIRST_ID = 1001
+LOADED = datetime(2024, 4, 5, 0, 30, 0, tzinfo=UTC)
+CHANGED = datetime(2024, 4, 6, 9, 15, 0, tzinfo=UTC)
+
+_CITIES = ("Boston", "Chicago", "Denver", "Houston", "Miami", "Portland", "Seattle", "Tucson", "Omaha")
+_STATES = ("MA", "IL", "CO", "TX", "FL", "OR", "WA", "AZ", "NE")
+_DEPARTMENTS = ("Garden", "Kitchen", "Office", "Sports", "Toys")
+_THINGS = ("Basket", "Bottle", "Chair", "Lamp", "Notebook")
+_FIRST_NAMES = ("Ann", "Ben", "Chloé", "Dora", "Emil", "Fatma", "Goran", "Hana", "Iván", "José")
+_LAST_NAMES = ("Adams", "Brown", "Costa", "Diaz", "Evans", "Fischer", "García", "Hill", "Ito", "Jones", "Kim")
+
+
+def stores() -> list[Row]:
+    """Give the stores of the first load."""
+    return [_store(number) for number in range(STORES)]
+
+
+def new_store() -> Row:
+    """Give the store that opens later: 1009."""
+    return _store(STORES)
+
+
+def _store(number: int) -> Row:
+    return {
+        "id": FIRST_ID + number,
+        "address1": f"{100 + 7 * number} Main Street",
+        "city": _CITIES[number],
+        "state": _STATES[number],
+        "countrycode": "USA",
+        "postcode": f"{2000 + 371 * number:05}",
+    }
+
+
+def products() -> list[Row]:
+    """Give the products of the first load."""
+    return [
+        {
+            "id": FIRST_ID + number,
+            "name": f"{_DEPARTMENTS[number % 5]} {_THINGS[number // 5]}",
+            "dept": _DEPARTMENTS[number % 5],
+            "category": _THINGS[number // 5],
+            "price": Decimal(999 + 350 * number) / 100,
+            "cost": Decimal(555 + 200 * number) / 100,
+        }
+        for number in range(PRODUCTS)
+    ]
+
+
+def changed_product() -> Row:
+    """Give product 1001 after its price rose."""
+    return {**products()[0], "price": Decimal("12.49"), "name": "Garden Basket XL"}
+
+
+def order_rows() -> list[Row]:
+    """Give the orders of the first load."""
+    return _orders(0, ORDERS, LOADED - timedelta(days=90))
+
+
+def new_orders() -> list[Row]:
+    """Give the orders that come in later."""
+    return _orders(ORDERS, NEW_ORDERS, LOADED)
+
+
+def _orders(first: int, count: int, since: datetime) -> list[Row]:
+    random = Random(first)
+    catalogue = products()
+    # The product that is deleted later is no longer ordered then.
+    sold = catalogue if first == 0 else [one for one in catalogue if one["id"] != FIRST_ID + 1]
+    return [
+        {
+            "id": first + number + 1,
+            "productid": (product := random.choice(sold))["id"],
+            "storeid": FIRST_ID + random.randrange(STORES),
+            "qty": random.randint(1, 9),
+            "soldprice": product["price"],
+            "create_dt": since + timedelta(minutes=15 * number),
+        }
+        for number in range(count)
+    ]
+
+
+def persons() -> list[Row]:
+    """Give the persons of the first load: 1 to 101."""
+    return [person(number) for number in range(1, PERSONS + 1)]
+
+
+def person(number: int) -> Row:
+    """Give one person; some have no city."""
+    name = f"{_FIRST_NAMES[number % len(_FIRST_NAMES)]} {_LAST_NAMES[number % len(_LAST_NAMES)]}"
+    city = None if number % 17 == 0 else _CITIES[number % len(_CITIES)]
+    return {"PersonID": number, "FullName": name, "City": city}
+
+
+# Files as DMS writes them: Parquet with typed columns, and CSV without header.
+
+
+TIMESTAMP_COLUMN = "cdc_timestamp"
+Change = tuple[str, "Row"]
+
+
+def write_parquet_load(file: Path, schema: pa.Schema, rows: Iterable[Row], time: datetime) -> None:
+    """Write a load part: the source's columns and the time of the load."""
+    stamped = [{**row, TIMESTAMP_COLUMN: time} for row in rows]
+    _write(file, pa.schema([*schema, _timestamp_field()]), stamped)
+
+
+def write_parquet_changes(file: Path, schema: pa.Schema, changes: Iterable[Change], time: datetime) -> None:
+    """Write a change file: the operation first, the commit time last."""
+    stamped = [{"Op": operation, **row, TIMESTAMP_COLUMN: time} for operation, row in changes]
+    _write(file, pa.schema([pa.field("Op", pa.string()), *schema, _timestamp_field()]), stamped)
+
+
+def write_csv(file: Path, records: Iterable[Sequence[Any]]) -> None:
+    """Write records without header; None is an unquoted NULL."""
+    lines = [",".join("NULL" if value is None else str(value) for value in record) for record in records]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _timestamp_field() -> pa.Field:
+    return pa.field(TIMESTAMP_COLUMN, pa.timestamp("us", tz="UTC"))
+
+
+def _write(file: Path, schema: pa.Schema, rows: list[Row]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+
 
 MARK = "# Written by lakeward demo."
 _CONFIGURATION_FILE = "lakeward.yaml"
@@ -110,37 +248,37 @@ def write_demo(folder: str | Path, *, force: bool = False) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / _CONFIGURATION_FILE
     file.write_text(_CONFIGURATION, encoding="utf-8")
-    landing, time = folder / "landing", shop.LOADED
-    write_parquet_load(landing / "sampledb/store/LOAD00000001.parquet", _STORE, shop.stores(), time)
-    write_parquet_load(landing / "sampledb/product/LOAD00000001.parquet", _PRODUCT, shop.products(), time)
-    orders, half = shop.orders(), shop.ORDERS // 2
+    landing, time = folder / "landing", LOADED
+    write_parquet_load(landing / "sampledb/store/LOAD00000001.parquet", _STORE, stores(), time)
+    write_parquet_load(landing / "sampledb/product/LOAD00000001.parquet", _PRODUCT, products(), time)
+    orders, half = order_rows(), ORDERS // 2
     write_parquet_load(landing / "sampledb/productorder/LOAD00000001.parquet", _ORDER, orders[:half], time)
     write_parquet_load(landing / "sampledb/productorder/LOAD00000002.parquet", _ORDER, orders[half:], time)
-    write_csv(landing / "people/persons/LOAD00000001.csv", [tuple(row.values()) for row in shop.persons()])
+    write_csv(landing / "people/persons/LOAD00000001.csv", [tuple(row.values()) for row in persons()])
     return file
 
 
 def land_changes(folder: Path) -> None:
     """Write the change files that a capture would write later."""
-    shop_folder, time, name = folder / "landing/sampledb", shop.CHANGED, f"{shop.CHANGED:%Y%m%d-%H%M%S}000.parquet"
-    product = shop.changed_product()
-    removed = shop.products()[1]
+    shop_folder, time, name = folder / "landing/sampledb", CHANGED, f"{CHANGED:%Y%m%d-%H%M%S}000.parquet"
+    product = changed_product()
+    removed = products()[1]
     write_parquet_changes(shop_folder / "product" / name, _PRODUCT, [("U", product), ("D", removed)], time)
-    write_parquet_changes(shop_folder / "store" / name, _STORE, [("I", shop.new_store())], time)
-    orders = [("I", row) for row in shop.new_orders()]
+    write_parquet_changes(shop_folder / "store" / name, _STORE, [("I", new_store())], time)
+    orders = [("I", row) for row in new_orders()]
     write_parquet_changes(shop_folder / "productorder" / name, _ORDER, orders, time)
     changes = [
         ("U", 7, "Hana Hill", "Lisbon"),
         ("U", 8, "Iván Ito", "Kyoto"),
-        *[("I", *shop.person(number).values()) for number in (130, 131, 132)],
-        ("D", *shop.person(10).values()),
+        *[("I", *person(number).values()) for number in (130, 131, 132)],
+        ("D", *person(10).values()),
     ]
-    write_csv(folder / "landing/people/persons" / f"{shop.CHANGED:%Y%m%d-%H%M%S}000.csv", changes)
+    write_csv(folder / "landing/people/persons" / f"{CHANGED:%Y%m%d-%H%M%S}000.csv", changes)
 
 
 def _is_own(path: str) -> bool:
     """Whether the demo wrote a file, by its path from the project's folder."""
-    change = f"{shop.CHANGED:%Y%m%d-%H%M%S}000"
+    change = f"{CHANGED:%Y%m%d-%H%M%S}000"
     names = ("LOAD00000001", "LOAD00000002", change)
     folders = [(f"landing/sampledb/{one}", "parquet") for one in ("store", "product", "productorder")]
     landed = {f"{one}/{name}.{kind}" for one, kind in [*folders, ("landing/people/persons", "csv")] for name in names}
@@ -149,7 +287,7 @@ def _is_own(path: str) -> bool:
 
 def is_own_lake_file(path: str) -> bool:
     """Whether a file is one of the demo's tables in the lake, by its path from the project's folder."""
-    from lakeward.lake.iceberg.orphans import is_iceberg_file
+    from lakeward.iceberg.cleanup import is_iceberg_file
 
     table = _LAKE_TABLE.match(path)
     if table is None:

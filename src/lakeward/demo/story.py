@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.api import Lakeward
 from lakeward.arguments import PATH, instance, takes
 from lakeward.demo.project import TABLES, land_changes
 from lakeward.errors import DataError
+from lakeward.lake import Lakeward
 
 if TYPE_CHECKING:
-    from lakeward.pipeline.report import RunReport
+    from lakeward.mirror.op.report import RunReport
 
 _LAKE = instance("a Lakeward", Lakeward)
 _SAMPLES = (

@@ -10,23 +10,31 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.frames import is_case_sensitive
-from lakeward.diffing.pairs import Pairs
-from lakeward.diffing.plans.planned import HASH, JOIN
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.joining import is_case_sensitive
+from lakeward.diffing.frames.pairs import (
+    ACTION,
+    HASH,
+    JOIN,
+    UNCHANGED,
+    Pairs,
+    Summary,
+    classified,
+    read_summary,
+    shaped_from,
+    summary_columns,
+)
+from lakeward.diffing.frames.refusals import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate, refused_input
 from lakeward.diffing.plans.planner import planned_pairs
-from lakeward.diffing.refusals import ONE_ROW_A_KEY, duplicate_key_in, refused_duplicate, refused_input
 from lakeward.diffing.report.examples import Example, examples
-from lakeward.diffing.shaping import ACTION, UNCHANGED, classified, shaped_from
-from lakeward.diffing.summary import Summary, read_summary, summary_columns
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.pipeline.workspace import Workspace
 from lakeward.spark.errors import Failure, task_error, translated
 from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import Workspace
 from lakeward.storage.checksum import checksum_columns, read_checksum
 from lakeward.storage.sets import OBSERVED
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.normalising import holds_map
+from lakeward.transforms.compare import holds_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,10 +43,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from lakeward.diffing.alignment import Alignment
-    from lakeward.diffing.inputs.sides import Side
-    from lakeward.diffing.options import DiffOptions
-    from lakeward.diffing.plans.planned import Planned
+    from lakeward.diffing.frames.alignment import Alignment
+    from lakeward.diffing.frames.options import DiffOptions
+    from lakeward.diffing.frames.pairs import Planned
+    from lakeward.diffing.stored.addresses import Side
 
 _KEYS_SHOWN = 10
 

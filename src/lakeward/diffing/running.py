@@ -8,26 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.diffing.changesets.manifest import describe
-from lakeward.diffing.changesets.writing import require_free_minute, write_change_set
+from lakeward.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
 from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.inputs.folders import require_outside
 from lakeward.diffing.report.page import render_report, require_replaceable
+from lakeward.diffing.stored.applying import require_free_minute, write_change_set
+from lakeward.diffing.stored.changesets import describe
+from lakeward.diffing.stored.folders import require_outside
 from lakeward.documents import Document
 from lakeward.errors import RefusedInputError
-from lakeward.pipeline.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
 from lakeward.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lakeward.config import Config
-    from lakeward.diffing.alignment import Alignment
-    from lakeward.diffing.changesets.manifest import ChangeSetManifest
-    from lakeward.diffing.inputs.sides import Side
-    from lakeward.diffing.options import DiffOptions
+    from lakeward.diffing.frames.alignment import Alignment
+    from lakeward.diffing.frames.options import DiffOptions
+    from lakeward.diffing.frames.pairs import Summary
     from lakeward.diffing.report.examples import Example
-    from lakeward.diffing.summary import Summary
+    from lakeward.diffing.stored.addresses import Side
+    from lakeward.diffing.stored.changesets import ChangeSetManifest
 
 
 @dataclass(frozen=True)

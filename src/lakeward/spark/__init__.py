@@ -1,1 +1,0 @@
-"""The lowest layer that knows Spark: its process, and what its errors mean."""

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.errors import BugError, ConfigurationError, DataError, LakewardError, RetriableError
+from lakeward.external_errors import UNREACHABLE, scarcity, system_error
 from lakeward.spark import signs
 from lakeward.spark.marks import task_error_in
-from lakeward.system_errors import UNREACHABLE, scarcity, system_error
-from lakeward.texts import escape_text
+from lakeward.text import escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from lakeward.errors import (
     RetriableError,
     SparkDiedError,
 )
-from lakeward.system_errors import FULL_HINT
+from lakeward.external_errors import FULL_HINT
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lakeward.errors import BugError, ConfigurationError
-from lakeward.model import (
-    Disposition,
-    FileClass,
-    FileIdentity,
-    LedgerEntry,
-    Progress,
-    TableId,
-)
-from lakeward.reading_back import json_object, refusing_damage
+from lakeward.model import Disposition, FileClass, FileIdentity, LedgerEntry, Progress, TableId
 from lakeward.state.base import Lease, LeaseOwner, RegisteredTable, TableRun
+from lakeward.text import json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

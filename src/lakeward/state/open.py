@@ -11,7 +11,7 @@ from lakeward.state.memory import MemoryStateStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.config.access import FileAccess
+    from lakeward.config.services import FileAccess
     from lakeward.state.base import StateStore
 
 _SUPPORTED = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, create_engine, event
 
-from lakeward.config.access import create_file, create_folder
+from lakeward.config.services import create_file, create_folder
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 from lakeward.state.database import Database
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.engine import ExceptionContext
 
-    from lakeward.config.access import FileAccess
+    from lakeward.config.services import FileAccess
 
 BUSY_SECONDS = 30.0
 _WRITES = "lakeward_writes"

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from urllib.request import url2pathname
 
 from lakeward.errors import ConfigurationError
-from lakeward.reading_back import split_address
 from lakeward.redaction import holds_login, redact_address
 from lakeward.spark.errors import store_errors
 from lakeward.storage.s3 import is_s3
+from lakeward.text import split_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

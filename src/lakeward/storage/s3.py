@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeward.aws_errors import answer_in, is_without_answer
 from lakeward.errors import ConfigurationError, RetriableError
+from lakeward.external_errors import answer_in, is_without_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.config.s3 import S3Keys, S3Settings
+    from lakeward.config.services import S3Keys, S3Settings
 
 SCHEMES = ("s3://", "s3a://")
 # Region that any server takes; Amazon's own redirects to the right one.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakeward.datatypes import quote_name
+from lakeward.columns import quote_name
 from lakeward.schemas import PREFIX, UNCHANGED, spark_type
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from lakeward.datatypes import Column as TableColumn
+    from lakeward.columns import Column as TableColumn
 
 
 def column(name: str) -> Column:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakeward.transforms.columns import column
-from lakeward.transforms.normalising import normalised, normalised_type
+from lakeward.transforms.compare import normalised, normalised_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -19,9 +19,8 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import fold, is_delete, is_partial, is_spoken
+from lakeward.transforms.fold import KIND_BASE, fold, is_delete, is_from_load, is_partial, is_spoken, place
 from lakeward.transforms.occupants import Kind
-from lakeward.transforms.order import KIND_BASE, is_from_load, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

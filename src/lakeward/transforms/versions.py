@@ -14,8 +14,7 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import is_delete, is_spoken
-from lakeward.transforms.order import KIND_BASE, is_from_load, place
+from lakeward.transforms.fold import KIND_BASE, is_delete, is_from_load, is_spoken, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

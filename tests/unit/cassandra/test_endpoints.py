@@ -14,7 +14,7 @@ from cassandra.policies import IdentityTranslator
 from lakeward.cassandra import connection
 from lakeward.cassandra.connection import ClusterAddress, task_session, with_nodes
 from lakeward.cassandra.endpoints import NamedEndPoints, names_of
-from lakeward.config.clusters import ClusterSettings, TlsSettings
+from lakeward.config.services import ClusterSettings, TlsSettings
 from lakeward.errors import RetriableError
 
 _HOSTS = {"n1.example": ["10.0.0.1"], "n2.example": ["10.0.0.2", "fd00::2"], "10.0.0.9": ["10.0.0.9"]}

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.connection import ClusterAddress, _cluster
-from lakeward.config.clusters import ClusterSettings
+from lakeward.config.services import ClusterSettings
 from lakeward.errors import ConfigurationError
 
 KEYSPACES = ClusterAddress("ks", ClusterSettings(keyspaces="eu-west-1"))

@@ -26,10 +26,9 @@ from lakeward.cassandra.jobs import Effect
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import TableSchema
 from lakeward.cassandra.snapshots import Origin
-from lakeward.diffing.changesets.finding import ChangeSet
-from lakeward.diffing.changesets.manifest import ChangeSetManifest
-from lakeward.diffing.inputs.sides import Side
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.stored.addresses import Side
+from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 from lakeward.errors import RefusedInputError
 
 INTO = TableName("ks", "t")

@@ -8,31 +8,30 @@ import subprocess
 import pytest
 import yaml
 
-from lakeward.demo.cassandra import jars, node_files, server
-from lakeward.demo.cassandra.node_files import ServerOptions, ServerPorts, write_node_files
-from lakeward.demo.cassandra.server import LocalCassandra
+from lakeward.demo.cassandra import server
+from lakeward.demo.cassandra.server import LocalCassandra, ServerOptions, ServerPorts, write_node_files
 from lakeward.errors import ConfigurationError, RetriableError
 
 
 def test_pins_are_whole_and_hold_the_server():
-    pinned = jars.cassandra_jars()
+    pinned = server.cassandra_jars()
     assert len({jar.file_name for jar in pinned}) == len(pinned) > 80
     assert all(len(jar.sha256) == 64 and jar.size > 0 and jar.coordinate.count(":") == 2 for jar in pinned)
-    assert f"org.apache.cassandra:cassandra-all:{jars.VERSION}" in {jar.coordinate for jar in pinned}
+    assert f"org.apache.cassandra:cassandra-all:{server.VERSION}" in {jar.coordinate for jar in pinned}
 
 
 def test_the_set_up_fetches_them(monkeypatch, capsys):
-    monkeypatch.setattr(jars, "resolve_program", lambda wanted: [f"/jars/{jar.file_name}" for jar in wanted])
-    jars.main()
+    monkeypatch.setattr(server, "resolve_program", lambda wanted: [f"/jars/{jar.file_name}" for jar in wanted])
+    server.main()
     assert "/jars/cassandra-all-5.0.9.jar\n" in capsys.readouterr().out
 
     def refuse(_):
         msg = "no network"
         raise ConfigurationError(msg)
 
-    monkeypatch.setattr(jars, "resolve_program", refuse)
+    monkeypatch.setattr(server, "resolve_program", refuse)
     with pytest.raises(SystemExit, match="no network"):
-        jars.main()
+        server.main()
 
 
 def test_a_nodes_configuration(tmp_path):
@@ -85,12 +84,12 @@ def test_keytools_own_words_are_kept(tmp_path, monkeypatch):
     def fail(command, **_):
         return subprocess.CompletedProcess(command, 1, "keytool error: no room", "")
 
-    monkeypatch.setattr(node_files.subprocess, "run", fail)
+    monkeypatch.setattr(server.subprocess, "run", fail)
     with pytest.raises(ConfigurationError, match="keytool failed: keytool error: no room"):
-        node_files.make_certificate(tmp_path, ServerOptions(tls=True))
+        server.make_certificate(tmp_path, ServerOptions(tls=True))
 
 
 def test_a_missing_keytool_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_files, "java_program", lambda: str(tmp_path / "java"))
+    monkeypatch.setattr(server, "java_program", lambda: str(tmp_path / "java"))
     with pytest.raises(ConfigurationError, match="keytool cannot be started"):
-        node_files.make_certificate(tmp_path, ServerOptions(tls=True))
+        server.make_certificate(tmp_path, ServerOptions(tls=True))

@@ -14,7 +14,7 @@ from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.read_plan import ReadPlan, TokenRange, page_rows
 from lakeward.cassandra.reading import Page, Query, RangePages, read_ranges
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.config.clusters import ClusterSettings
+from lakeward.config.services import ClusterSettings
 from lakeward.errors import ConfigurationError, RetriableError
 
 ADDRESS = ClusterAddress("one", ClusterSettings(hosts=("127.0.0.1",), page_size=2_000))

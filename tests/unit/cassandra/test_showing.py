@@ -9,8 +9,8 @@ import pytest
 from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.snapshots import shown_like_cql, shown_value
-from lakeward.diffing.inputs.sides import Side
 from lakeward.diffing.report.examples import Example
+from lakeward.diffing.stored.addresses import Side
 
 NO_FRAME: Any = None
 

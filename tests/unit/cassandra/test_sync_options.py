@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from lakeward import CassandraClient, RateLimits
 from lakeward.cassandra.sync_rounds import SyncLoop, SyncReport, SyncStep
 from lakeward.cassandra.sync_steps import Action
-from lakeward.cli import cassandra_sync
+from lakeward.cli import cassandra as commands
 from lakeward.cli.cassandra import cassandra
 from lakeward.cli.main import cli
 from lakeward.cli.options import Invocation
@@ -113,7 +113,7 @@ def test_a_failed_round_does_not_report_when_it_is_to_end():
 def test_rejected_rows_and_warnings_are_told(capsys):
     result = {"upserted": 5, "deleted": 0, "rejected": 2, "dead_letters": "letters/x", "warnings": ["rows stay"]}
     report = SyncReport((SyncStep(Action.IMPORT, result),), None, (), {"exports/half": "holds a part"})
-    cassandra_sync._show_round(Invocation(), report)
+    commands._show_round(Invocation(), report)
     told = capsys.readouterr()
     assert "import: 5 upserted, 0 deleted" in told.out
     assert "2 rows were refused; they are in letters/x" in told.out

@@ -16,9 +16,8 @@ from lakeward.cassandra.jobs import AppliedState, Job
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import TableSchema
 from lakeward.cassandra.snapshots import Origin
-from lakeward.diffing.changesets.finding import ChangeSet
-from lakeward.diffing.changesets.manifest import ChangeSetManifest
-from lakeward.diffing.options import DiffOptions
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 from lakeward.errors import ConfigurationError, RefusedInputError
 
 NOW = datetime(2026, 11, 15, 10, 30, 0, 123_456, tzinfo=UTC)

@@ -23,7 +23,7 @@ from lakeward.cassandra.write_plan import DeadLetterPlace, DeadLetters, place_fo
 from lakeward.cassandra.write_requests import BoundRequest, Ceiling, Sender, bound_requests
 from lakeward.cassandra.write_rows import Operation, Row, Shape, Statements, Verb, packed_time
 from lakeward.config import Config
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:

@@ -14,13 +14,9 @@ from lakeward.cassandra.jobs import Job
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.cassandra.write_batches import BatchReader
-from lakeward.cassandra.write_plan import (
-    DeadLetterPlace,
-    WriteColumn,
-    WritePlan,
-)
+from lakeward.cassandra.write_plan import DeadLetterPlace, WriteColumn, WritePlan
 from lakeward.cassandra.write_rows import RowPlanner, Shape
-from lakeward.config.clusters import ClusterSettings
+from lakeward.config.services import ClusterSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

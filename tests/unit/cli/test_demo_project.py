@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from lakeward.config import load_config
-from lakeward.demo import TABLES, land_changes, shop, write_demo
+from lakeward.demo import TABLES, land_changes, project, write_demo
 from lakeward.errors import ConfigurationError
 
 
@@ -27,12 +27,12 @@ def test_the_data_is_the_same_every_time(tmp_path):
 
 def test_the_data_is_as_announced(tmp_path):
     loaded = {table.name: table.loaded for table in TABLES}
-    assert loaded["sampledb.store"] == len(shop.stores())
-    assert loaded["sampledb.product"] == len(shop.products())
-    assert loaded["sampledb.productorder"] == len({row["id"] for row in shop.orders()})
-    assert loaded["people.persons"] == len(shop.persons())
-    assert len({row["id"] for row in shop.orders() + shop.new_orders()}) == 9_770
-    assert (shop.new_store()["id"], shop.changed_product()["id"]) == (1009, 1001)
+    assert loaded["sampledb.store"] == len(project.stores())
+    assert loaded["sampledb.product"] == len(project.products())
+    assert loaded["sampledb.productorder"] == len({row["id"] for row in project.order_rows()})
+    assert loaded["people.persons"] == len(project.persons())
+    assert len({row["id"] for row in project.order_rows() + project.new_orders()}) == 9_770
+    assert (project.new_store()["id"], project.changed_product()["id"]) == (1009, 1001)
     assert set(load_config(write_demo(tmp_path / "demo")).tables) == set(loaded)
 
 

@@ -9,24 +9,24 @@ from click.testing import CliRunner
 
 from lakeward import Check, SnapshotReport, TableCheck, config_reference
 from lakeward.cli import docs
-from lakeward.controller.history import RunSummary
-from lakeward.controller.status import StatusTotals, TableStatus
-from lakeward.controller.takeover import ImportedTable
-from lakeward.controller.validation import Finding
-from lakeward.lake.iceberg.debt import Debt
-from lakeward.pipeline.columns_repair import ColumnsRepair
-from lakeward.pipeline.erasing import LandingTrace
-from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkReport
-from lakeward.pipeline.quarantine import BadRow, QuarantineReport
-from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
-from lakeward.pipeline.row_changes import RowChanges
-from lakeward.pipeline.undoing import ConcernedOp, Marked, UndoPlan
-from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
-from lakeward.snapshots.history.row_history import HistoryEntry, RowHistory
-from lakeward.snapshots.history.scd2_table import HistoryReport
-from lakeward.snapshots.verification.report import RowFinding, TableVerification, Verified
-from lakeward.snapshots.versions.listing import Version
+from lakeward.iceberg.rewrite import Debt
+from lakeward.mirror.columns_repair import ColumnsRepair
+from lakeward.mirror.erase import LandingTrace
+from lakeward.mirror.maintenance import MaintenanceReport, TableMaintenance, WorkReport
+from lakeward.mirror.op.check import RowChanges
+from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.quarantine import BadRow, QuarantineReport
+from lakeward.mirror.undo import ConcernedOp, Marked, UndoPlan
+from lakeward.runner.history import RunSummary
+from lakeward.runner.status import StatusTotals, TableStatus
+from lakeward.runner.validation import Finding
+from lakeward.runner.walkthrough import ImportedTable
 from lakeward.testing.simulator import SimulationResult
+from lakeward.views.erasure import ErasedPlace, Receipt
+from lakeward.views.history.rows import HistoryEntry, RowHistory
+from lakeward.views.history.scd2 import HistoryReport
+from lakeward.views.verification.report import RowFinding, TableVerification, Verified
+from lakeward.views.versions.manage import Version
 
 DOCS = Path(__file__).parents[3] / "docs"
 TABLE = r"^### {name}\n\| field \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)"

@@ -6,13 +6,13 @@ import pytest
 
 from lakeward.cli import simulate
 from lakeward.cli.output import age, count, size
-from lakeward.lake.iceberg import java
+from lakeward.session import launching
 from lakeward.testing.simulator import SimulatorOptions
 
 
 def test_doctor_names_problems_with_their_remedy(project, call, call_json, monkeypatch):
     (project / "lakeward.yaml").write_text("landing: ./nowhere\nlake: {warehouse: ./lakeward.yaml/data}")
-    monkeypatch.setattr(java, "java_program", lambda: None)
+    monkeypatch.setattr(launching, "java_program", lambda: None)
     result = call("doctor", "--no-spark")
     assert result.exit_code == 2
     checks = {one["name"]: one for one in call_json("doctor")["checks"]}

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lakeward import Lakeward
 from lakeward.cli.output import draw_rows, plain
-from lakeward.snapshots.erasure.receipts import ErasedPlace, Receipt
+from lakeward.views.erasure import ErasedPlace, Receipt
 
 TABLE = "sales.product"
 ERASE, PLAN = signature(Lakeward.erase), signature(Lakeward.plan_erasure)

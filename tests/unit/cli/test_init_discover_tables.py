@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.config import load_config
 from lakeward.state.open import open_state
-from lakeward.testing.state_contract.samples import CUSTOMER, PROGRESS, make_entry
+from lakeward.testing.state_contract.shared import CUSTOMER, PROGRESS, make_entry
 
 
 def test_init_writes_a_configuration_that_can_be_read(tmp_path, monkeypatch, call, call_json):

@@ -3,9 +3,9 @@
 import pytest
 
 from lakeward import Lakeward
-from lakeward.lake.iceberg.debt import Debt
-from lakeward.pipeline.maintenance.report import MaintenanceReport, TableMaintenance, WorkKind, WorkReport, summed
-from lakeward.pipeline.report import Outcome, RunReport, TableReport
+from lakeward.iceberg.rewrite import Debt
+from lakeward.mirror.maintenance import MaintenanceReport, TableMaintenance, WorkKind, WorkReport, summed
+from lakeward.mirror.op.report import Outcome, RunReport, TableReport
 
 COMPACTED = WorkReport(
     WorkKind.COMPACT, "mirror", 2, removed_files=9, added_files=1, removed_delete_files=4, removed_deleted_rows=8,

@@ -4,12 +4,12 @@ import io
 import json
 
 from rich.console import Console
-from tests.unit.controller.reports import DONE, FAILED, OP, RUN
+from tests.unit.runner.reports import DONE, FAILED, OP, RUN
 
 from lakeward.cli import live, progress
 from lakeward.cli.process import set_up_logging
 from lakeward.errors import RetriableError
-from lakeward.pipeline.steps import Step
+from lakeward.mirror.op.steps import Step
 
 
 def text_of(display: live.LiveProgress) -> list[str]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakeward.pipeline.quarantine import BadRow, QuarantineReport
-from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TablePlan, TableReport
+from lakeward.mirror.quarantine import BadRow, QuarantineReport
 
 OP = OpReport(
     op=2, kind="batch", generation=1, files=1, size=2048, read=RowCounts(6, 3, 2, 1, 0), writes=5, removals=1,

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward import Lakeward
 from lakeward.api.snapshots import SnapshotReport
-from lakeward.snapshots.versions.listing import Version, VersionState
+from lakeward.views.versions.manage import Version, VersionState
 
 DONE = SnapshotReport(
     "sales.product", "done", version="2020-11-14", kind="files", location="/out/sales.product/version=2020-11-14",

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
-from tests.unit.controller.reports import DONE, FAILED, IDLE, record
+from tests.unit.runner.reports import DONE, FAILED, IDLE, record
 
-from lakeward.api import Lakeward
 from lakeward.cli import status as status_command
 from lakeward.cli.main import cli
 from lakeward.cli.options import with_number
-from lakeward.controller.metrics import Metrics
-from lakeward.controller.status import TableStatus
-from lakeward.lake.iceberg.debt import Debt
+from lakeward.iceberg.rewrite import Debt
+from lakeward.lake import Lakeward
+from lakeward.runner.metrics import Metrics
+from lakeward.runner.status import TableStatus
 
 ENDED = datetime(2024, 4, 5, 1, 2, 3, 456, tzinfo=UTC).isoformat()
 WRONG = TableStatus(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeward.controller import validation
+from lakeward.runner import validation
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from tests.servers.moto import REGION
 from tests.servers.walkthrough import TABLE, deployed, item
 
-from lakeward.controller.walkthrough_items import scan_items
 from lakeward.errors import ConfigurationError, RetriableError
+from lakeward.runner.walkthrough import scan_items
 
 
 @pytest.fixture

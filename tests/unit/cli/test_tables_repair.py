@@ -1,9 +1,9 @@
 """``lakeward tables repair``: shows what it would do, asks, does it; no JVM."""
 
+from lakeward.columns import parse_ddl
 from lakeward.config import TableSettings
-from lakeward.datatypes import parse_ddl
-from lakeward.pipeline.columns_repair import ColumnsRepair
-from lakeward.pipeline.settings import captured_columns
+from lakeward.mirror.columns_repair import ColumnsRepair
+from lakeward.mirror.op.settings import captured_columns
 
 TABLE = "sales.product"
 PLAN = ColumnsRepair(TABLE, {"V": "V_2"}, ("ts",))

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from lakeward import Lakeward
 from lakeward.cli import options
 from lakeward.cli.main import cli
-from lakeward.pipeline.report import OpReport, RowCounts
-from lakeward.pipeline.row_changes import RowChanges
-from lakeward.pipeline.undoing import ConcernedOp, Marked, Undone, UndoPlan
+from lakeward.mirror.op.check import RowChanges
+from lakeward.mirror.op.report import OpReport, RowCounts
+from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
 
 TABLE = "sales.product"
 UNDO, PLAN_UNDO = signature(Lakeward.undo), signature(Lakeward.plan_undo)

@@ -3,7 +3,7 @@
 import pytest
 
 from lakeward.errors import ConfigurationError
-from lakeward.snapshots.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
+from lakeward.views.verification.report import RowFinding, TableVerification, Verdict, Verified, VerifyReport
 
 CLEAN = TableVerification(
     "sales.product", Verdict.CLEAN, op=41, basis="files", reason="all consumed files are still there, unchanged",

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from lakeward.controller.triggers.folder import FolderWatcher
-from lakeward.controller.triggers.queue import QueuePoller
-from lakeward.controller.triggers.timers import Cron, Every
 from lakeward.errors import RetriableError
-from lakeward.pipeline.report import OpReport, Outcome, RowCounts, RunReport, TableReport
+from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TableReport
+from lakeward.runner.watch.folder import FolderWatcher
+from lakeward.runner.watch.queue import QueuePoller
+from lakeward.runner.watch.timers import Cron, Every
 
 OP = OpReport(1, "load", 1, 2, 10, RowCounts(rows=3, bad=1), 3, 0, "load", "first load")
 REPORT = RunReport(
@@ -34,8 +34,8 @@ def watchers(monkeypatch):
             observer.run_finished(REPORT)
         return REPORT
 
-    monkeypatch.setattr("lakeward.controller.triggers.watcher.Watcher.run", finish)
-    monkeypatch.setattr("lakeward.controller.triggers.watcher.Watcher.once", finish)
+    monkeypatch.setattr("lakeward.runner.watch.watcher.Watcher.run", finish)
+    monkeypatch.setattr("lakeward.runner.watch.watcher.Watcher.once", finish)
     return caught
 
 
@@ -117,5 +117,5 @@ def test_the_end_of_spark_ends_the_command(project, call, monkeypatch):
     def end(self):
         raise RetriableError("the Spark application has ended")  # noqa: EM101
 
-    monkeypatch.setattr("lakeward.controller.triggers.watcher.Watcher.run", end)
+    monkeypatch.setattr("lakeward.runner.watch.watcher.Watcher.run", end)
     assert call("watch").exit_code == 3

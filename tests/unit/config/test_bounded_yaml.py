@@ -5,8 +5,7 @@ import time
 import pytest
 import yaml
 
-from lakeward.config.bounded_yaml import read_yaml
-from lakeward.config.loading import read_config
+from lakeward.config.loading import read_config, read_yaml
 from lakeward.errors import ConfigurationError
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from lakeward.columns import Column
 from lakeward.config import Config, load_config, parse_config
-from lakeward.datatypes import Column
 from lakeward.errors import ConfigurationError
 
 DESIGN_EXAMPLE = """

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lakeward.config import Config, parse_config
-from lakeward.config.s3 import S3Settings
+from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError
 from lakeward.storage.s3 import S3Location, s3_client
 

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, LongType, StringType, StructField, StructType
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.changesets.finding import ChangeSet
-from lakeward.diffing.changesets.manifest import ChangeSetManifest, describe, read_change_set_manifest
-from lakeward.diffing.changesets.order import require_order
-from lakeward.diffing.changesets.writing import change_set_folder
-from lakeward.diffing.comparators import Bitwise, Epsilon
-from lakeward.diffing.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.comparators import Bitwise, Epsilon
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.stored.applying import change_set_folder
+from lakeward.diffing.stored.changesets import (
+    ChangeSet,
+    ChangeSetManifest,
+    describe,
+    read_change_set_manifest,
+    require_order,
+)
 from lakeward.errors import RefusedInputError
 
 ODD = StructType([StructField("a b", DecimalType(10, 2)), StructField("`", ArrayType(StringType()))])

@@ -24,14 +24,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
-from lakeward.diffing.free_names import with_free_names
-from lakeward.diffing.layout import value_columns
-from lakeward.diffing.options import DiffMode, DiffOptions, DuplicateKeys, column_names
-from lakeward.diffing.widening import common_type, is_same
+from lakeward.diffing.frames.alignment import align, common_type, is_same
+from lakeward.diffing.frames.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.frames.layout import value_columns, with_free_names
+from lakeward.diffing.frames.options import DiffMode, DiffOptions, DuplicateKeys, column_names
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.transforms.normalising import uncomparable_part
+from lakeward.transforms.compare import uncomparable_part
 
 INT, LONG, TEXT, DOUBLE = IntegerType(), LongType(), StringType(), DoubleType()
 

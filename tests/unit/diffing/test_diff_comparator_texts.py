@@ -6,8 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from lakeward.diffing.comparator_texts import parse_comparator
-from lakeward.diffing.comparators import Bitwise, Comparator, Duration, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.diffing.frames.comparators import (
+    Bitwise,
+    Comparator,
+    Duration,
+    Epsilon,
+    Equality,
+    MapEntries,
+    Whitespace,
+    parse_comparator,
+)
 from lakeward.errors import ConfigurationError
 
 FORMS: dict[str, Comparator] = {

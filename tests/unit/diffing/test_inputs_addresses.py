@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakeward.diffing.inputs.addresses import AddressKind, parse_address, span_of
+from lakeward.diffing.stored.addresses import AddressKind, parse_address, span_of
 from lakeward.errors import ConfigurationError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakeward.diffing.inputs.files import format_of_name, plain_files
-from lakeward.diffing.inputs.folders import Listing, choose, require_one, require_outside
+from lakeward.diffing.stored.files import format_of_name, plain_files
+from lakeward.diffing.stored.folders import Listing, choose, require_one, require_outside
 from lakeward.errors import RefusedInputError
 from lakeward.storage.filesystem import LocalFileSystem
 

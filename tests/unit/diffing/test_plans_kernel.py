@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
-from lakeward.diffing.alignment import align
-from lakeward.diffing.options import DiffOptions
-from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, compare_in_tasks
-from lakeward.diffing.plans.native_types import is_native, why_not_native
+from lakeward.diffing.frames.alignment import align
+from lakeward.diffing.frames.options import DiffOptions
+from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, compare_in_tasks, is_native, why_not_native
 from lakeward.errors import RefusedInputError
 
 _LEFT = {"K": [None, 1, 2, 3], 'a"b': ["n", "same", None, "gone"], "w": [1, 1, 1, 1]}

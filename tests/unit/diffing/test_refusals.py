@@ -5,7 +5,7 @@ import errno
 import pytest
 from pyspark.errors import PySparkException
 
-from lakeward.diffing.refusals import (
+from lakeward.diffing.frames.refusals import (
     duplicate_error,
     duplicate_key_in,
     input_errors,

@@ -12,11 +12,10 @@ from sqlalchemy import BigInteger, Boolean, Column, Text, create_engine, inspect
 
 from lakeward.errors import ConfigurationError, ConflictError, LeaseHeldError, RetriableError
 from lakeward.state import sqlite
+from lakeward.state.database import MIGRATIONS, Migration, UtcTime, metadata, migrate
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.migrations import MIGRATIONS, Migration, migrate
 from lakeward.state.open import open_state
 from lakeward.state.sql import SqlStateStore
-from lakeward.state.tables import UtcTime, metadata
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 
 if TYPE_CHECKING:

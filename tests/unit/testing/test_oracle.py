@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakeward.model import Operation, Place
 from lakeward.testing.oracle import ModelChange, Truth, fold, fold_keyless, move
-from lakeward.testing.strategies import COLUMNS, KEY, arrivals, batches, histories, split_file
+from lakeward.testing.replication.strategies import COLUMNS, KEY, arrivals, batches, histories, split_file
 
 MANY = settings(max_examples=150, deadline=None)
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakeward.columns import parse_ddl
 from lakeward.config import parse_config
-from lakeward.datatypes import parse_ddl
+from lakeward.formats.base import ReadSpec
+from lakeward.formats.dms.listing import list_files
+from lakeward.formats.dms.reader import read_file
 from lakeward.model import FileClass
-from lakeward.sources.base import ReadSpec
-from lakeward.sources.dms.listing import list_files
-from lakeward.sources.dms.reader import read_file
-from lakeward.sources.storage import LocalStorage
+from lakeward.storage.landing import LocalStorage
 from lakeward.testing.replication import (
     Deliver,
     Expire,
@@ -36,7 +36,7 @@ from lakeward.testing.replication import (
     Write,
     slowly,
 )
-from lakeward.testing.strategies import replication_options, replication_steps
+from lakeward.testing.replication.strategies import replication_options, replication_steps
 
 FOLDER = "sales/product"
 SOME = Write(((1, "a"), (2, "b"), (3, "c")))

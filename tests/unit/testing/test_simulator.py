@@ -17,10 +17,10 @@ from lakeward.config import load_config, parse_config
 from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass, Operation
 from lakeward.testing.compare import assert_same_rows
+from lakeward.testing.replication.strategies import small_options
 from lakeward.testing.simulator import Landing, Simulation, SimulatorOptions, random_options, write_simulation
 from lakeward.testing.simulator.options import CHOICES, compatible
 from lakeward.testing.simulator.stream import Capture
-from lakeward.testing.strategies import small_options
 
 DIGEST = """
 import hashlib
@@ -282,7 +282,7 @@ def test_old_load_parts_are_not_left_among_new_ones_on_disk(tmp_path):
 def test_nothing_of_the_code_under_test_is_loaded():
     script = "import sys, lakeward.testing.simulator, lakeward.testing.compare; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    under_test = ("pyspark", "lakeward.sources", "lakeward.transforms", "lakeward.pipeline", "lakeward.schemas")
+    under_test = ("pyspark", "lakeward.formats", "lakeward.transforms", "lakeward.mirror", "lakeward.schemas")
     assert not [module for module in loaded if module.startswith(under_test)]
 
 

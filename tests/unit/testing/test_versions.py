@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lakeward.testing.versions import State, valid_at, versions
+from lakeward.testing.compare import State, valid_at, versions
 
 FIRST, SECOND, THIRD = (datetime(2024, 1, day) for day in (1, 2, 3))
 

@@ -14,15 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.datatypes import SIMPLE_TYPES
+from lakeward.columns import SIMPLE_TYPES
 from lakeward.model import FileClass, Operation
 from lakeward.testing.simulator import Simulation, SimulatorOptions
-from lakeward.testing.simulator.csv_writer import quote, value_writer
-from lakeward.testing.simulator.files import column_names
-from lakeward.testing.simulator.naming import change_path, load_paths
-from lakeward.testing.simulator.parquet_writer import arrow_type
+from lakeward.testing.simulator.files import change_path, column_names, load_paths
 from lakeward.testing.simulator.simulation import render
-from lakeward.testing.simulator.values import odd_values
+from lakeward.testing.simulator.tables import odd_values
+from lakeward.testing.simulator.writers import arrow_type, quote, value_writer
 
 CSV = SimulatorOptions(seed=9, format="csv", changes=200, tables=2)
 

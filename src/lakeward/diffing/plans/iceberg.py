@@ -13,18 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeward.diffing.joining import joined
-from lakeward.diffing.options import DuplicateKeys
-from lakeward.diffing.pairs import Pairs
+from lakeward.diffing.frames.joining import joined
+from lakeward.diffing.frames.options import DuplicateKeys
+from lakeward.diffing.frames.pairs import ICEBERG, Pairs, Planned
 from lakeward.diffing.plans.buckets import finer_comparator, pair_struct
-from lakeward.diffing.plans.iceberg_files import StagedRead, staged_positions
-from lakeward.diffing.plans.iceberg_native import NativeBatch, NativeSide, native_fields, native_kernel
-from lakeward.diffing.plans.iceberg_positions import FILE, POSITION, position_read, rows_at
-from lakeward.diffing.plans.native_types import why_not_native
-from lakeward.diffing.plans.planned import ICEBERG, Planned
-from lakeward.lake.iceberg.define import LAYOUT_PROPERTY
-from lakeward.lake.iceberg.file_changes import file_changes, live_files
-from lakeward.lake.iceberg.file_choice import metadata_frame
+from lakeward.diffing.plans.iceberg_rows import (
+    FILE,
+    POSITION,
+    NativeBatch,
+    NativeSide,
+    StagedRead,
+    native_fields,
+    native_kernel,
+    position_read,
+    rows_at,
+    staged_positions,
+)
+from lakeward.diffing.plans.kernel import why_not_native
+from lakeward.iceberg.define import LAYOUT_PROPERTY
+from lakeward.iceberg.file_changes import file_changes, live_files
+from lakeward.iceberg.rewrite import metadata_frame
 from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
 
@@ -34,12 +42,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from lakeward.diffing.alignment import Alignment
-    from lakeward.diffing.inputs.sides import IcebergState, Side
-    from lakeward.diffing.options import DiffOptions
-    from lakeward.lake.iceberg.file_changes import FileChanges, OneSided
-    from lakeward.lake.iceberg.metadata import Snapshot, TableMetadata
-    from lakeward.pipeline.workspace import Workspace
+    from lakeward.diffing.frames.alignment import Alignment
+    from lakeward.diffing.frames.options import DiffOptions
+    from lakeward.diffing.stored.addresses import IcebergState, Side
+    from lakeward.iceberg.file_changes import FileChanges, OneSided
+    from lakeward.iceberg.metadata import Snapshot, TableMetadata
+    from lakeward.spark.workspace import Workspace
 
 # From this share of the rows on, reading whole files costs less than picking rows from them.
 _MOST_PICKED = 0.05

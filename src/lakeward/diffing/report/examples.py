@@ -10,20 +10,29 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from lakeward import schemas as S
-from lakeward.diffing.pairs import HAS_LEFT, HAS_RIGHT
-from lakeward.diffing.shaping import ACTION, CHANGED, CHANGED_ROW, DELETED, INSERTED, UNCHANGED, classified
+from lakeward.diffing.frames.pairs import (
+    ACTION,
+    CHANGED,
+    CHANGED_ROW,
+    DELETED,
+    HAS_LEFT,
+    HAS_RIGHT,
+    INSERTED,
+    UNCHANGED,
+    classified,
+)
 from lakeward.documents import Document
 from lakeward.transforms.columns import column
-from lakeward.transforms.normalising import normalised
+from lakeward.transforms.compare import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, Row
 
-    from lakeward.diffing.alignment import AlignedColumn
-    from lakeward.diffing.options import DiffOptions
-    from lakeward.diffing.pairs import Pairs
+    from lakeward.diffing.frames.alignment import AlignedColumn
+    from lakeward.diffing.frames.options import DiffOptions
+    from lakeward.diffing.frames.pairs import Pairs
 
 _NTH = f"{S.PREFIX}nth"
 # Longer values are cut off when they are shown.

@@ -5,19 +5,145 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import threading
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
-from lakeward.aws_errors import answer_in
-from lakeward.errors import ConfigurationError, RetriableError
-from lakeward.state.dynamodb.clock import ServerClock
-from lakeward.state.dynamodb.faults import ConditionFailedError, MissingTableError, explain, is_conflict
+from lakeward.errors import ConfigurationError, LakewardError, RetriableError
+from lakeward.external_errors import answer_in, is_without_answer
+from lakeward.redaction import redact_address
+from lakeward.text import split_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.state.dynamodb.address import DynamoAddress
+    from lakeward.external_errors import Answer
+
+
+# The time at DynamoDB, for hosts whose clocks differ.
+
+
+_RESOLUTION = timedelta(seconds=1)
+_ASKED = "lakeward_asked"
+
+
+class ServerClock:
+    """The host's clock, put right by the ``Date`` of DynamoDB's answers where it is provably wrong.
+
+    A date has whole seconds and an answer takes time: a host that is off by less than that keeps its own time, and
+    one that is off by more is put right to within a second. Two hosts so agree on when a lease ends, give or take
+    a second.
+    """
+
+    def __init__(self) -> None:
+        self._offset = timedelta(0)
+
+    def now(self) -> datetime:
+        """The time by which leases end."""
+        return datetime.now(UTC) + self._offset
+
+    def watch(self, client: Any) -> None:
+        """Look at every answer that the client gets."""
+        client.meta.events.register("before-call.dynamodb", self._before_call)
+        client.meta.events.register("after-call.dynamodb", self._after_call)
+
+    def observe(self, date: str | None, asked: datetime, answered: datetime) -> None:
+        """Learn from one answer: its date was true at some moment between asking and answer."""
+        if date is None:
+            return
+        told = parsedate_to_datetime(date)
+        least, most = told - answered, told + _RESOLUTION - asked
+        self._offset = min(max(timedelta(0), least), most)
+
+    def _before_call(self, context: dict[str, Any], **_rest: object) -> None:
+        context[_ASKED] = datetime.now(UTC)
+
+    def _after_call(self, http_response: Any, context: dict[str, Any], **_rest: object) -> None:
+        self.observe(http_response.headers.get("date"), context[_ASKED], datetime.now(UTC))
+
+
+# What a fault of DynamoDB, or of the way to it, means for the user.
+
+
+_MISSING_TABLE = "ResourceNotFoundException"
+_FAILED_CONDITION = "ConditionalCheckFailed"
+_REFUSED = {
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationTokenException",
+    "NotAuthorized",
+    "OptInRequired",
+    "UnrecognizedClientException",
+}
+
+
+class ConditionFailedError(Exception):
+    """What a write was conditional on no longer holds; the caller looks again."""
+
+
+class MissingTableError(Exception):
+    """The table is gone."""
+
+
+def is_conflict(error: BaseException | None) -> bool:
+    """Whether two transactions met on an item, so that the same call may pass a moment later."""
+    code = answer_in(error).code
+    if code == "TransactionCanceledException":
+        return _FAILED_CONDITION not in _reasons(error) and "TransactionConflict" in _reasons(error)
+    return code in ("TransactionConflictException", "TransactionInProgressException")
+
+
+def explain(error: BaseException, address: DynamoAddress) -> Exception | None:
+    """The error to raise instead; None for what only a bug can cause."""
+    answer = answer_in(error)
+    code = answer.code
+    if code == f"{_FAILED_CONDITION}Exception" or _FAILED_CONDITION in _reasons(error):
+        return ConditionFailedError()
+    if code == _MISSING_TABLE:
+        return MissingTableError()
+    if code:
+        return _explain_answer(error, answer, address)
+    return _explain_silence(error, address)
+
+
+def _reasons(error: BaseException | None) -> list[str]:
+    """Why each action of a cancelled transaction was refused."""
+    response: dict[str, Any] = getattr(error, "response", None) or {}
+    return [str(reason.get("Code")) for reason in response.get("CancellationReasons", [])]
+
+
+def _explain_answer(error: BaseException, answer: Answer, address: DynamoAddress) -> LakewardError | None:
+    if answer.code in _REFUSED:
+        msg = f"the state store {address} refuses: {error}"
+        return ConfigurationError(msg, hint="check the AWS credentials and the allowed actions (docs/state.md)")
+    if answer.is_passing:
+        msg = f"the state store {address} cannot serve the call at the moment: {error}"
+        return RetriableError(msg, hint="try again; if it is throttled often, raise the limits of the table")
+    return None
+
+
+def _explain_silence(error: BaseException, address: DynamoAddress) -> LakewardError | None:
+    from botocore import exceptions
+
+    if is_without_answer(error):
+        msg = f"the state store {address} does not answer: {error}"
+        return RetriableError(msg, hint="check network, region and endpoint, then try again")
+    if isinstance(error, exceptions.NoRegionError):
+        msg = f"no region is known for the state store {address}"
+        return ConfigurationError(msg, hint=f"state: {address}?region=eu-west-1, or set AWS_REGION")
+    if isinstance(error, exceptions.BotoCoreError):
+        msg = f"the state store {address} cannot be asked: {error}"
+        return ConfigurationError(msg, hint="check the AWS credentials: aws sts get-caller-identity")
+    return None
+
 
 _KEYS = {"pk": "HASH", "sk": "RANGE"}
 _VERSION = 1
@@ -204,3 +330,54 @@ def _creation(address: DynamoAddress) -> str:
         "--attribute-definitions AttributeName=pk,AttributeType=S AttributeName=sk,AttributeType=S "
         "--key-schema AttributeName=pk,KeyType=HASH AttributeName=sk,KeyType=RANGE"
     )
+
+
+# ``dynamodb://table?region=eu-west-1&endpoint=http://…``, taken apart.
+
+
+_OPTIONS = ("region", "endpoint")
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+
+@dataclass(frozen=True)
+class DynamoAddress:
+    """A table; without a region the one of the AWS configuration counts."""
+
+    table: str
+    region: str | None = None
+    endpoint: str | None = None
+
+    @classmethod
+    def parse(cls, uri: str) -> DynamoAddress:
+        """Read the URI.
+
+        Raises:
+            ConfigurationError: no table, a name that DynamoDB does not allow, or an unknown option.
+        """
+        table, _, query = uri.partition("://")[2].partition("?")
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        address = cls(table, options.get("region") or None, options.get("endpoint"))
+        problem = _problem(address, set(options))
+        if problem is not None:
+            msg = f"state: {redact_address(uri)}: {problem}"
+            raise ConfigurationError(msg, hint="state: dynamodb://table?region=eu-west-1")
+        return address
+
+    def __str__(self) -> str:
+        return f"dynamodb://{self.table}"
+
+
+def _problem(address: DynamoAddress, options: set[str]) -> str | None:
+    if not address.table:
+        return "names no table"
+    if not _TABLE_NAME.fullmatch(address.table):
+        shown = redact_address(address.table)
+        return f"{shown!r} is not a name for a table; expected 3 to 255 of the characters A-Z a-z 0-9 _ . -"
+    if unknown := sorted(options - set(_OPTIONS)):
+        return f"unknown options {', '.join(unknown)}; known are {', '.join(_OPTIONS)}"
+    if address.endpoint is not None and split_address(address.endpoint, "state: endpoint").scheme not in (
+        "http",
+        "https",
+    ):
+        return f"endpoint {redact_address(address.endpoint)!r} is no address; expected http://… or https://…"
+    return None

@@ -13,7 +13,7 @@ from functools import singledispatchmethod
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakeward.datatypes import Column
+from lakeward.columns import Column
 from lakeward.model import FileClass, Operation, TableId
 from lakeward.testing.oracle import Row, Truth
 from lakeward.testing.replication.steps import (
@@ -35,10 +35,8 @@ from lakeward.testing.replication.steps import (
     TruncateSource,
     Write,
 )
-from lakeward.testing.simulator.configuration import configuration_of
-from lakeward.testing.simulator.files import ChangeRow, SourceFile
-from lakeward.testing.simulator.naming import START, change_path, load_paths, name_time
-from lakeward.testing.simulator.options import Segments, SimulatorOptions
+from lakeward.testing.simulator.files import START, ChangeRow, SourceFile, change_path, load_paths, name_time
+from lakeward.testing.simulator.options import Segments, SimulatorOptions, configuration_of
 from lakeward.testing.simulator.simulation import render, set_mtime, write_file
 from lakeward.testing.simulator.tables import TableSpec
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lakeward.testing.simulator.options import SimulatorOptions, random_options
-from lakeward.testing.simulator.output import SimulationResult, write_simulation
-from lakeward.testing.simulator.simulation import Landing, Simulation, Stage
+from lakeward.testing.simulator.simulation import Landing, Simulation, SimulationResult, Stage, write_simulation
 from lakeward.testing.simulator.tables import TableSpec
 
 __all__ = [

@@ -7,27 +7,29 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
+from lakeward.arguments import PATH, instance, takes
+from lakeward.errors import ConfigurationError
 from lakeward.model import FileClass
 from lakeward.testing.oracle import fold, fold_commits, fold_keyless
-from lakeward.testing.simulator.configuration import configuration_of, schema_is_declared
-from lakeward.testing.simulator.csv_writer import render_csv
-from lakeward.testing.simulator.naming import name_time
-from lakeward.testing.simulator.parquet_writer import render_parquet
-from lakeward.testing.simulator.staging import assign_stages, with_truncates
-from lakeward.testing.simulator.stream import Capture
-from lakeward.testing.simulator.values import lake_row
+from lakeward.testing.simulator.files import name_time
+from lakeward.testing.simulator.options import LANDING, SimulatorOptions, configuration_of, schema_is_declared
+from lakeward.testing.simulator.stream import Capture, assign_stages, with_truncates
+from lakeward.testing.simulator.tables import lake_row
+from lakeward.testing.simulator.writers import render_csv, render_parquet, render_rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakeward.datatypes import Column
+    from lakeward.columns import Column
     from lakeward.model import TableId
     from lakeward.testing.oracle import Row
     from lakeward.testing.simulator.files import SourceFile
-    from lakeward.testing.simulator.options import SimulatorOptions
+    from lakeward.testing.simulator.source import SourceTable
     from lakeward.testing.simulator.tables import TableSpec
+
 
 REDELIVERED_AFTER = timedelta(hours=1)
 
@@ -223,3 +225,72 @@ def set_mtime(path: Path, mtime: datetime) -> None:
 
 def _of(table: TableSpec, landed: list[SourceFile]) -> list[SourceFile]:
     return [file for file in landed if table.id in file.tables()]
+
+
+# A simulation on disk: landing tree, truth and a configuration with which ``lakeward run`` works.
+
+
+TRUTH = "truth"
+CONFIGURATION = "lakeward.yaml"
+_OPTIONS = instance("SimulatorOptions", SimulatorOptions)
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """What was written where. ``rows`` counts each table's rows at the end."""
+
+    directory: Path
+    landing: Path
+    truth: Path
+    configuration: Path
+    files: int
+    changes: int
+    rows: dict[TableId, int]
+
+
+@takes(directory=PATH, options=_OPTIONS)
+def write_simulation(directory: str | Path, options: SimulatorOptions) -> SimulationResult:
+    """Write a whole simulation, all files landed, with the truth beside it. Any number of changes fits.
+
+    Raises:
+        ConfigurationError: the folder has a simulation or other landing files already, or the options leave old load
+            parts among new ones, which only who saw them land one after the other can tell apart.
+    """
+    root = Path(directory)
+    _require_usable(root, options)
+    capture = Capture(options)
+    files = changes = 0
+    seen: dict[TableId, set[Column]] = {}
+    for file in capture.files():
+        write_file(root / LANDING, file.path, render(file), file.written)
+        files, changes = files + 1, changes + len(file.changes)
+        if file.table is not None:
+            seen.setdefault(file.table.id, set()).update(file.columns)
+    specs = [table.spec for table in capture.tables]
+    _write_truth(root / TRUTH, capture.tables, options, seen)
+    text = yaml.safe_dump(configuration_of(specs, options), sort_keys=False, allow_unicode=True)
+    (root / CONFIGURATION).write_text(text, encoding="utf-8")
+    rows = {table.spec.id: len(table.truth.rows()) for table in capture.tables}
+    return SimulationResult(root, root / LANDING, root / TRUTH, root / CONFIGURATION, files, changes, rows)
+
+
+def _write_truth(
+    folder: Path, tables: list[SourceTable], options: SimulatorOptions, seen: dict[TableId, set[Column]]
+) -> None:
+    """Write every table's rows with the columns its mirror has: undeclared ones show once a file has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        all_columns = table.spec.all_columns
+        declared = schema_is_declared(options) or table.spec.id not in seen
+        columns = all_columns if declared else [column for column in all_columns if column in seen[table.spec.id]]
+        (folder / f"{table.spec.id}.parquet").write_bytes(render_rows(columns, table.truth.rows()))
+
+
+def _require_usable(root: Path, options: SimulatorOptions) -> None:
+    if options.reload_fewer_parts and options.reloads:
+        msg = "reload_fewer_parts cannot be written at once: an old load part would lie beside the new ones"
+        raise ConfigurationError(msg)
+    for name in (LANDING, TRUTH, CONFIGURATION):
+        if (root / name).exists() and not ((root / name).is_dir() and not any((root / name).iterdir())):
+            msg = f"{root / name} exists already; a simulation is written into an empty folder"
+            raise ConfigurationError(msg, hint="lakeward simulate OTHER_FOLDER")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.model import Operation
 from lakeward.testing.oracle import Key, Row, Truth
 from lakeward.testing.simulator.files import nulls_are_values
-from lakeward.testing.simulator.values import maker_of
+from lakeward.testing.simulator.tables import maker_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,17 +3,17 @@
 A store that several processes share subclasses :class:`SharedStoreContract` and gives an ``address`` as well.
 """
 
-from lakeward.testing.state_contract.history import HistoryContract
-from lakeward.testing.state_contract.leases import LeaseContract
 from lakeward.testing.state_contract.ledger import LedgerContract
 from lakeward.testing.state_contract.processes import ProcessContract
-from lakeward.testing.state_contract.registry import RegistryContract
-from lakeward.testing.state_contract.samples import (
+from lakeward.testing.state_contract.shared import (
     CUSTOMER,
     ELSEWHERE,
     NOON,
     PRODUCT,
     PROGRESS,
+    HistoryContract,
+    LeaseContract,
+    RegistryContract,
     dead_owner,
     make_entry,
     make_run,

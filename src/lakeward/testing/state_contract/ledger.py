@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model import FileClass, LedgerEntry, Progress
-from lakeward.testing.state_contract.samples import CUSTOMER, ELSEWHERE, PRODUCT, PROGRESS, make_entry
-from lakeward.testing.state_contract.stores import WithStore
+from lakeward.testing.state_contract.shared import CUSTOMER, ELSEWHERE, PRODUCT, PROGRESS, WithStore, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

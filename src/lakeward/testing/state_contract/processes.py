@@ -17,8 +17,7 @@ from lakeward.errors import ConflictError, LakewardError, RetriableError
 from lakeward.model import Progress, TableId
 from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.open import open_state
-from lakeward.testing.state_contract.samples import PRODUCT, PROGRESS, make_entry, make_run
-from lakeward.testing.state_contract.stores import WithStore
+from lakeward.testing.state_contract.shared import PRODUCT, PROGRESS, WithStore, make_entry, make_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

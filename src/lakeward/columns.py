@@ -1,0 +1,232 @@
+"""Column types as Lakeward speaks of them: names, the DDL that declares them, and which change is safe.
+
+A type is its canonical text (``int``, ``decimal(10,2)`` …). Declared types that Iceberg has no room for
+keep their own name while values are checked (a ``smallint`` of 70000 is a bad value) and are stored in
+the next wider type, see :func:`lake_type`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+SIMPLE_TYPES = frozenset(
+    {
+        "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary",
+        "date", "time", "timestamp", "timestamp_ntz",
+        "utinyint", "usmallint", "uint", "ubigint",
+    }
+)  # fmt: skip
+_ALIASES = {
+    "bool": "boolean", "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
+    "real": "float", "text": "string", "bytes": "binary", "blob": "binary",
+    "datetime": "timestamp_ntz", "timestamp_ltz": "timestamp", "int unsigned": "uint",
+    "bigint unsigned": "ubigint", "smallint unsigned": "usmallint", "tinyint unsigned": "utinyint",
+}  # fmt: skip
+# Iceberg has no 8 and 16 bit integers, no unsigned ones and (for Spark) no time of day.
+_STORED_AS = {
+    "tinyint": "int", "smallint": "int", "utinyint": "int", "usmallint": "int",
+    "uint": "bigint", "ubigint": "decimal(20,0)", "time": "string",
+}  # fmt: skip
+_DECIMAL = re.compile(r"^(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
+_SIZED_TEXT = re.compile(r"^(?:var)?char\s*\(\s*\d+\s*\)$")
+MAX_PRECISION = 38
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a source table: its name exactly as the source has it, and its type."""
+
+    name: str
+    type: str
+
+    @property
+    def lake_type(self) -> str:
+        """The type the column has in the lake."""
+        return lake_type(self.type)
+
+
+def parse_type(text: str) -> str:
+    """Give a type's canonical text, or raise ConfigurationError naming what is understood."""
+    lowered = " ".join(text.strip().lower().split())
+    if lowered in SIMPLE_TYPES:
+        return lowered
+    if lowered in _ALIASES:
+        return _ALIASES[lowered]
+    if _SIZED_TEXT.match(lowered):
+        return "string"
+    if lowered in ("decimal", "numeric"):
+        return "decimal(10,0)"
+    if match := _DECIMAL.match(lowered):
+        precision, scale = int(match[1]), int(match[2] or 0)
+        if 1 <= precision <= MAX_PRECISION and scale <= precision:
+            return f"decimal({precision},{scale})"
+    msg = f"unknown column type {text!r}; known: {', '.join(sorted(SIMPLE_TYPES))}, decimal(p,s), varchar(n)"
+    raise ConfigurationError(msg)
+
+
+def lake_type(column_type: str) -> str:
+    """Give the type in which the lake stores values of ``column_type``."""
+    return _STORED_AS.get(column_type, column_type)
+
+
+def decimal_parts(column_type: str) -> tuple[int, int] | None:
+    """Give (precision, scale) of a decimal type, None for any other."""
+    match = _DECIMAL.match(column_type)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def can_widen(narrow: str, wide: str) -> bool:
+    """Tell whether every value of lake type ``narrow`` fits ``wide`` and Iceberg can promote it in place."""
+    if narrow == wide or (narrow, wide) in {("int", "bigint"), ("float", "double")}:
+        return True
+    small, large = decimal_parts(narrow), decimal_parts(wide)
+    return bool(small and large and small[1] == large[1] and small[0] <= large[0])
+
+
+def parse_ddl(ddl: str) -> tuple[Column, ...]:
+    """Read ``"id int, `odd name` decimal(10,2)"`` into columns."""
+    columns = tuple(_parse_column(part) for part in _split_top_level(ddl))
+    if not columns:
+        msg = "the schema is empty; expected something like 'id int, name string'"
+        raise ConfigurationError(msg)
+    names = [column.name for column in columns]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        msg = f"the schema names a column more than once: {', '.join(repeated)}"
+        raise ConfigurationError(msg)
+    return columns
+
+
+def format_ddl(columns: tuple[Column, ...]) -> str:
+    """Write columns as DDL that :func:`parse_ddl` reads back."""
+    return ", ".join(f"{quote_name(column.name)} {column.type}" for column in columns)
+
+
+def quote_name(name: str) -> str:
+    """Quote an identifier for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _parse_column(part: str) -> Column:
+    if match := re.match(r"^`((?:[^`]|``)+)`\s+(.+)$", part, re.DOTALL):
+        return Column(match[1].replace("``", "`"), parse_type(match[2]))
+    if match := re.match(r"^([^\s`]+)\s+(.+)$", part, re.DOTALL):
+        return Column(match[1], parse_type(match[2]))
+    msg = f"cannot read the column {part!r}; expected a name and a type, names with blanks in `backquotes`"
+    raise ConfigurationError(msg)
+
+
+def _split_top_level(ddl: str) -> Iterator[str]:
+    """Split at commas that are neither inside parentheses nor inside backquotes."""
+    depth, quoted, start = 0, False, 0
+    for position, character in enumerate(ddl):
+        if character == "`":
+            quoted = not quoted
+        elif not quoted and character in "()":
+            depth += 1 if character == "(" else -1
+        elif not quoted and depth == 0 and character == ",":
+            yield ddl[start:position].strip()
+            start = position + 1
+    if rest := ddl[start:].strip():
+        yield rest
+
+
+# Which names a table's columns can have in the lake, and other names for those that it cannot.
+# A table with any other name is written without complaint and cannot be read afterwards: Spark, Glue and Trino do not
+# distinguish upper and lower case, and Iceberg refuses to scan a table that has a column named like one of its own.
+
+
+# Names that start so are Lakeward's own, in the changelog beside the source's columns.
+OWN_PREFIX = "_lw_"
+# Iceberg adds these columns to every scan of a table: one that has such a column itself cannot be read.
+UNREADABLE_NAMES = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+# The other names of Iceberg's MetadataColumns, which only its views of changes add.
+_VIEW_NAMES = frozenset({"_change_type", "_change_ordinal", "_commit_snapshot_id"})
+ICEBERG_NAMES = UNREADABLE_NAMES | _VIEW_NAMES
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_YAML_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+
+
+@dataclass(frozen=True)
+class NameProblem:
+    """A name that a column of the lake cannot have, why, and a name that is free.
+
+    ``twin`` is the column that it differs from only in case; None where that is not the reason.
+    """
+
+    name: str
+    reason: str
+    proposal: str
+    twin: str | None = None
+
+
+def name_problems(names: Sequence[str], present: Iterable[str] = ()) -> list[NameProblem]:
+    """Return the names that cannot be used, in their order.
+
+    ``present`` are columns that a table of the lake has already: of these only those that cannot be read count.
+    """
+    kept = set(present)
+    taken = {name.lower() for name in names}
+    first: dict[str, str] = {}
+    problems = []
+    for name in sorted(names, key=lambda name: name not in kept):  # of two the one that is already there stays
+        reason = _reason(name, first.get(name.lower()), is_present=name in kept)
+        if reason is not None:
+            proposal = _free_name(name, taken)
+            taken.add(proposal.lower())
+            problems.append(NameProblem(name, reason, proposal, first.get(name.lower())))
+        first.setdefault(name.lower(), name)
+    return sorted(problems, key=lambda problem: names.index(problem.name))
+
+
+def describe_problems(problems: Sequence[NameProblem]) -> str:
+    """Describe names that cannot be used, for a message."""
+    return "; ".join(f"column {problem.name!r} {problem.reason}" for problem in problems)
+
+
+def renames_for(problems: Sequence[NameProblem], renames: Mapping[str, str]) -> str:
+    """Return a value of the setting ``renames`` that solves the problems too, as YAML writes it on one line."""
+    proposals = {problem.name: problem.proposal for problem in problems}
+    # A name that a rename made is not renamed again: the column gets its new name at once.
+    merged = {**{old: proposals.get(new, new) for old, new in renames.items()}, **proposals}
+    pairs = ", ".join(f"{_yaml(old)}: {_yaml(new)}" for old, new in merged.items())
+    return f"{{{pairs}}}"
+
+
+def _yaml(name: str) -> str:
+    """Quote a name unless it is plain in YAML; JSON's quotes are YAML's too."""
+    is_plain = _PLAIN.fullmatch(name) and name.lower() not in _YAML_WORDS
+    return name if is_plain else json.dumps(name, ensure_ascii=False)
+
+
+def _reason(name: str, twin: str | None, *, is_present: bool) -> str | None:
+    lowered = name.lower()
+    if not name:
+        return "has no name"
+    if name in UNREADABLE_NAMES or (lowered in ICEBERG_NAMES and not is_present):
+        return "is the name of one of Iceberg's own columns"
+    if lowered.startswith(OWN_PREFIX) and not is_present:
+        return f"starts with {OWN_PREFIX}, as only Lakeward's own columns do"
+    if twin is not None:
+        return f"differs only in case from {twin!r}"
+    return None
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Return a name like ``name`` that no column has, in any case."""
+    is_own = name.lower().startswith(OWN_PREFIX)
+    bare = name[len(OWN_PREFIX) :] if is_own else name
+    bare = bare.lstrip("_") or "column"
+    candidates = [bare, *(f"{bare}_{number}" for number in range(2, len(taken) + 3))]
+    return next(one for one in candidates if one.lower() not in taken)

@@ -1,0 +1,293 @@
+"""Rows of the two sides, brought together by key: what every way to compare produces, and every output is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.diffing.frames.comparators import equal_values, plainly_equal
+from lakeward.diffing.frames.layout import side_columns, value_columns
+from lakeward.diffing.frames.options import DiffMode, DuplicateKeys
+from lakeward.documents import Document
+from lakeward.transforms.columns import column
+from lakeward.transforms.compare import all_of, uncomparable_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+    from lakeward.diffing.frames.alignment import AlignedColumn, Alignment
+    from lakeward.diffing.frames.options import DiffOptions
+
+
+HAS_LEFT, HAS_RIGHT = f"{S.PREFIX}has_left", f"{S.PREFIX}has_right"
+# How many rows of a pair (0, 1 or 2) have a key that came before on their side; only where duplicate keys are reported.
+SURPLUS = f"{S.PREFIX}surplus"
+
+
+def left_name(position: int) -> str:
+    """Name the past value of the aligned column at a position: by number, as a name may hold anything."""
+    return f"{S.PREFIX}l{position}"
+
+
+def right_name(position: int) -> str:
+    """Name the current value of the aligned column at a position."""
+    return f"{S.PREFIX}r{position}"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A frame of ``HAS_LEFT``, ``HAS_RIGHT`` (booleans, never null), then all past and all current values.
+
+    Values have the aligned types. Every row that differs is there, whatever comparator is in force; equal ones may be,
+    and all are where ``is_whole``, none where ``is_differing``.
+    """
+
+    frame: DataFrame
+    alignment: Alignment
+    is_whole: bool
+    is_differing: bool = False
+
+    def left(self, one: AlignedColumn) -> Column:
+        """Give a column's past value; null where the past has no row."""
+        return column(left_name(self.alignment.columns.index(one)))
+
+    def right(self, one: AlignedColumn) -> Column:
+        """Give a column's current value; null where there is no row any more."""
+        return column(right_name(self.alignment.columns.index(one)))
+
+
+# Pairs of rows turned into the diff: what happened to each, and its values in the layout that was asked for.
+
+
+ACTION, CHANGED = f"{S.PREFIX}action", f"{S.PREFIX}changed"
+INSERTED, CHANGED_ROW, DELETED, UNCHANGED = "I", "C", "D", "N"
+
+
+def classified(pairs: Pairs, options: DiffOptions) -> DataFrame:  # noqa: ARG001 (as every step that makes output)
+    """Give pairs with what happened to each (``ACTION``: I, C, D or N) and the columns that did (``CHANGED``).
+
+    The columns are an array of names in the order of the past: empty for an unchanged row, null where a side has none.
+    """
+    compared = pairs.alignment.compared
+    equal = [equal_values(pairs.left(one), pairs.right(one), one) for one in compared]
+    # Not a filter over an array: Spark compiles no query with a lambda in it.
+    none = F.array().cast("array<string>")
+    names = [F.when(same, none).otherwise(F.array(F.lit(one.name))) for one, same in zip(compared, equal, strict=True)]
+    is_paired = column(HAS_LEFT) & column(HAS_RIGHT)
+    changed = F.when(is_paired, F.concat(*names) if names else none)
+    action = (
+        F.when(~column(HAS_LEFT), F.lit(INSERTED))
+        .when(~column(HAS_RIGHT), F.lit(DELETED))
+        .when(F.lit(False) if pairs.is_differing else all_of(equal), F.lit(UNCHANGED))
+        .otherwise(F.lit(CHANGED_ROW))
+    )
+    rows = pairs.frame if SURPLUS in pairs.frame.columns else pairs.frame.withColumn(SURPLUS, F.lit(0))
+    return rows.withColumn(CHANGED, changed).withColumn(ACTION, action)
+
+
+def shaped(pairs: Pairs, options: DiffOptions) -> DataFrame:
+    """Give the diff in the chosen mode; unchanged rows only where the options include them."""
+    return shaped_from(classified(pairs, options), pairs, options)
+
+
+def shaped_from(rows: DataFrame, pairs: Pairs, options: DiffOptions) -> DataFrame:
+    """Give the diff from classified pairs, which may have been observed or limited in between."""
+    if not options.include_unchanged:
+        rows = rows.filter(column(ACTION) != UNCHANGED)
+    keys = [F.coalesce(pairs.left(one), pairs.right(one)).alias(one.name) for one in pairs.alignment.keys]
+    return rows.select(*_labels(options), *keys, *_values(pairs, options))
+
+
+def _labels(options: DiffOptions) -> list[Column]:
+    labels = {
+        INSERTED: options.insert_value,
+        DELETED: options.delete_value,
+        CHANGED_ROW: options.change_value,
+    }
+    label = F.lit(options.nochange_value)
+    for action, text in labels.items():
+        label = F.when(column(ACTION) == action, F.lit(text)).otherwise(label)
+    changed = [] if options.change_column is None else [column(CHANGED).alias(options.change_column)]
+    return [label.alias(options.diff_column), *changed]
+
+
+def _values(pairs: Pairs, options: DiffOptions) -> list[Column]:
+    if options.diff_mode is DiffMode.STRUCTS:
+        return [
+            _struct(pairs, options, is_left=True).alias(options.left_column_prefix),
+            _struct(pairs, options, is_left=False).alias(options.right_column_prefix),
+        ]
+    return [
+        _shown(pairs, one.column, options, is_left=one.is_left).alias(one.name)
+        for one in value_columns(pairs.alignment, options)
+    ]
+
+
+def _struct(pairs: Pairs, options: DiffOptions, *, is_left: bool) -> Column:
+    fields = []
+    for one in side_columns(pairs.alignment, is_left=is_left):
+        name = one.in_left if is_left else one.in_right
+        assert name is not None
+        fields.append(_shown(pairs, one, options, is_left=is_left).alias(name))
+    return F.when(column(HAS_LEFT if is_left else HAS_RIGHT), F.struct(*fields))
+
+
+def _shown(pairs: Pairs, one: AlignedColumn, options: DiffOptions, *, is_left: bool) -> Column:
+    """Give a value as it is shown: in sparse mode, null where the other side has the same."""
+    value = pairs.left(one) if is_left else pairs.right(one)
+    if not options.sparse_mode or one.is_key or not _is_blankable(one):
+        return value
+    return F.when(~plainly_equal(pairs.left(one), pairs.right(one), one), value)
+
+
+def _is_blankable(one: AlignedColumn) -> bool:
+    """Tell whether two values can be the same at all: the column is on both sides, in a type that can be compared."""
+    is_on_both = one.left_type is not None and one.right_type is not None
+    return is_on_both and one.has_one_type and uncomparable_part(one.type) is None
+
+
+# How many rows were inserted, changed and deleted, and in which columns: counted in the pass that makes the diff.
+
+
+@dataclass(frozen=True)
+class Summary(Document):
+    """Counts of rows.
+
+    ``columns`` says in how many changed rows each column differs, ``duplicates`` how many rows were surplus, as their
+    key came before on their side.
+    """
+
+    past_rows: int
+    current_rows: int
+    inserted: int
+    changed: int
+    deleted: int
+    unchanged: int
+    columns: Mapping[str, int] = field(default_factory=dict)
+    duplicates: int = 0
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.inserted or self.changed or self.deleted)
+
+
+def summary_columns(alignment: Alignment, options: DiffOptions) -> list[Column]:
+    """Give aggregates over classified pairs, for ``DataFrame.observe`` or ``agg``; :func:`read_summary` reads them."""
+    actions = {"inserted": INSERTED, "changed": CHANGED_ROW, "deleted": DELETED, "unchanged": UNCHANGED}
+    is_changed = column(ACTION) == CHANGED_ROW
+    surplus = column(SURPLUS) if options.duplicate_keys is DuplicateKeys.REPORT else F.lit(0)
+    return [
+        *(F.count(F.when(column(ACTION) == label, F.lit(1))).alias(name) for name, label in actions.items()),
+        *(
+            F.count(F.when(is_changed & F.array_contains(column(CHANGED), one.name), F.lit(1))).alias(_counter(at))
+            for at, one in enumerate(alignment.compared)
+        ),
+        F.coalesce(F.sum(surplus), F.lit(0)).cast("bigint").alias("duplicates"),
+    ]
+
+
+def read_summary(
+    found: Row | Mapping[str, Any], alignment: Alignment, *, past_rows: int | None, current_rows: int | None
+) -> Summary:
+    """Read what was counted.
+
+    A side's rows are None where all pairs were there to be counted; where equal ones had been left out, both must be
+    given, and the unchanged rows are what remains of them.
+    """
+    counts = found if isinstance(found, Mapping) else found.asDict()
+    inserted, changed, deleted = counts["inserted"], counts["changed"], counts["deleted"]
+    unchanged = counts["unchanged"] if past_rows is None else past_rows - changed - deleted
+    return Summary(
+        past_rows=unchanged + changed + deleted,
+        current_rows=unchanged + changed + inserted if current_rows is None else current_rows,
+        inserted=inserted,
+        changed=changed,
+        deleted=deleted,
+        unchanged=unchanged,
+        columns={one.name: counts[_counter(at)] for at, one in enumerate(alignment.compared)},
+        duplicates=counts["duplicates"],
+    )
+
+
+def _counter(position: int) -> str:
+    """Name a column's counter by its position: a name may hold anything."""
+    return f"column_{position}"
+
+
+# Rows counted on their way through a join, by which it is told afterwards that no key came twice.
+# For a key with ``a`` rows on one side and ``b`` on the other, a join gives ``a · b`` pairs. The past's rows come out
+# of it as often as they went in exactly where no key that both sides have comes twice among the current rows, and the
+# other way round. Keys that only one side has are all in what differs, where they are counted as such.
+
+
+_ROWS, _LEFT, _RIGHT = "rows", "left_rows", "right_rows"
+
+
+@dataclass(frozen=True)
+class JoinCounts:
+    """What is known and counted of one join; all of it once its result was read.
+
+    Counting rows on their way costs a tenth of the join: it is spared on sides whose number of rows is known.
+    """
+
+    past_rows: int | None = None
+    current_rows: int | None = None
+    _past: Observation = field(default_factory=Observation)
+    _current: Observation = field(default_factory=Observation)
+    _paired: Observation = field(default_factory=Observation)
+
+    def sides(self, past: DataFrame, current: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Count the rows that go in, where their number is not known."""
+        counted = F.count(F.lit(1)).alias(_ROWS)
+        return (
+            past if self.past_rows is not None else past.observe(self._past, counted),
+            current if self.current_rows is not None else current.observe(self._current, counted),
+        )
+
+    def pairs(self, both: DataFrame, has_left: Column, has_right: Column) -> DataFrame:
+        """Count the rows that come out."""
+        left, right = (F.count(F.when(one, F.lit(1))) for one in (has_left, has_right))
+        return both.observe(self._paired, left.alias(_LEFT), right.alias(_RIGHT))
+
+    def duplicated_side(self) -> str | None:
+        """Give the side on which a key came more than once, ``past`` or ``current``, after the result was read."""
+        past, current = self.rows()
+        if int(self._paired.get[_LEFT]) != past:
+            return "current"
+        return "past" if int(self._paired.get[_RIGHT]) != current else None
+
+    def rows(self) -> tuple[int, int]:
+        """Give the number of past and of current rows, after the result was read."""
+        return (
+            int(self._past.get[_ROWS]) if self.past_rows is None else self.past_rows,
+            int(self._current.get[_ROWS]) if self.current_rows is None else self.current_rows,
+        )
+
+
+# A comparison that was decided on: how it is done, why so, and its pairs.
+
+
+JOIN, HASH, BUCKETS, ICEBERG = "join", "hash", "buckets", "iceberg"
+PLANS = (JOIN, HASH, BUCKETS, ICEBERG)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Pairs by a plan of :data:`PLANS`; ``reason`` says why that one.
+
+    The sides' numbers of rows are given where they are known without counting. Where there are ``counts``, they must be
+    asked once the pairs were read: only they tell whether every key was unique.
+    """
+
+    pairs: Pairs
+    name: str
+    reason: str
+    past_rows: int | None = None
+    current_rows: int | None = None
+    counts: JoinCounts | None = None

@@ -1,0 +1,347 @@
+"""Chosen files of a table read by Iceberg's own reader, for as long as a workspace lasts."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from lakeward.diffing.frames.alignment import as_type
+from lakeward.diffing.frames.refusals import duplicate_error
+from lakeward.diffing.plans.buckets import LocalFiles, S3Files, files_of
+from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, is_native
+from lakeward.errors import ConfigurationError, RefusedInputError
+from lakeward.iceberg.file_changes import vector_positions
+from lakeward.iceberg.rewrite import staged_data, staged_deletes
+from lakeward.spark.marks import in_task
+from lakeward.storage.s3 import S3Location, is_s3
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+    from lakeward.diffing.frames.alignment import Alignment
+    from lakeward.diffing.stored.addresses import IcebergState
+    from lakeward.iceberg.file_changes import DeleteFile
+    from lakeward.iceberg.metadata import TableMetadata
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.spark.workspace import Workspace
+
+
+# Rows at given positions of Iceberg's data files, read by DuckDB in Spark tasks: the other rows are never decoded.
+# Columns are found by their field ids, as Iceberg does: one that was renamed since has its old name in the file, one
+# that was added since is null, one of a narrower type is cast.
+
+
+_ID = b"PARQUET:field_id"
+_NAME_MAPPING = "schema.name-mapping.default"
+_ENCRYPTED = "encryption.key-id"
+_LISTED = 1000
+# What DuckDB calls the position of a row.
+_NUMBER = "file_row_number"
+FILE, POSITION = "file_path", "pos"
+
+
+@dataclass(frozen=True)
+class PositionRead:
+    """What a task needs to read rows at positions: the columns as (field id, Arrow field), and the way to the files."""
+
+    fields: tuple[tuple[int, pa.Field], ...]
+    files: LocalFiles | S3Files
+
+    def rows(self, path: str, positions: Any, *, others: bool = False) -> pa.Table:
+        """Give the rows of one file at positions, or all others, in the schema that is asked for."""
+        with self.opened(path) as local:
+            names = _names_by_id(local)
+            wanted = [names.get(number) for number, _ in self.fields]
+            found = _selected(local, [one for one in wanted if one is not None], pa.array(positions), others=others)
+        if not others and found.num_rows != len(positions):
+            msg = f"{path} has {found.num_rows} of {len(positions)} rows that the table's deletes speak of"
+            raise RefusedInputError(msg, hint="compare with --plan join")
+        values = iter(found.columns)
+        columns = [
+            pa.nulls(found.num_rows, field.type) if name is None else next(values).cast(field.type)
+            for name, (_, field) in zip(wanted, self.fields, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def opened(self, path: str) -> AbstractContextManager[str]:
+        """Give a file's path on this machine's disk, for as long as it is needed."""
+        return self.files.local(_relative(path, self.files))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return pa.schema([field for _, field in self.fields])
+
+
+def position_read(
+    state: IcebergState,
+    metadata: TableMetadata,
+    struct: T.StructType,
+    fields: tuple[tuple[int, pa.Field], ...],
+    schemas: int,
+) -> PositionRead | str:
+    """Prepare the native read of a side; a text says why it cannot be.
+
+    ``fields`` are what to read of ``struct``, ``schemas`` is the number of schemas that the table has had.
+    """
+    files = _way_to_files(state, str(metadata.java.location()))
+    if files is None:
+        return "its files are on a file system that only Spark reads"
+    if problem := _why_not(metadata, struct, schemas):
+        return problem
+    return PositionRead(fields, files)
+
+
+def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str | None:
+    nested = any(isinstance(one.dataType, T.StructType | T.ArrayType | T.MapType) for one in struct.fields)
+    strange = next((one.name for one in struct.fields if not is_native(one.dataType)), None)
+    is_taken = any(one.name.lower() == _NUMBER for one in struct.fields)
+    problems = {
+        f"a column is called {_NUMBER}, as DuckDB calls the position of a row": is_taken,
+        "DuckDB is not installed (pip install 'lakeward[diff]')": find_spec("duckdb") is None,
+        "the table's files are read by names and not by ids": metadata.property(_NAME_MAPPING) is not None,
+        "the table's files are encrypted": metadata.property(_ENCRYPTED) is not None,
+        f"column {strange} is of a type that DuckDB does not read as Spark does": strange is not None,
+        "nested columns may have changed since some files were written": nested and schemas > 1,
+    }
+    return next((problem for problem, holds in problems.items() if holds), None)
+
+
+def rows_at(positions: DataFrame, read: PositionRead, struct: T.StructType, tasks: int) -> DataFrame:
+    """Read the rows at positions (``file_path``, ``pos``); a file's positions come together in one task."""
+    spread = positions.select(FILE, POSITION).repartition(tasks, column(FILE))
+    return spread.mapInArrow(in_task(_task(read)), struct)
+
+
+def _task(read: PositionRead) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted: dict[str, list[pa.Array]] = {}
+        for batch in batches:
+            for path, positions in _by_file(batch):
+                wanted.setdefault(path, []).append(positions)
+        for path, parts in wanted.items():
+            yield from read.rows(path, pa.concat_arrays(parts)).to_batches()
+
+    return run
+
+
+def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    grouped = pa.Table.from_batches([batch]).group_by(FILE).aggregate([(POSITION, "list")])
+    for path, positions in zip(grouped.column(FILE).to_pylist(), grouped.column(f"{POSITION}_list"), strict=True):
+        yield path, positions.values
+
+
+def _names_by_id(path: str) -> dict[int, str]:
+    """Give the names of a file's columns by their field ids."""
+    schema = pq.read_schema(path)
+    return {int(one.metadata[_ID]): one.name for one in schema if one.metadata and _ID in one.metadata}
+
+
+def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: bool) -> pa.Table:
+    try:
+        import duckdb
+    except ImportError as error:
+        msg = "this Spark executor has no DuckDB, which reads single rows of the lake's files"
+        raise ConfigurationError(msg, hint="pip install 'lakeward[diff]' there too, or use --plan join") from error
+    chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or _NUMBER
+    # DuckDB reads less where it sees the numbers before it begins.
+    few = 0 < len(positions) <= _LISTED
+    numbers = ", ".join(map(str, positions.to_pylist())) if few else "SELECT pos FROM positions"
+    query = (
+        f"SELECT {chosen} FROM read_parquet($file, {_NUMBER}=true, hive_partitioning=false) "
+        f"WHERE {_NUMBER} {'NOT IN' if others else 'IN'} ({numbers})"
+    )
+    with duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False}) as connection:
+        connection.register("positions", pa.table({POSITION: positions.cast(pa.int64())}))
+        try:
+            found = connection.execute(query, {"file": path})
+            read = getattr(found, "to_arrow_table", None) or found.fetch_arrow_table
+            table = read()
+        except duckdb.Error as error:
+            msg = f"{path} cannot be read: {error}"
+            raise RefusedInputError(msg, hint="compare with --plan join") from error
+    return table if names else table.select([])
+
+
+def _way_to_files(state: IcebergState, location: str) -> LocalFiles | S3Files | None:
+    if is_s3(location) and state.store is not None:
+        # Data files may lie beside the table, so paths count from the bucket.
+        return files_of(state.store, f"s3://{S3Location.parse(location, 'table').bucket}")  # type: ignore[return-value]
+    return LocalFiles("/") if urlsplit(location).scheme in ("", "file") else None
+
+
+def _relative(path: str, files: LocalFiles | S3Files) -> str:
+    """Give a file's path as the way to the files takes it."""
+    if isinstance(files, LocalFiles):
+        return path.removeprefix("file://").removeprefix("file:")
+    return S3Location.parse(path, "data file").prefix
+
+
+@dataclass(frozen=True)
+class StagedRead:
+    """How a side's files are read: ``names`` gives today's name of each column that the side had."""
+
+    table: IcebergTable
+    snapshot_id: int
+    names: Mapping[str, str]
+    struct: StructType
+    workspace: Workspace
+
+    def at(self, positions: DataFrame) -> DataFrame:
+        """Read the snapshot, and keep the rows at positions."""
+        pinned = self.table.spark.read.option("versionAsOf", str(self.snapshot_id)).table(self.table.identifier)
+        rows = pinned.select(*columns(self.struct.names), "_file", "_pos")
+        same = (rows["_file"] == positions[FILE]) & (rows["_pos"] == positions[POSITION])
+        return rows.join(positions, same, "left_semi").drop("_file", "_pos")
+
+    def whole(self, paths: Collection[str]) -> DataFrame:
+        """Read all rows of files that are not deleted at the snapshot, with the names and types of that day."""
+        staged = staged_data(self.table, self.snapshot_id, paths)
+        if not staged.tasks:
+            return self.table.spark.createDataFrame([], self.struct)
+        read = self.workspace.hold(staged).read()
+        return read.select(*[self._of_that_day(read, one).alias(one.name) for one in self.struct.fields])
+
+    def _of_that_day(self, read: DataFrame, one: StructField) -> Column:
+        name = self.names[one.name]
+        return as_type(column(name), read.schema[name].dataType, one.dataType)
+
+
+def staged_positions(
+    table: IcebergTable, snapshot_id: int, paths: Collection[str], workspace: Workspace
+) -> DataFrame | None:
+    """Read deleted positions from chosen delete files of a snapshot; None where there are none."""
+    found = None
+    for staged in staged_deletes(table, snapshot_id, paths) if paths else ():
+        part = workspace.hold(staged).read().select(FILE, POSITION)
+        found = part if found is None else found.unionByName(part)
+    return found
+
+
+# A small batch between two snapshots compared in one Spark task: DuckDB reads the few rows and pairs them.
+# Planning and shuffling a join in Spark costs more than such a batch is worth.
+
+
+if TYPE_CHECKING:
+    _Positions = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class NativeSide:
+    """One side: how its rows are read, the data files and the delete files that only it has."""
+
+    read: PositionRead
+    data: tuple[str, ...]
+    deletes: tuple[DeleteFile, ...]
+
+
+@dataclass(frozen=True)
+class NativeBatch:
+    """What the task needs. ``keys`` are the positions of the key columns among the aligned ones."""
+
+    left: NativeSide
+    right: NativeSide
+    kernel: Kernel
+    keys: Mapping[int, str]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as the function of a Spark task: whatever row comes, the batch is compared."""
+        for batch in batches:
+            if batch.num_rows:
+                yield from self._pairs()
+
+    def _pairs(self) -> Iterator[pa.RecordBatch]:
+        gone = frozenset((*self.left.data, *self.right.data))
+        left_deleted, right_deleted = (_positions(one) for one in (self.left, self.right))
+        with tempfile.TemporaryDirectory(prefix="lakeward-batch-") as folder:
+            left = self._written(self.left, left_deleted, right_deleted, gone, Path(folder), "past")
+            right = self._written(self.right, right_deleted, left_deleted, gone, Path(folder), "current")
+            if left or right:
+                yield from self.kernel.pairs([Group(left, right)], LocalFiles(folder), LocalFiles(folder))
+
+    def _written(
+        self, side: NativeSide, own: _Positions, other: _Positions, gone: frozenset[str], folder: Path, name: str
+    ) -> tuple[str, ...]:
+        """Write a side's rows that the other may not have into one file; nothing where there are none."""
+        nothing = np.empty(0, dtype=np.int64)
+        parts = [side.read.rows(path, own.get(path, nothing), others=True) for path in side.data]
+        for path, positions in other.items():
+            wanted = np.setdiff1d(positions, own.get(path, nothing))
+            if path not in gone and len(wanted):
+                parts.append(side.read.rows(path, wanted))
+        rows = pa.concat_tables(parts) if parts else None
+        if rows is None or not rows.num_rows:
+            return ()
+        self._require_unique(rows, name)
+        file = folder / f"{name}.parquet"
+        pq.write_table(rows, file, compression="none", use_dictionary=False, write_statistics=False)
+        return (file.name,)
+
+    def _require_unique(self, rows: pa.Table, side: str) -> None:
+        names = [pair_name(at) for at in self.keys]
+        counted = rows.group_by(names).aggregate([([], "count_all")])
+        for row in counted.filter(pc.greater(counted.column("count_all"), 1)).slice(0, 1).to_pylist():
+            key = {name: row[pair_name(at)] for at, name in self.keys.items()}
+            raise duplicate_error(side, key)
+
+
+def pair_name(position: int) -> str:
+    """Name an aligned column in the files of a batch: by number, as a name may hold anything."""
+    return f"c{position}"
+
+
+def native_fields(alignment: Alignment, ids: Mapping[str, int], *, is_left: bool) -> tuple[tuple[int, pa.Field], ...]:
+    """Give the columns of one side by field id, in the aligned types."""
+    found = []
+    for at, one in enumerate(alignment.columns):
+        name = one.in_left if is_left else one.in_right
+        if name is not None:
+            found.append((ids[name], pa.field(pair_name(at), to_arrow_type(one.type))))
+    return tuple(found)
+
+
+def native_kernel(alignment: Alignment, schema: Any) -> Kernel:
+    """Give the kernel that pairs a batch's two files."""
+    columns = [
+        KernelColumn(
+            left=pair_name(at) if one.left_type is not None else None,
+            right=pair_name(at) if one.right_type is not None else None,
+            is_key=one.is_key,
+            is_compared=not one.is_ignored,
+        )
+        for at, one in enumerate(alignment.columns)
+    ]
+    return Kernel(tuple(columns), schema, whole=False)
+
+
+def _positions(side: NativeSide) -> dict[str, np.ndarray]:
+    """Read which positions of which data files a side's delete files speak of."""
+    found: dict[str, list[np.ndarray]] = {}
+    for one in side.deletes:
+        with side.read.opened(one.path) as path:
+            if one.of is not None and one.offset is not None and one.length is not None:
+                with Path(path).open("rb") as file:
+                    file.seek(one.offset)
+                    found.setdefault(one.of, []).append(vector_positions(file.read(one.length)))
+                continue
+            table = pq.read_table(path, columns=[FILE, POSITION])
+        grouped = table.group_by(FILE).aggregate([(POSITION, "list")])
+        for name, positions in zip(grouped.column(FILE).to_pylist(), grouped.column(f"{POSITION}_list"), strict=True):
+            found.setdefault(name, []).append(positions.values.to_numpy())
+    return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}

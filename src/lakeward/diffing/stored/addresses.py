@@ -1,0 +1,170 @@
+"""What a side is called on the command line, taken apart; nothing is looked at yet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.sets import SetLayout
+
+
+_LAKE = re.compile(r"(?P<kind>iceberg|mirror):(?P<table>[^@]+)(?:@(?P<at>.+))?")
+_SNAPSHOT = re.compile(r"snapshot:(\d+)", re.ASCII)
+_EXAMPLES = "iceberg:sales.product@snapshot:123, iceberg:sales.product@tag:NAME, iceberg:sales.product@2026-11-15T00:00"
+LATEST, PREVIOUS = "latest", "previous"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:?\d{2}(:?\d{2}(\.\d+)?)?Z?", re.ASCII)
+
+
+class AddressKind(StrEnum):
+    """Where the rows of a side come from."""
+
+    FILES = "files"
+    ICEBERG = "iceberg"
+    MIRROR = "mirror"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A place of files (``location``), or a ``table`` of the lake with what follows the ``@``.
+
+    ``chosen`` is the word that picks one of the snapshots below ``location``: ``latest``, ``previous``, a day, a time.
+    """
+
+    kind: AddressKind
+    location: str = ""
+    chosen: str | None = None
+    table: str = ""
+    at: str | None = None
+
+    @property
+    def needs_lake(self) -> bool:
+        """Whether a configuration must say which lake is meant."""
+        return self.kind is not AddressKind.FILES
+
+
+def parse_address(text: str, root: str | None = None) -> Address:
+    """Take an address apart; ``root`` is the folder of snapshots that a mere ``latest`` or date speaks of.
+
+    Raises:
+        ConfigurationError: it cannot be one.
+    """
+    if match := _LAKE.fullmatch(text):
+        return _lake_address(text, match)
+    if not text.strip():
+        msg = "a side is empty; expected a path, or iceberg:…, or mirror:…"
+        raise ConfigurationError(msg)
+    if is_choice(text) and root is not None:
+        return Address(AddressKind.FILES, absolute(root), text)
+    parent, _, last = text.rstrip("/").rpartition("/")
+    if is_choice(last) and (parent or text.startswith("/")):
+        return Address(AddressKind.FILES, absolute(parent or "/"), last)
+    return Address(AddressKind.FILES, absolute(text))
+
+
+def is_choice(word: str) -> bool:
+    """Tell words that pick a snapshot from names of folders."""
+    return word in (LATEST, PREVIOUS) or bool(_DAY.fullmatch(word) or _TIME.fullmatch(word))
+
+
+def span_of(word: str) -> tuple[datetime, datetime]:
+    """Give the first moment of a day, minute or second in UTC and the first one after it."""
+    try:
+        start = datetime.fromisoformat(word.removesuffix("Z")).replace(tzinfo=UTC)
+    except ValueError as error:
+        msg = f"{word!r} is no date; expected 2026-11-15 or 2026-11-15T10:30 (UTC)"
+        raise ConfigurationError(msg) from error
+    if _DAY.fullmatch(word):
+        return start, start + timedelta(days=1)
+    is_minute = len(word.removesuffix("Z").split("T")[1].replace(":", "")) == len("1030")
+    return start, start + timedelta(minutes=1 if is_minute else 0, seconds=0 if is_minute else 1)
+
+
+def absolute(location: str) -> str:
+    """Give a local path from the root on, as Spark needs it; leave URIs alone.
+
+    Raises:
+        ConfigurationError: there is none: it would be taken for the working directory.
+    """
+    if not location.strip():
+        msg = "an empty text names no folder"
+        raise ConfigurationError(msg, hint="name a path or a URI; . is the working directory")
+    if "://" in location or location.startswith("file:"):
+        return location.rstrip("/")
+    return str(Path(location).expanduser().absolute())
+
+
+def _lake_address(text: str, match: re.Match[str]) -> Address:
+    kind, table, at = AddressKind(match["kind"]), match["table"], match["at"]
+    if table.count(".") != 1 or not all(table.split(".")):
+        msg = f"{text!r} names no table; expected schema.table, as in {_EXAMPLES}"
+        raise ConfigurationError(msg)
+    if kind is AddressKind.MIRROR and at is None:
+        msg = f"{text!r} says no moment"
+        raise ConfigurationError(msg, hint=f"mirror:{table}@2020-11-14, or iceberg:{table} for the mirror as it is now")
+    return Address(kind, table=table, at=at)
+
+
+def snapshot_number(at: str) -> int | None:
+    """Give the snapshot id in ``snapshot:123``."""
+    found = _SNAPSHOT.fullmatch(at)
+    return int(found[1]) if found else None
+
+
+# One of the two things that are compared: its rows, and what is known of them without reading.
+
+
+@dataclass(frozen=True)
+class FoundSet:
+    """Files of a snapshot that lie in buckets by key; ``folder`` is what their paths count from."""
+
+    store: FileSystem
+    folder: str
+    layout: SetLayout
+
+
+@dataclass(frozen=True)
+class IcebergState:
+    """A table of the lake at one of its snapshots; ``store`` is the file system of its files, where known."""
+
+    table: IcebergTable
+    snapshot_id: int
+    store: FileSystem | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side of a comparison.
+
+    ``label`` is how it was asked for. ``rows`` and ``checksum`` are those of a manifest, where there is one.
+    ``identity`` is what a change set says of its parent: ``kind``, ``location``, ``created``, ``rows``, ``checksum``
+    and what else tells it from others, as far as known.
+    """
+
+    label: str
+    frame: DataFrame
+    primary_key: tuple[str, ...] = ()
+    set: FoundSet | None = None
+    iceberg: IcebergState | None = None
+    rows: int | None = None
+    checksum: str | None = None
+    format: str | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def bytes_per_row(self) -> float | None:
+        """Give how many bytes a row takes in the side's files; None where it is not known."""
+        size = self.identity.get("bytes")
+        return int(size) / self.rows if size is not None and self.rows else None

@@ -1,0 +1,409 @@
+"""Change sets on disk: their manifests, finding them whole, with or without one, and the order in which they apply."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as T
+from pyspark.sql.types import StructField, StructType
+
+from lakeward import __version__
+from lakeward.diffing.frames.comparators import parse_comparator
+from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.patching import is_exact
+from lakeward.diffing.frames.refusals import input_errors
+from lakeward.diffing.frames.taken_apart import read_diff
+from lakeward.diffing.stored.files import PlainFiles, format_of_name
+from lakeward.diffing.stored.folders import Listing, require_one
+from lakeward.diffing.stored.rows import read_rows
+from lakeward.documents import Document
+from lakeward.errors import RefusedInputError
+from lakeward.storage.claims import MANIFEST
+from lakeward.storage.filesystem import for_reading, open_filesystem, read_parquet
+from lakeward.storage.publish import not_as_written
+from lakeward.storage.sets import file_list, sizes_of
+from lakeward.text import json_object, refusing_damage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.config import Config
+    from lakeward.diffing.frames.alignment import Alignment
+    from lakeward.diffing.frames.taken_apart import ReadDiff
+    from lakeward.storage.filesystem import FileSystem
+
+
+# What a change set says of itself: ``_manifest.json`` beside its files.
+# =================
+# ==================================================================================================== field meaning
+# =================
+# ==================================================================================================== kind always
+# ``change-set`` id a number of its own, 32 hex digits created when it was made, UTC lakeward the version that wrote
+# it past, current both parents: ``kind``, ``location``, ``created``, ``rows``, ``checksum`` and what else tells them
+# from others, as far as known keys the columns that identify a row past_schema columns of the past with their types,
+# in their order; nested types as Spark writes them in JSON current_schema the same of the current side: what applying
+# the change set results in exact whether values were compared for equality in all columns: only then does applying it
+# to the past result in the very current one, and two of them can be made one options names and labels:
+# ``diff_column``, ``left_column_prefix``, ``right_column_prefix``, ``insert_value``, ``change_value``,
+# ``delete_value``, ``nochange_value``, ``change_column``, ``diff_mode``, ``sparse_mode``, ``include_unchanged``,
+# ``ignore_columns`` comparators what other than plain equality was in force: ``default``, ``types`` by type,
+# ``columns`` by name counts rows ``inserted``, ``changed``, ``deleted`` and, where known, ``unchanged`` format
+# ``parquet``, ``json`` or ``csv`` schema columns of the files with their types, as :func:`changesets.files.read_rows`
+# gives them back files every file with its size =================
+# ====================================================================================================
+
+
+KIND = "change-set"
+_COMPARATORS = ("default_comparator", "column_comparators", "type_comparators")
+_WRITTEN_OPTIONS = tuple(one.name for one in fields(DiffOptions) if one.name not in (*_COMPARATORS, "duplicate_keys"))
+
+
+def _columns(struct: StructType) -> list[dict[str, Any]]:
+    return [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields]
+
+
+def _written_options(options: DiffOptions) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in _WRITTEN_OPTIONS}
+
+
+@dataclass(frozen=True)
+class ChangeSetManifest(
+    Document,
+    keys=(
+        "kind", "id", "created", "past", "current", "keys", "past_schema", "current_schema", "options", "exact",
+        "counts", "format", "schema", "files", "lakeward", "comparators",
+    ),
+    write={
+        **dict.fromkeys(("past_schema", "current_schema", "schema"), _columns),
+        "options": _written_options,
+        "files": file_list,
+    },
+):  # fmt: skip
+    """A change set: its parents, what identifies a row, how its rows are laid out, and every file of it.
+
+    ``schema`` and ``files`` are filled in when it is written.
+    """
+
+    id: str
+    created: str
+    past: Mapping[str, Any]
+    current: Mapping[str, Any]
+    keys: tuple[str, ...]
+    past_schema: StructType
+    current_schema: StructType
+    options: DiffOptions
+    exact: bool
+    counts: Mapping[str, int]
+    format: str = "parquet"
+    schema: StructType = field(default_factory=StructType)
+    files: Mapping[str, int] = field(default_factory=dict)
+    lakeward: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What tells a change set from a snapshot."""
+        return KIND
+
+    @property
+    def comparators(self) -> dict[str, Any]:
+        """What other than plain equality was in force."""
+        options = self.options
+        return {
+            "default": str(options.default_comparator) if options.default_comparator is not None else None,
+            "types": {name: str(comparator) for name, comparator in options.type_comparators.items()},
+            "columns": {name: str(comparator) for name, comparator in options.column_comparators.items()},
+        }
+
+    def to_json(self) -> str:
+        """Write as JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, default=str) + "\n"
+
+
+def describe(
+    alignment: Alignment,
+    options: DiffOptions,
+    *,
+    past: Mapping[str, Any],
+    current: Mapping[str, Any],
+    counts: Mapping[str, int],
+    format: str = "parquet",  # noqa: A002 - the word that the command uses
+    created: datetime | None = None,
+) -> ChangeSetManifest:
+    """Begin the manifest of a change set; writing it adds schema and files."""
+    return ChangeSetManifest(
+        id=uuid.uuid4().hex,
+        created=(created or datetime.now(UTC)).astimezone(UTC).isoformat(),
+        past=past,
+        current=current,
+        keys=tuple(one.name for one in alignment.keys),
+        past_schema=alignment.left,
+        current_schema=alignment.right,
+        options=options,
+        exact=is_exact(options),
+        counts=counts,
+        format=format,
+        lakeward=__version__,
+    )
+
+
+def read_change_set_manifest(text: str, folder: str) -> ChangeSetManifest:
+    """Read what :meth:`ChangeSetManifest.to_json` wrote.
+
+    Raises:
+        RefusedInputError: the text is no manifest of a change set, or not a whole one.
+    """
+    remedy = "make the change set again: lakeward diff … --to PATH"
+    with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy, kind=RefusedInputError):
+        data = json_object(text)
+        kind = data.pop("kind", "snapshot")
+        if kind == KIND:
+            return _from_document(data)
+    msg = f"{folder} is no change set; its {MANIFEST} says it is a {kind}"
+    raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes a change set)")
+
+
+def _from_document(data: dict[str, Any]) -> ChangeSetManifest:
+    options = {name: data["options"][name] for name in _WRITTEN_OPTIONS}
+    options["diff_mode"] = DiffMode(options["diff_mode"])
+    options["ignore_columns"] = tuple(options["ignore_columns"])
+    options.update(_read_comparators(data.pop("comparators")))
+    structs = {name: _struct(data[name]) for name in ("past_schema", "current_schema", "schema")}
+    return ChangeSetManifest(
+        **{
+            **data,
+            **structs,
+            "keys": tuple(data["keys"]),
+            "options": DiffOptions(**options),
+            "files": sizes_of(data["files"]),
+        }
+    )
+
+
+def _read_comparators(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "default_comparator": parse_comparator(data["default"]) if data["default"] is not None else None,
+        "type_comparators": {name: parse_comparator(text) for name, text in data["types"].items()},
+        "column_comparators": {name: parse_comparator(text) for name, text in data["columns"].items()},
+    }
+
+
+def _struct(columns: list[dict[str, Any]]) -> StructType:
+    parts = [{"name": one["name"], "type": one["type"], "nullable": True, "metadata": {}} for one in columns]
+    return StructType([StructField.fromJson(one) for one in parts])
+
+
+# Change sets without a manifest, as the published recipe writes them: files of what spark-extension's ``diff`` gives.
+# Parquet tells its columns. Those of JSON and CSV are the past's: ``diff``, the keys, ``left_…`` and ``right_…``.
+# JSON by Spark leaves out nulls, so that a column may come in no row at all; one that the past does not have is
+# refused.
+
+
+_SHOWN = 5
+_TEXTS = ("json", "csv")
+
+
+def read_recipe(
+    spark: SparkSession,
+    store: FileSystem,
+    listing: Listing,
+    keys: Sequence[str],
+    options: DiffOptions,
+    past: T.StructType | None,
+) -> DataFrame:
+    """Read the rows of a change set without a manifest; ``past`` tells the types of JSON and CSV.
+
+    Raises:
+        RefusedInputError: its files are of several formats or of one that cannot be read, or have other columns.
+    """
+    folder, paths = listing.location, list(listing.data)
+    kinds = {format_of_name(path) for path in paths}
+    known = ("parquet", *(_TEXTS if past is not None else ()))
+    if len(kinds) != 1 or not kinds <= {*known}:
+        found = ", ".join(sorted(paths)[:_SHOWN]) or "none"
+        msg = f"{folder}: files of a change set without {MANIFEST} must be all {' or all '.join(known)}; found: {found}"
+        raise RefusedInputError(msg, hint="write it as Parquet")
+    kind = kinds.pop()
+    if kind == "parquet" or past is None:
+        return read_parquet(spark, store, folder, paths)
+    struct = _expected(past, keys, options)
+    if kind == "json":
+        _require_known(spark, store, listing, struct)
+    return PlainFiles(store, folder, listing.data, str(kind)).read_as(spark, struct)
+
+
+def _expected(past: T.StructType, keys: Sequence[str], options: DiffOptions) -> T.StructType:
+    if missing := [name for name in keys if name not in past.names]:
+        msg = f"the table has no key column {', '.join(missing)}; it has {', '.join(past.names)}"
+        raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN")
+    sides = (options.left_column_prefix, options.right_column_prefix)
+    values = [(f"{side}_{one.name}", one.dataType) for one in past if one.name not in keys for side in sides]
+    fields = [(options.diff_column, T.StringType()), *((name, past[name].dataType) for name in keys), *values]
+    return T.StructType([T.StructField(name, data_type) for name, data_type in fields])
+
+
+def _require_known(spark: SparkSession, store: FileSystem, listing: Listing, struct: T.StructType) -> None:
+    """Refuse columns that the schema would pass over in silence: a key that was not named, or another table's."""
+    reader = spark.read.option("mode", "FAILFAST").option("primitivesAsString", "true")
+    for name, value in store.options.items():
+        reader = reader.option(name, value)
+    found = reader.json([for_reading(store.for_spark(f"{listing.location}/{path}")) for path in sorted(listing.data)])
+    if unknown := [name for name in found.columns if name not in struct.names]:
+        msg = f"{listing.location} has columns that the table does not have: {', '.join(unknown)}"
+        raise RefusedInputError(msg, hint="are they keys? Name all keys; or is this the change set of another table?")
+
+
+# Change sets found on disk: all of one and nothing else, or an error that says why not.
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """A change set: where it lies, its rows, and what is known of it; one by the published recipe has no manifest."""
+
+    location: str
+    frame: DataFrame
+    manifest: ChangeSetManifest | None
+    keys: tuple[str, ...]
+    options: DiffOptions
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages."""
+        return f"{self.location} ({self.manifest.id})" if self.manifest else self.location
+
+    def read(self) -> ReadDiff:
+        """Take its rows apart; a manifest tells the columns, else they are told by their prefixes."""
+        if self.manifest is None:
+            return read_diff(self.frame, self.keys, self.options)
+        known = self.manifest
+        return read_diff(self.frame, self.keys, self.options, past=known.past_schema, current=known.current_schema)
+
+
+def find_change_set(
+    spark: SparkSession,
+    config: Config,
+    location: str,
+    *,
+    keys: Sequence[str] = (),
+    options: DiffOptions | None = None,
+    incomplete_ok: bool | None = None,
+    past: StructType | None = None,
+) -> ChangeSet:
+    """Find the change set in a folder and hold its files against its manifest.
+
+    Without a manifest, it is taken for one that the published recipe wrote: files with ``diff``, the keys, and
+    ``left_…`` and ``right_…`` for each other column; the keys must be given then, and the options if they were others.
+    Such files are Parquet or, where the columns of the ``past`` are given, JSON or CSV.
+
+    Raises:
+        RefusedInputError: there is none, or several, or it was not finished, or is not as it was written.
+    """
+    folder = location.rstrip("/")
+    store = open_filesystem(spark, config, folder)
+    with input_errors(folder):
+        listing = Listing(folder, store.files(folder))
+        if not listing.files:
+            msg = f"there is no change set at {location}"
+            raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes one)")
+        require_one(listing, incomplete_ok=incomplete_ok, is_change_set=True)
+        if not listing.has(MANIFEST):
+            own = options or DiffOptions()
+            _require_keys(folder, keys)
+            return ChangeSet(folder, read_recipe(spark, store, listing, keys, own, past), None, tuple(keys), own)
+        return _by_manifest(spark, store, listing, keys)
+
+
+def _by_manifest(spark: SparkSession, store: FileSystem, listing: Listing, keys: Sequence[str]) -> ChangeSet:
+    folder = listing.location
+    manifest = read_change_set_manifest(store.read_text(f"{folder}/{MANIFEST}") or "", folder)
+    _require_files(folder, manifest.files, listing.files)
+    if keys and tuple(keys) != manifest.keys:
+        msg = f"{folder}: its keys are {', '.join(manifest.keys)}, not {', '.join(keys)}"
+        raise RefusedInputError(msg, hint="leave out --keys: the manifest has them")
+    frame = read_rows(spark, store, folder, manifest.files, manifest.schema, manifest.format)
+    return ChangeSet(folder, frame, manifest, manifest.keys, manifest.options)
+
+
+def _require_files(folder: str, expected: Mapping[str, int], present: Mapping[str, int]) -> None:
+    if wrong := not_as_written(expected, present):
+        msg = f"{folder}: {wrong}"
+        raise RefusedInputError(msg, hint="make the change set again: lakeward diff … --to PATH")
+
+
+def _require_keys(folder: str, keys: Sequence[str]) -> None:
+    if not keys:
+        msg = f"{folder} has no {MANIFEST}, so that it is not known what identifies a row"
+        raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN   (for a change set that the published recipe wrote)")
+
+
+# Change sets in the order in which they lead from one state of a table to another.
+
+
+# What tells one state of a table from another of the same kind where no checksum does.
+_IDENTITY = ("location", "id", "table_uuid", "snapshot", "as_of", "op")
+
+
+def require_order(past: Mapping[str, Any], sets: Sequence[ChangeSet], *, is_result_known: bool = False) -> None:
+    """Require that each change set begins where the one before it ended, and the first one at the past.
+
+    States are told by their checksums where both have one, else, where they are of the same kind, by where they lie. A
+    change set without a manifest fits anywhere: nothing is known of its parents. With ``is_result_known`` the checksum
+    of the result will be looked at: then a past without one may have been moved to another place.
+
+    Raises:
+        RefusedInputError: naming the change set, what it was made of, and what it is to be applied to.
+    """
+    state: Mapping[str, Any] | None = None if is_result_known and past.get("checksum") is None else past
+    before = "the past"
+    for one in sets:
+        if one.manifest is not None and state is not None and not is_same_state(state, one.manifest.past):
+            msg = (
+                f"{one.label} was made of {shown_state(one.manifest.past)}, but is to be applied to {before}: "
+                f"{shown_state(state)}"
+            )
+            raise RefusedInputError(msg, hint=_hint(past, sets, one))
+        state = one.manifest.current if one.manifest is not None else None
+        before = f"the result of {one.label}"
+
+
+def is_same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two parents are the same state of a table."""
+    checksums = one.get("checksum"), other.get("checksum")
+    if None not in checksums:
+        return checksums[0] == checksums[1]
+    if one.get("kind") != other.get("kind"):
+        return True
+    told = [name for name in _IDENTITY if one.get(name) is not None and other.get(name) is not None]
+    return all(one[name] == other[name] for name in told)
+
+
+def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two states are known to be one: by their checksums, or by their ids where one has none."""
+    for name in ("checksum", "id"):
+        if one.get(name) is not None and other.get(name) is not None:
+            return bool(one[name] == other[name])
+    return False
+
+
+def shown_state(state: Mapping[str, Any]) -> str:
+    """Give a parent for a message."""
+    told = {name: state[name] for name in ("location", "table", "created", "rows", "checksum") if state.get(name)}
+    return ", ".join(f"{name} {value}" for name, value in told.items()) or "something unknown"
+
+
+def _hint(past: Mapping[str, Any], sets: Sequence[ChangeSet], wrong: ChangeSet) -> str:
+    """Say what would be the right one, if it is among those that were given."""
+    assert wrong.manifest is not None
+    if [one.manifest.id for one in sets if one.manifest is not None].count(wrong.manifest.id) > 1:
+        return f"name {wrong.location} once"
+    for one in sets:
+        if one.manifest is not None and one is not wrong and is_same_state(one.manifest.current, wrong.manifest.past):
+            return f"apply {one.location} right before it"
+    if is_same_state(past, wrong.manifest.past):
+        return f"apply {wrong.location} first"
+    return "apply the change sets in the order in which they were made, each once; --force applies them regardless"

@@ -1,0 +1,226 @@
+"""Which complete snapshot a folder holds.
+
+A folder with the log of a table format (Delta, Hudi) at or below it is refused: files that the log has removed lie
+beside those that count. The rule for others, without their hidden files (names that begin with ``_`` or ``.``, except
+``_name=value``):
+
+1. Marks (``_SUCCESS`` or ``_manifest.json``) in folders below it: it holds snapshots and is none. Reading it would mix
+   them, so it is refused with the list of those that are complete.
+2. ``_manifest.json`` in it: a snapshot by Lakeward, complete if ``_SUCCESS`` is there too and every file that the
+   manifest lists has its size.
+3. ``_SUCCESS`` in it: what one Spark job wrote. Folders below it are its partitions, whatever their names.
+4. Neither. If it, or a folder below it, is named like a snapshot (``version=…``, ``year=…`` to ``minute=…``), or Spark
+   has left its ``_temporary`` there or a writer of Lakeward its claim, it is an unfinished or partial snapshot and
+   refused. Otherwise it is a folder of plain files, whose folders below (``dept=…``) are partitions.
+
+``incomplete_ok`` takes the folder as it is where 2 and 4 would refuse; 1 stays. None refuses as False does, but no hint
+names the option: the command has none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakeward.diffing.stored.addresses import LATEST, PREVIOUS, span_of
+from lakeward.errors import RefusedInputError
+from lakeward.storage.claims import MANIFEST, SUCCESS, is_claim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_SNAPSHOT_NAME = re.compile(r"(version|year|month|day|hour|minute)=.+")
+_UNFINISHED = "_temporary"
+# Folders in which table formats keep which of the files beside them count.
+_TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
+_SHOWN = 20
+# Folder of change sets beside that of snapshots, in the layout that the published recipe made known.
+INCREMENTAL = "incremental"
+_UNITS = ("year", "month", "day", "hour", "minute")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A folder's files by their path from there, with their sizes."""
+
+    location: str
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def data(self) -> dict[str, int]:
+        """Files that a reader takes for data."""
+        return {path: size for path, size in self.files.items() if not any(map(_is_hidden, path.split("/")))}
+
+    @property
+    def marked(self) -> list[str]:
+        """Folders at or below it that hold a mark, by their path; the folder itself is the empty one."""
+        found = {_parent(path) for path in self.files if path.rpartition("/")[2] in (SUCCESS, MANIFEST)}
+        return sorted(one for one in found if not any(map(_is_hidden, one.split("/") if one else ())))
+
+    @property
+    def complete(self) -> list[str]:
+        """Those of them that say that they are finished."""
+        return [one for one in self.marked if _join(one, SUCCESS) in self.files]
+
+    def has(self, name: str) -> bool:
+        """Tell whether a file lies directly in the folder."""
+        return name in self.files
+
+
+def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: bool = False) -> None:
+    """Refuse a folder that is no snapshot, or not a whole one (see the rule above), or so no change set.
+
+    Raises:
+        RefusedInputError: it holds several, or one that was not finished, or a table of another format.
+    """
+    folders = {part for path in listing.files for part in path.split("/")[:-1]}
+    if (log := next((one for one in _TABLE_LOGS if one in folders), None)) is not None:
+        msg = f"{listing.location} is or holds a {_TABLE_LOGS[log]} table ({log}): not all files there are its rows"
+        raise RefusedInputError(msg, hint="write the table's rows as Parquet files, and compare those")
+    if any(listing.marked):
+        raise _holds_several(listing, is_change_set=is_change_set)
+    if incomplete_ok or listing.has(SUCCESS):
+        return
+    if listing.has(MANIFEST):
+        msg = f"{listing.location} has a {MANIFEST} but no {SUCCESS}: it was not finished"
+        raise RefusedInputError(msg, hint=f"write it again{or_as_it_is(incomplete_ok)}")
+    if trouble := _unfinished(listing):
+        msg = f"{listing.location} has neither {SUCCESS} nor {MANIFEST}, and {trouble}: it is unfinished or only a part"
+        raise RefusedInputError(msg, hint=f"name a finished snapshot{or_as_it_is(incomplete_ok)}")
+
+
+def require_outside(to: str, locations: Iterable[str]) -> None:
+    """Refuse to write into a snapshot: one that holds another is none any more (rule 1).
+
+    Raises:
+        RefusedInputError: naming the snapshot.
+    """
+    for one in locations:
+        if f"{to.rstrip('/')}/".startswith(f"{one.rstrip('/')}/"):
+            msg = f"{to} is in the snapshot {one}, which could not be read any more with another one in it"
+            raise RefusedInputError(msg, hint="name a folder beside it: --to PATH")
+
+
+def or_as_it_is(incomplete_ok: bool | None) -> str:
+    """Give the end of a hint for who may choose to take what was not finished."""
+    return "" if incomplete_ok is None else ", or take it as it is: --incomplete-ok"
+
+
+def choose(listing: Listing, word: str) -> str:
+    """Give the path of the snapshot below a folder that ``latest``, ``previous``, a day or a time stands for.
+
+    Raises:
+        RefusedInputError: there is none, or not exactly one.
+    """
+    complete = [one for one in listing.complete if one and INCREMENTAL not in one.split("/")]
+    # A result of a patch beside them has no time in its name.
+    below = [one for one in complete if any(map(_SNAPSHOT_NAME.fullmatch, one.split("/")))] or complete
+    if not below:
+        msg = f"{listing.location} holds no complete snapshot, so there is no {word!r} one"
+        raise RefusedInputError(msg, hint="a snapshot is complete once it has a _SUCCESS")
+    dated = sorted((_moment(listing, one), one) for one in _of_one_table(listing, below, word))
+    if word in (LATEST, PREVIOUS):
+        number = 1 if word == LATEST else 2
+        if len(dated) < number:
+            msg = f"{listing.location} holds one complete snapshot only, {dated[0][1]}: there is none before it"
+            raise RefusedInputError(msg)
+        return dated[-number][1]
+    start, end = span_of(word)
+    found = [path for moment, path in dated if start <= moment < end]
+    if len(found) != 1:
+        many = f"{len(found)} complete snapshots" if found else "no complete snapshot"
+        msg = f"{listing.location} holds {many} of {word}: {_shown(found or below)}"
+        raise RefusedInputError(msg, hint="name one of them by its whole path, or by its minute: 2026-11-15T10:30")
+    return found[0]
+
+
+def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
+    """Refuse to choose among snapshots of several tables."""
+    if len(prefixes := {_prefix(one) for one in paths}) > 1:
+        msg = f"{listing.location} holds snapshots of several things: {_shown(one or '.' for one in sorted(prefixes))}"
+        raise RefusedInputError(msg, hint=f"name one of them: {listing.location}/{max(prefixes)}/{word}")
+    return paths
+
+
+def _prefix(path: str) -> str:
+    """Give what comes before the folders that name the snapshot."""
+    parts = path.split("/")
+    first = next((number for number, one in enumerate(parts) if _SNAPSHOT_NAME.fullmatch(one)), len(parts) - 1)
+    return "/".join(parts[:first])
+
+
+def _moment(listing: Listing, path: str) -> datetime:
+    """Read a snapshot's time from the names of its folders."""
+    found = dict(one.split("=", 1) for one in f"{listing.location}/{path}".split("/") if _SNAPSHOT_NAME.fullmatch(one))
+    try:
+        if "version" in found:
+            return _version_time(found["version"])
+        return datetime(*[int(found.get(unit, 1 if unit in ("month", "day") else 0)) for unit in _UNITS], tzinfo=UTC)  # type: ignore[arg-type,misc]
+    except ValueError as error:
+        msg = f"nothing tells when {path} in {listing.location} was made: {error}"
+        raise RefusedInputError(msg, hint="name the snapshot by its whole path") from error
+
+
+def _version_time(label: str) -> datetime:
+    found = datetime.fromisoformat(label)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _unfinished(listing: Listing) -> str | None:
+    own = listing.location.rstrip("/").rpartition("/")[2]
+    if _SNAPSHOT_NAME.fullmatch(own):
+        return f"{own} is the name of a snapshot's folder"
+    if any(is_claim(path) for path in listing.files):
+        return "the mark of a writer that has not finished is there"
+    folders = {part for path in listing.files for part in path.split("/")[:-1]}
+    if _UNFINISHED in folders:
+        return f"Spark has left its {_UNFINISHED} folder there"
+    named = min((one for one in folders if _SNAPSHOT_NAME.fullmatch(one)), default=None)
+    return f"{named} below it is the name of a snapshot's folder" if named else None
+
+
+def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputError:
+    complete = [one for one in listing.complete if one]
+    what = "change set" if is_change_set else "snapshot"
+    if not complete:
+        msg = f"{listing.location} is no {what}, and those below it were not finished: {_shown(listing.marked)}"
+        return RefusedInputError(msg)
+    number = f"one complete {what}" if len(complete) == 1 else f"{len(complete)} complete {what}s"
+    msg = f"{listing.location} is not a {what} but holds {number}: {_shown(complete)}"
+    return RefusedInputError(msg, hint=_meant(listing, complete, is_change_set=is_change_set))
+
+
+def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str:
+    """Return what can be named instead: nothing that would be refused in its turn."""
+    fitting = [one for one in complete if (INCREMENTAL in f"{listing.location}/{one}".split("/")) is is_change_set]
+    if not fitting and is_change_set:
+        return "lakeward diff PAST CURRENT --to PATH   (makes a change set)"
+    if not fitting:
+        return "those are change sets: lakeward patch PAST CHANGE_SET --to PATH   (makes a snapshot of them)"
+    whole = f"{listing.location}/{fitting[-1]}"
+    if is_change_set:
+        return whole
+    try:
+        return f"{listing.location}/{choose(listing, LATEST)}   (or {listing.location}/{LATEST})"
+    except RefusedInputError:
+        # Of several tables, or without a time in their names: no word picks one.
+        return whole
+
+
+def _shown(paths: Iterable[str]) -> str:
+    found = list(paths)
+    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

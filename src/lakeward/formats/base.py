@@ -1,0 +1,86 @@
+"""What a source gives the pipeline: how to read a table's files, and what each file turned out to hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.documents import Record, to_compact_json
+from lakeward.model import FileClass, FileIdentity, LandingFile, OrderBy, Place
+
+if TYPE_CHECKING:
+    from lakeward.columns import Column
+    from lakeward.config import TableSettings
+    from lakeward.model import TableId
+
+
+@dataclass(frozen=True)
+class ReadSpec:
+    """Everything a task needs to turn a landing file into typed, placed records. Pickled into Spark tasks.
+
+    ``columns`` is the table's schema for this op. ``order_by`` is None until the generation's first change file
+    has fixed it: then each file uses the best order column it has and says which in its summary.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    settings: TableSettings
+    order_by: OrderBy | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Key columns; empty for an insert-only table."""
+        return self.settings.primary_key
+
+
+@dataclass(frozen=True)
+class FileSummary(Record, required=("order_by", "first", "last", "columns")):
+    """What a task found in one file, sent along as the file's own record.
+
+    ``columns`` are the source columns the file names, metadata columns left out; None where it names none
+    (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must
+    evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
+    the file's identity differed from the listing's before or after reading: it leaves the op.
+    ``null_images`` counts updates that change a key if NULL in their before images is a value.
+    ``erased`` counts rows that were left out because their key was erased; no other number counts them.
+    ``first`` and ``last`` are the smallest and greatest place of a change in the file. ``oldest_commit`` and
+    ``newest_commit`` are the earliest and latest time in the timestamp column, in microseconds since 1970: commit times
+    of changes, the time of loading of load rows. The earliest is known only where every row has one.
+    """
+
+    path: str
+    file_class: FileClass
+    time: str
+    identity: FileIdentity
+    content_hash: str
+    rows: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    moves: int = 0
+    bad: int = 0
+    erased: int = 0
+    partial: int = 0
+    null_images: int = 0
+    stable: bool = True
+    mismatch: bool = False
+    problem: str | None = None
+    order_by: OrderBy | None = None
+    first: Place | None = None
+    last: Place | None = None
+    newest_commit: int | None = None
+    oldest_commit: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
+
+    def to_json(self) -> str:
+        """Write as JSON for the record's detail column."""
+        return to_compact_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> FileSummary:
+        """Read what :meth:`to_json` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+__all__ = ["FileSummary", "LandingFile", "ReadSpec"]

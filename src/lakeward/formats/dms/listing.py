@@ -1,0 +1,278 @@
+"""What a file in a DMS table folder is, told by its path alone: load part, change file, or nothing known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.model import FileClass, LandingFile, TableId
+from lakeward.text import escape_name, name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeward.config import TableDefaults, TableSettings
+    from lakeward.storage.landing import Storage, StoredFile
+
+
+TIME_DIGITS = 20
+_FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
+# The first digit of a counter is a decimal one: DMS pads with zeros, and LOADED.csv is not a load part.
+_LOAD = re.compile(r"^(?P<segment>.+_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
+_CHANGES = re.compile(r"^(?P<date>\d{8})-(?P<time>\d{6,12})" + _FORMAT, re.ASCII)
+_TRANSACTIONS = re.compile(r"^CDC_TXN-(?P<date>\d{8})(?P<time>\d{6,12})\.csv(?:\.gz)?\Z", re.ASCII)
+
+_YEAR, _MONTH, _DAY, _HOUR = r"\d{4}", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])", r"(?:[01]\d|2[0-3])"
+_SEQUENCES = (
+    (_YEAR, _MONTH, _DAY),
+    (_YEAR, _MONTH, _DAY, _HOUR),
+    (_YEAR, _MONTH),
+    (_MONTH, _YEAR, _DAY),
+    (_DAY, _MONTH, _YEAR),
+)
+_DATE_FOLDER = re.compile(
+    "|".join(f"(?:{delimiter.join(parts)})" for parts in _SEQUENCES for delimiter in ("/", "-", "_", "")), re.ASCII
+)
+
+
+@dataclass(frozen=True)
+class NameMatch:
+    """What a file's name says.
+
+    ``time`` is the name's time in UTC as 20 digits, empty for load parts. ``ambiguous`` marks a local time that a
+    change from summer to winter time passes twice; the first passing is taken.
+    """
+
+    file_class: FileClass
+    format: str
+    time: str = ""
+    ambiguous: bool = False
+
+
+def is_data_file(path: str) -> bool:
+    """Whether a file has the ending of those that are read: csv or parquet, either with gz behind it."""
+    return re.search(_FORMAT, path) is not None
+
+
+def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
+    """Tell what a file is by its path relative to the table's folder; None when no rule fits: never guess."""
+    path = PurePosixPath(relative_path)
+    folder = "" if str(path.parent) == "." else str(path.parent)
+    if match := _LOAD.match(path.name):
+        return NameMatch(FileClass.LOAD, match["format"])
+    match = _CHANGES.match(path.name)
+    if match is None or (folder and not is_date_folder(folder)):
+        return None
+    return _timed(FileClass.CHANGES, match["format"], match, timezone)
+
+
+def classify_transactions(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
+    """Tell whether a file directly in the transactions folder is a ``CDC_TXN-`` file."""
+    match = _TRANSACTIONS.match(relative_path)
+    return _timed(FileClass.TRANSACTIONS, "csv", match, timezone) if match else None
+
+
+def is_date_folder(folder: str) -> bool:
+    """Tell whether a path below the table's folder is one of DMS's date partitions."""
+    return _DATE_FOLDER.fullmatch(folder) is not None
+
+
+def file_format(path: str) -> str:
+    """Give ``csv`` or ``parquet`` by the suffix, with or without ``.gz``."""
+    return "parquet" if path.removesuffix(".gz").endswith(".parquet") else "csv"
+
+
+def load_part(path: str) -> tuple[str, int]:
+    """Return what names a load part whatever its format and padding: folder with segment, and counter."""
+    folder, _, name = path.rpartition("/")
+    match = _LOAD.match(name)
+    return (f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)) if match else (path, 0)
+
+
+def is_transactions(path: str) -> bool:
+    """Tell transaction files by their name."""
+    return _TRANSACTIONS.match(PurePosixPath(path).name) is not None
+
+
+def _timed(file_class: FileClass, file_format: str, match: re.Match[str], timezone: str) -> NameMatch | None:
+    """Complete a match by the name's time in UTC; None when there is no such time."""
+    clock, fraction = match["date"] + match["time"][:6], match["time"][6:]
+    try:
+        naive = datetime.strptime(clock, "%Y%m%d%H%M%S")  # noqa: DTZ007 - the zone is the configured one
+    except ValueError:
+        return None
+    ambiguous = False
+    if timezone != "UTC":
+        zone = _zone(timezone)
+        local = naive.replace(tzinfo=zone)
+        in_utc = local.astimezone(UTC)
+        if in_utc.astimezone(zone).replace(tzinfo=None) != naive:
+            return None  # the clocks jumped over this time
+        ambiguous = local.utcoffset() != local.replace(fold=1).utcoffset()
+        naive = in_utc.replace(tzinfo=None)
+    digits = f"{naive.year:04}{naive:%m%d%H%M%S}{fraction}".ljust(TIME_DIGITS, "0")
+    return NameMatch(file_class, file_format, digits, ambiguous)
+
+
+@lru_cache
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        msg = f"name_timezone {name!r} is not a known time zone; expected a name such as Europe/Berlin"
+        raise ConfigurationError(msg) from error
+
+
+# Finding a table's files, and the tables themselves, in a DMS landing folder.
+
+
+@dataclass(frozen=True)
+class UnknownFile:
+    """A file in a table's folder that no rule knows; reported, never read."""
+
+    path: str
+    location: str
+    size: int
+
+
+@dataclass(frozen=True)
+class SkippedFolder:
+    """A folder that lies where tables do and cannot be registered as one by itself; ``path`` is as it is printed."""
+
+    path: str
+    reason: str
+
+
+def table_folder(table: TableId, settings: TableSettings) -> str:
+    """Give a table's folder relative to the landing root."""
+    return (settings.path or f"{table.schema}/{table.name}").strip("/")
+
+
+def list_folder(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
+    """Give every file below a table's folder, those included that no rule knows."""
+    return _list(storage, folder, settings, classify)
+
+
+def list_files(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
+    """Give a table's load parts and change files."""
+    return (file for file in list_folder(storage, folder, settings) if isinstance(file, LandingFile))
+
+
+def list_transactions(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
+    """Give the ``CDC_TXN-`` files of the transactions folder."""
+    files = _list(storage, folder, settings, classify_transactions)
+    return (file for file in files if isinstance(file, LandingFile))
+
+
+def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
+    """Give the folders two levels below the root as tables, or with the reason why one cannot be.
+
+    Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out. Files
+    that lie above all tables are told by the folder that holds them.
+    """
+    left_out = (transactions or "").strip("/")
+    count, first = 0, ""
+    for schema, is_folder in storage.children(""):
+        if not is_folder:
+            count, first = count + 1, first or schema
+        elif schema != left_out:
+            yield from _schema_folders(storage, schema, left_out)
+    if count:
+        yield SkippedFolder(".", _why_stray(count, first))
+
+
+def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
+    try:
+        children = list(storage.children(schema))
+    except OSError as error:
+        yield unreadable_folder(schema, error)
+        return
+    for path in (path for path, is_folder in children if is_folder and path != left_out):
+        table = TableId(schema, path.removeprefix(schema + "/"))
+        reason = _why_not(table)
+        yield SkippedFolder(escape_name(path), reason) if reason else table
+    if files := [path for path, is_folder in children if not is_folder]:
+        yield SkippedFolder(escape_name(schema), _why_stray(len(files), files[0]))
+
+
+def unreadable_folder(folder: str, error: OSError) -> SkippedFolder:
+    """Return a folder that the system does not let anyone list, with its reason."""
+    return SkippedFolder(escape_name(folder), f"it cannot be listed: {error.strerror or error}")
+
+
+def _why_stray(count: int, first: str) -> str:
+    """Say why files that lie above all tables are not read."""
+    if is_transactions(first):
+        folder = first.rpartition("/")[0]
+        return f"{_shown(count, first)}: transaction files are read if transactions: {folder} is set in lakeward.yaml"
+    return f"{_shown(count, first)}: files are looked for in SCHEMA/TABLE/"
+
+
+def why_no_table(storage: Storage, folder: str) -> str | None:
+    """Say why a folder is no table: it holds files, and none is a load part or change file. None where one is.
+
+    Reads no more of the listing than needed; a folder without any file has nothing to be said of.
+    """
+    count, first = 0, ""
+    for stored in storage.walk(folder):
+        if classify(_below(folder, stored.path)) is not None:
+            return None
+        count, first = count + 1, first or stored.path
+    if not count:
+        return ""
+    expected = "LOAD00000001.parquet for a load, 20240327-014303888.parquet for changes, or .csv, in exactly this case"
+    return f"{_shown(count, first)}: no name is that of a file that DMS writes ({expected})"
+
+
+def _shown(count: int, first: str) -> str:
+    shown = escape_name(first)
+    return f"holds {shown}" if count == 1 else f"holds {count:,} files such as {shown}"
+
+
+def _why_not(table: TableId) -> str | None:
+    """Tell why a folder is no table; a date partition two levels down means that landing points too deep."""
+    if is_date_folder(table.name) or is_date_folder(f"{table.schema}/{table.name}"):
+        return "its name is that of a date folder, which lie inside tables; if it is a table, declare it"
+    try:
+        table.require_usable()
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+def _list(
+    storage: Storage, folder: str, settings: TableDefaults, classifier: Callable[[str, str], NameMatch | None]
+) -> Iterator[LandingFile | UnknownFile]:
+    for stored in storage.walk(folder):
+        match = classifier(_below(folder, stored.path), settings.name_timezone)
+        if match is None:
+            yield UnknownFile(escape_name(stored.path), escape_name(storage.location(stored.path)), stored.size)
+        else:
+            _require_storable(storage, stored)
+            yield _landing_file(storage, stored, match.file_class, match.time)
+
+
+def _require_storable(storage: Storage, stored: StoredFile) -> None:
+    """Refuse a load part or change file whose path no ledger can hold: left out, its rows would be missing.
+
+    Raises:
+        DataError: the path is not UTF-8, or holds a control character.
+    """
+    if problem := name_problem(stored.path):
+        msg = f"{escape_name(storage.location(stored.path))} cannot be read: {problem}"
+        raise DataError(msg, hint="rename the file or its folder, or move it out of landing")
+
+
+def _landing_file(storage: Storage, stored: StoredFile, file_class: FileClass, time: str) -> LandingFile:
+    return LandingFile(stored.path, storage.location(stored.path), file_class, time, stored.identity)
+
+
+def _below(folder: str, path: str) -> str:
+    prefix = folder.strip("/")
+    return path.removeprefix(prefix + "/") if prefix else path

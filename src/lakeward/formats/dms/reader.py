@@ -1,0 +1,159 @@
+"""One load part or change file of a table → canonical record batches, ending with one record for the file itself.
+
+Rows are given while the file is read, before it is known whether the whole of it can be used: the records of a
+file whose summary says ``problem``, ``mismatch`` or not ``stable`` must be thrown away by whoever collects them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.errors import LakewardError
+from lakeward.formats.dms.blocks import Tally, quotes_count, text_block
+from lakeward.formats.dms.changes import Assembler, check_columns, check_key, check_names, choose_order
+from lakeward.formats.dms.csv import CsvFile
+from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, plain_file, unforeseen
+from lakeward.formats.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
+from lakeward.formats.dms.listing import file_format
+from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
+from lakeward.formats.dms.sniffing import is_untold_header
+from lakeward.formats.dms.values import file_batch, record_schema
+from lakeward.model import FileClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.formats.base import ReadSpec
+    from lakeward.formats.dms.blocks import TextRows
+    from lakeward.model import LandingFile
+    from lakeward.storage.landing import Storage
+
+_UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException)
+
+
+def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one file into record batches; the last one holds the file's summary. No content makes it raise."""
+    tally = Tally(file)
+    try:
+        _require_as_listed(storage, file)
+        with storage.spool(file.path) as (local_path, content_hash):
+            tally.content_hash = content_hash
+            yield from _read(local_path, spec, tally)
+    except MismatchedFileError:
+        tally.mismatch = True
+    except UnusableFileError as error:
+        tally.problem = str(error)
+    except _UNREADABLE as error:
+        tally.problem = f"the file cannot be read as {file_format(file.path)}: {error}"
+    except LakewardError:
+        raise  # of the storage
+    except Exception as error:
+        tally.problem = unforeseen(error)
+    if not is_as_listed(storage, file):
+        # Whatever was found was found in a file that is still changing.
+        tally.stable, tally.mismatch, tally.problem = False, False, None
+    yield file_batch(record_schema(spec.columns), tally.summary())
+
+
+def is_as_listed(storage: Storage, file: LandingFile) -> bool:
+    """Tell whether a file is still what the listing saw."""
+    try:
+        return storage.identity(file.path) == file.identity
+    except FileNotFoundError:
+        return False
+
+
+def _require_as_listed(storage: Storage, file: LandingFile) -> None:
+    if not is_as_listed(storage, file):
+        msg = "the file changed or vanished after it was listed"
+        raise UnusableFileError(msg)
+
+
+def _read(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    check_names(column.name for column in spec.columns)
+    if file_format(tally.file.path) == "parquet":
+        return _read_parquet(local_path, spec, tally)
+    csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+    return _read_csv(csv, spec, tally)
+
+
+def _read_parquet(local_path: str, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    declared = [column.name for column in spec.columns]
+    limits = Limits.of(spec.settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as file:
+        layout = layout_by_names(file.schema_arrow.names, spec.settings, declared)
+        found = file_columns(file.schema_arrow, layout, spec.settings)
+        tally.columns = tuple((column.name, column.type) for column in found)
+        check_columns(layout, spec)
+        check_types(file.schema_arrow, layout, spec)
+        assembler = _assembler(layout, spec, tally)
+        for block in parquet_blocks(file, layout, spec, limits, load=assembler.load):
+            yield from assembler.assemble(block)
+
+
+def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    if not csv.shape.size:
+        return
+    layout, by_count = _csv_layout(csv, spec, tally)
+    quoted = quotes_count(layout, spec) and not _is_load(tally)
+    yield from assemble_text(csv.read(layout.width, quotes_count=quoted), layout, spec, tally, by_count)
+
+
+def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:
+    """Give a file's layout, and whether the number of fields alone told it."""
+    load, declared = _is_load(tally), [column.name for column in spec.columns]
+    if csv.settings.header:
+        layout = layout_by_names(csv.names(), spec.settings, declared)
+        tally.columns = tuple((name, "") for name in (*layout.columns, *layout.unknown))
+        check_columns(layout, spec)
+        return layout, False
+    _require_no_header(csv, spec)
+    if configured := csv.settings.load_columns if load else csv.settings.columns:
+        layout = layout_by_names(configured, spec.settings, declared)
+        check_columns(layout, spec, names_from_settings=True)
+        return layout, False
+    return probe_layout(csv.probe(), spec, load=load, has_operation=False), tells_by_count(spec)
+
+
+def _require_no_header(csv: CsvFile, spec: ReadSpec) -> None:
+    """Refuse a file that begins with the names of its columns where nobody said whether it has a header.
+
+    Where all columns are text, the names would become a row like any other.
+    """
+    first = next((record for _, record in csv.records()), None)
+    if first is not None and is_untold_header(first.fields, spec):
+        msg = (
+            f"its first record holds the names of the table's columns ({first.text}), and csv.header is not set: "
+            "set csv.header: true, or false if that record is a row"
+        )
+        raise UnusableFileError(msg)
+
+
+def tells_by_count(spec: ReadSpec) -> bool:
+    """Tell whether a headerless file's before images are known by nothing but the number of fields."""
+    return spec.settings.before_image_columns is None
+
+
+def assemble_text(
+    stretches: Iterable[TextRows], layout: Layout, spec: ReadSpec, tally: Tally, by_count: bool
+) -> Iterator[pa.RecordBatch]:
+    """Turn rows of text into records."""
+    assembler = _assembler(layout, spec, tally)
+    for rows in stretches:
+        if len(rows.rows):
+            block = text_block(rows, layout, spec, load=assembler.load, images_by_count=by_count)
+            yield from assembler.assemble(block)
+        yield from assembler.bad(rows.bad)
+
+
+def _assembler(layout: Layout, spec: ReadSpec, tally: Tally) -> Assembler:
+    check_key(spec)
+    tally.order_by = choose_order(layout, spec, load=_is_load(tally))
+    return Assembler(spec, tally, tally.order_by, absent_columns(layout, spec.columns))
+
+
+def _is_load(tally: Tally) -> bool:
+    return tally.file.file_class is FileClass.LOAD

@@ -1,0 +1,373 @@
+"""Whether a file looks as if it was written with other settings: a header, another delimiter, a commit time.
+
+Only what a person would see at a glance counts. Nothing is read differently for it: the setting to change is named,
+and whoever set it decides.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.columns import Column
+from lakeward.errors import LakewardError
+from lakeward.formats.dms.changes import check_columns
+from lakeward.formats.dms.csv import CsvFile, tokenize
+from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, plain_file, unforeseen
+from lakeward.formats.dms.layout import (
+    COMMIT_TIME,
+    OPERATIONS,
+    layout_by_names,
+    possible_widths,
+    probe_layout,
+    record_columns,
+)
+from lakeward.formats.dms.listing import file_format
+from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet
+from lakeward.formats.dms.values import parse_text
+from lakeward.model import FileClass
+from lakeward.text import escape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.formats.base import ReadSpec
+    from lakeward.formats.dms.layout import Layout
+    from lakeward.model import LandingFile
+    from lakeward.storage.landing import Storage
+
+
+if TYPE_CHECKING:
+    Fields = Sequence[str | None]
+
+_DELIMITERS = (",", ";", "\t", "|", "\x01")
+_IDENTIFIER = re.compile(r"[^\W\d][\w .$#-]*")
+_COMMIT_NAME = re.compile(r"(?:.*_)?(?:ts|timestamp|commit_?time|commit_?ts)", re.IGNORECASE)
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A setting that seems to be wrong, the value that would fit, written as in YAML, and what it was told by.
+
+    ``stops``: read with the present settings, rows would be lost or wrong. ``column`` is the column that the value
+    names, exactly as the file does.
+    """
+
+    setting: str
+    value: str
+    message: str
+    stops: bool = True
+    column: str | None = None
+
+
+def sniff_records(texts: Sequence[str], spec: ReadSpec, *, starts_file: bool) -> list[Suggestion]:
+    """Return the settings of CSV that records of a headerless reading speak against, given the records' own texts.
+
+    ``starts_file``: the first of them is the first record of its file.
+    """
+    if not texts or not spec.columns:
+        return []
+    delimiter = _other_delimiter(texts, spec)
+    found = [] if delimiter is None else [_delimiter_suggestion(delimiter, spec)]
+    records = _records(texts, delimiter or spec.settings.csv.delimiter, spec)
+    if starts_file and is_untold_header(records[0], spec):
+        shown = ", ".join(field or "" for field in records[0])
+        found.append(Suggestion("csv.header", "true", f"the first record holds the names of columns: {shown}"))
+    elif starts_file and is_header_open(spec) and _is_unlike_the_rest(records, spec):
+        message = (
+            f"the first record looks like a header: unlike the others, {texts[0]!r} does not fit the schema's types"
+        )
+        found.append(Suggestion("csv.header", "true", message, stops=False))
+    else:
+        found += _commit_time(records, spec)
+    return found
+
+
+def sniff_bad_rows(texts: Sequence[str], spec: ReadSpec, *, are_first: bool) -> list[Suggestion]:
+    """Return the settings that bad rows of headerless CSV files speak against, given their own texts.
+
+    ``are_first``: each is the first record of its file, and the only bad one in it.
+    """
+    found = sniff_records(texts, spec, starts_file=are_first)
+    is_told = any(one.setting == "csv.header" for one in found)
+    records = _records(texts, spec.settings.csv.delimiter, spec)
+    if are_first and not is_told and is_header_open(spec) and records and all(map(_has_words_only, records)):
+        message = f"the first record of each file is its only bad one, and looks like a header: {texts[0]!r}"
+        found.append(Suggestion("csv.header", "true", message))
+    return found
+
+
+def sniff_header(names: Sequence[str], text: str, spec: ReadSpec) -> list[Suggestion]:
+    """Return the settings of CSV that a header speaks against; ``text`` is the record that was taken for one."""
+    if not spec.columns or any(name.strip().lower() in _known_names(spec) for name in names):
+        return []
+    for delimiter in _DELIMITERS:
+        if is_header(_records([text], delimiter, spec)[0], spec):
+            return [_delimiter_suggestion(delimiter, spec)]
+    message = f"the first record of the file names no column of the table, it may be data: {text}"
+    return [Suggestion("csv.header", "false", message)]
+
+
+def sniff_named_times(names: Sequence[str], first: Sequence[object], spec: ReadSpec) -> list[Suggestion]:
+    """Return the commit time that a file with named columns seems to have, undeclared.
+
+    DMS puts it before the table's columns, as text. ``first`` holds a value of each column.
+    """
+    settings = spec.settings
+    declared = {column.name for column in settings.columns or ()}
+    own = [name for name in names if name.lower() != settings.operation_column.lower()]
+    if settings.timestamp_column is not None or len(own) < 2 or own[0] in declared:
+        return []
+    value = first[list(names).index(own[0])]
+    is_text = isinstance(value, str) and COMMIT_TIME.match(value) is not None
+    is_named_so = _COMMIT_NAME.fullmatch(own[0]) is not None and not isinstance(value, (int, str))
+    if not (is_text or is_named_so):
+        return []
+    message = (
+        f"column {own[0]!r} comes before all others and holds times, as the commit time does that the capture tool "
+        "adds: as things are it becomes a column of the mirror, and changes are not ordered by it"
+    )
+    return [Suggestion("timestamp_column", _as_yaml(own[0]), message, stops=False, column=own[0])]
+
+
+def is_header(fields: Fields, spec: ReadSpec) -> bool:
+    """Whether a record consists of names only, and all columns of the table are among them."""
+    named = [(field or "").strip().lower() for field in fields]
+    columns = {name.lower() for name in record_columns(spec)}
+    return columns <= set(named) and all(name in _known_names(spec) for name in named)
+
+
+def is_untold_header(fields: Fields, spec: ReadSpec) -> bool:
+    """Whether a record is a header, and nobody said that it is not."""
+    return is_header_open(spec) and is_header(fields, spec)
+
+
+def is_header_open(spec: ReadSpec) -> bool:
+    """Whether ``csv.header`` is what it is because nobody set it."""
+    return "header" not in spec.settings.csv.model_fields_set
+
+
+def _has_words_only(fields: Fields) -> bool:
+    return bool(fields) and all(field and _IDENTIFIER.fullmatch(field.strip()) for field in fields)
+
+
+def _known_names(spec: ReadSpec) -> set[str]:
+    """Return every name that a field of the table's files may have, in lower case."""
+    settings = spec.settings
+    columns = {*record_columns(spec), *settings.renames}
+    own = {settings.operation_column, settings.timestamp_column or "", settings.sequence_column}
+    images = {f"{settings.before_image_prefix}{name}{settings.before_image_suffix}" for name in columns}
+    return {name.lower() for name in columns | own | images}
+
+
+def _records(texts: Sequence[str], delimiter: str, spec: ReadSpec) -> list[Fields]:
+    csv, limits = spec.settings.csv.model_copy(update={"delimiter": delimiter}), Limits.of(spec.settings)
+    return [next((record.fields for record in tokenize(io.StringIO(text), csv, limits)), []) for text in texts]
+
+
+def _other_delimiter(texts: Sequence[str], spec: ReadSpec) -> str | None:
+    """Return the delimiter with which most records have as many fields as some reading of the table wants."""
+    wanted = possible_widths(spec)
+    present = spec.settings.csv.delimiter
+    if _common_width(texts, present, spec) in wanted:
+        return None
+    fitting = [one for one in _DELIMITERS if one != present and _common_width(texts, one, spec) in wanted - {1}]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _common_width(texts: Sequence[str], delimiter: str, spec: ReadSpec) -> int:
+    [(width, _)] = Counter(len(fields) for fields in _records(texts, delimiter, spec)).most_common(1)
+    return width
+
+
+def _delimiter_suggestion(delimiter: str, spec: ReadSpec) -> Suggestion:
+    present = spec.settings.csv.delimiter
+    message = f"records have as many fields as the table with the delimiter {delimiter!r}, and not with {present!r}"
+    return Suggestion("csv.delimiter", json.dumps(delimiter), message)
+
+
+def _is_unlike_the_rest(records: Sequence[Fields], spec: ReadSpec) -> bool:
+    """Whether the first record has a word wherever the others have values of a type that no word is."""
+    first, rest = records[0], [record for record in records[1:] if len(record) == len(records[0])]
+    if not rest or not _has_words_only(first):
+        return False
+    types = {column.type for column in spec.columns} - {"string", "binary"}
+    places = [place for place in range(len(first)) if any(_fits([r[place] for r in rest], one, spec) for one in types)]
+    return bool(places) and all(not any(_fits([first[place]], one, spec) for one in types) for place in places)
+
+
+def _fits(values: Fields, column_type: str, spec: ReadSpec) -> bool:
+    """Whether nearly all values are of a type; some may be missing or bad, but not all."""
+    present = pa.array([value for value in values if value], pa.string())
+    if not len(present):
+        return False
+    cells = parse_text(present, column_type, spec.settings.csv.binary)
+    return bool(cells.values.null_count <= len(present) // 10)
+
+
+def _commit_time(records: Sequence[Fields], spec: ReadSpec) -> list[Suggestion]:
+    """Find times before the columns of a file that names none, in records that are too long without them."""
+    columns = spec.settings.columns or spec.columns
+    if spec.settings.timestamp_column is not None or columns[0].type in _TIMES:
+        return []
+    has_operation = all(record and record[0] in OPERATIONS for record in records)
+    place, usual = int(has_operation), len(columns) + int(has_operation)
+    values = [record[place] for record in records if len(record) > usual]
+    if len(values) < len(records) or not all(value and COMMIT_TIME.match(value) for value in values):
+        return []
+    names = {column.name.lower() for column in columns}
+    name = next(one for one in ("commit_time", "dms_commit_time", "lakeward_commit_time") if one not in names)
+    message = (
+        f"every record holds a time before the table's {len(columns)} columns, as the commit time does that the "
+        "capture tool adds; files without names take any name for it"
+    )
+    return [Suggestion("timestamp_column", name, message)]
+
+
+def _as_yaml(name: str) -> str:
+    return name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
+
+
+# What a file says of its columns: a Parquet footer, a CSV header, or the looks of the first records.
+
+
+_UNREADABLE = (UnusableFileError, OSError, EOFError, zlib.error, pa.ArrowException)
+
+
+@dataclass(frozen=True)
+class Peek:
+    """A file's columns as it names them, or as its records look.
+
+    ``columns`` are the source's with their lake types (none in a CSV header); None where the file names none. Where
+    ``has_layout`` is set, the flags tell which of the capture's own columns it has. ``mismatch`` says that the columns
+    do not fit the spec, ``problem`` why the file cannot be used at all. ``suggestions`` are settings with which it
+    would look right.
+    """
+
+    path: str
+    file_class: FileClass
+    columns: tuple[Column, ...] | None = None
+    has_layout: bool = False
+    has_operation: bool = False
+    has_timestamp: bool = False
+    has_sequence: bool = False
+    has_before_images: bool = False
+    mismatch: bool = False
+    problem: str | None = None
+    suggestions: tuple[Suggestion, ...] = ()
+
+    @property
+    def tells_types(self) -> bool:
+        """Whether a table's schema can be learnt from the file."""
+        return bool(self.columns) and all(column.type for column in self.columns or ())
+
+
+def peek(storage: Storage, file: LandingFile, spec: ReadSpec) -> Peek:
+    """Look at a file's own account of its columns. No content makes it raise."""
+    try:
+        with storage.spool(file.path) as (local_path, _):
+            if file_format(file.path) == "parquet":
+                return _peek_parquet(local_path, file, spec)
+            csv = CsvFile.open(local_path, spec.settings.csv, Limits.of(spec.settings))
+            return _peek_csv(csv, file, spec)
+    except _UNREADABLE as error:
+        return Peek(file.path, file.file_class, problem=escape_text(str(error)))
+    except MismatchedFileError:
+        return Peek(file.path, file.file_class, mismatch=True)
+    except LakewardError:
+        raise  # of the storage
+    except Exception as error:
+        return Peek(file.path, file.file_class, problem=escape_text(unforeseen(error)))
+
+
+def _peek_parquet(local_path: str, file: LandingFile, spec: ReadSpec) -> Peek:
+    limits = Limits.of(spec.settings)
+    with plain_file(local_path, limits) as path, open_parquet(path, limits) as parquet:
+        schema = parquet.schema_arrow
+        first = next(parquet.iter_batches(batch_size=1, use_threads=False), None)
+    layout = layout_by_names(schema.names, spec.settings, _declared(spec))
+    found = _peeked(file, layout, file_columns(schema, layout, spec.settings))
+    if first is not None and first.num_rows and not layout.repeated:
+        values = [column[0].as_py() for column in first.columns]
+        found = replace(found, suggestions=tuple(sniff_named_times(schema.names, values, spec)))
+    return _checked(found, layout, spec, schema)
+
+
+def _peek_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
+    if not csv.shape.size:
+        return Peek(file.path, file.file_class)
+    if csv.settings.header:
+        return _peek_named_csv(csv, file, spec)
+    if not spec.columns:
+        return Peek(file.path, file.file_class)
+    suggestions = tuple(sniff_records(csv.probe_texts(), spec, starts_file=True))
+    is_load = file.file_class is FileClass.LOAD
+    if configured := csv.settings.load_columns if is_load else csv.settings.columns:
+        layout = layout_by_names(configured, spec.settings, _declared(spec))
+        check_columns(layout, spec, names_from_settings=True)
+    else:
+        layout = probe_layout(csv.probe(), spec, load=is_load, has_operation=False)
+    problem = None if any(one.stops for one in suggestions) else _wrong_width(csv, layout)
+    return replace(_peeked(file, layout, None), problem=problem, suggestions=suggestions)
+
+
+def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
+    names = csv.names()
+    layout = layout_by_names(names, spec.settings, _declared(spec))
+    suggestions = sniff_header(names, csv.header.text if csv.header else "", spec)
+    first = next(iter(csv.probe()), None)
+    if not suggestions and first is not None and len(first) == len(names):
+        suggestions = sniff_named_times(names, first, spec)
+    columns = tuple(Column(name, "") for name in (*layout.columns, *layout.unknown))
+    found = replace(_peeked(file, layout, columns), suggestions=tuple(suggestions))
+    return found if any(one.stops for one in suggestions) else _checked(found, layout, spec)
+
+
+def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
+    """Say that the records do not have the fields that schema and settings make."""
+    widths = Counter(len(fields) for fields in csv.probe()).most_common(1)
+    if not widths or (width := widths[0][0]) == layout.width:
+        return None
+    names = ", ".join(layout.columns)
+    return f"most records have {width} fields, and no reading of the {len(layout.columns)} columns {names} has as many"
+
+
+def _declared(spec: ReadSpec) -> list[str] | None:
+    """Give the names that are columns whatever they look like; before any is known every name left over is one."""
+    return [column.name for column in spec.columns] or None
+
+
+def _peeked(file: LandingFile, layout: Layout, columns: tuple[Column, ...] | None) -> Peek:
+    return Peek(
+        file.path,
+        file.file_class,
+        columns,
+        has_layout=True,
+        has_operation=layout.operation is not None,
+        has_timestamp=layout.timestamp is not None,
+        has_sequence=layout.sequence is not None,
+        has_before_images=bool(layout.before),
+    )
+
+
+def _checked(found: Peek, layout: Layout, spec: ReadSpec, schema: pa.Schema | None = None) -> Peek:
+    """Check as the reader does, once the table's columns are known."""
+    if not spec.columns:
+        return found
+    try:
+        check_columns(layout, spec)
+        if schema is not None:
+            check_types(schema, layout, spec)
+    except UnusableFileError as error:
+        return replace(found, problem=str(error))
+    except MismatchedFileError:
+        return replace(found, mismatch=True)
+    return found

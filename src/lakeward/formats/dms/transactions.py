@@ -1,0 +1,209 @@
+"""Transaction files: ``op,table_name,schema_name,field…`` of many tables in one headerless CSV file.
+
+Such a file is sorted out once for all tables: :func:`sort_file` gives every record with the names of its table, and
+:func:`read_sorted` makes one table's records of those that are its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from lakeward.errors import LakewardError
+from lakeward.formats.dms.blocks import Tally
+from lakeward.formats.dms.csv import PROBED_RECORDS, Record, exact_rows, take_stretch, tokenize
+from lakeward.formats.dms.files import ENCODING, ENCODING_ERRORS, Limits, UnusableFileError, open_text, unforeseen
+from lakeward.formats.dms.layout import probe_layout
+from lakeward.formats.dms.reader import assemble_text, is_as_listed, tells_by_count
+from lakeward.formats.dms.values import file_batch, record_schema
+from lakeward.text import escape_name, escape_undecoded, is_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakeward.config import CsvSettings
+    from lakeward.formats.base import ReadSpec
+    from lakeward.model import LandingFile
+    from lakeward.storage.landing import Storage
+
+_LEADING = 3
+_ROWS = 1 << 13
+_UNREADABLE = (OSError, EOFError, zlib.error)
+
+PATH, SCHEMA, TABLE, ROW, TEXT, ENDING = "path", "schema", "table", "row", "text", "ending"
+SORTED_DDL = f"{PATH} string, {SCHEMA} string, {TABLE} string, {ROW} bigint, {TEXT} binary, {ENDING} string"
+_SORTED = pa.schema(
+    [
+        pa.field(PATH, pa.string()),
+        pa.field(SCHEMA, pa.string()),
+        pa.field(TABLE, pa.string()),
+        pa.field(ROW, pa.int64()),
+        pa.field(TEXT, pa.binary()),
+        pa.field(ENDING, pa.string()),
+    ]
+)
+
+
+class SourceName(NamedTuple):
+    """The names that the source knows a table by."""
+
+    schema: str
+    table: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is known of a file once it was read to its end; kept as its last sorted row.
+
+    ``unnamed`` tells of the first record whose table's name is not UTF-8.
+    """
+
+    content_hash: str
+    stable: bool
+    problem: str | None
+    unnamed: str | None = None
+
+
+def source_name(spec: ReadSpec) -> SourceName:
+    """Give the names that the source knows the table by: its folder's, where one is set."""
+    parts = (spec.settings.path or "").strip("/").split("/")
+    return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
+
+
+def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
+    """Give every record of a file with its number and its table's names, then one row for the file's ending.
+
+    Of ``settings`` only delimiter and quote count. No content makes it raise. A name that is not UTF-8 is no table's:
+    its record is kept under the name as it is printed, and the ending tells of it.
+    """
+    content_hash, problem, unnamed = "", None, None
+    stable = is_as_listed(storage, file)
+    if stable:
+        try:
+            with storage.spool(file.path) as (local_path, content_hash), open_text(local_path, limits) as stream:
+                plain = settings.model_copy(update={"null": None})
+                records = enumerate(tokenize(stream, plain, limits), start=1)
+                while rows := take_stretch(records, _ROWS):
+                    yield _sorted_rows(file.path, rows)
+                    unnamed = unnamed or _first_unnamed(rows)
+        except UnusableFileError as error:
+            problem = str(error)
+        except _UNREADABLE as error:
+            problem = f"the file cannot be read as csv: {error}"
+        except LakewardError:
+            raise  # of the storage
+        except Exception as error:
+            problem = unforeseen(error)
+    ending = Ending(content_hash, stable and is_as_listed(storage, file), problem, unnamed)
+    yield _batch([file.path], [None], [None], [None], [None], [json.dumps(vars(ending))])
+
+
+def read_sorted(
+    batches: Iterable[pa.RecordBatch], files: Mapping[str, LandingFile], spec: ReadSpec
+) -> Iterator[pa.RecordBatch]:
+    """Turn one table's sorted rows, file after file, into records; rows of files not asked for are passed over."""
+    for path, rows in groupby(_flat(batches), key=lambda row: row[PATH]):
+        if path in files:
+            yield from _read_one(rows, files[path], spec)
+
+
+def own_fields(record: Record, spec: ReadSpec) -> Record | None:
+    """Give a record as ``op, field…`` with its whole text; None when it is another table's."""
+    _require_names(1, record)
+    schema, table = source_name(spec)
+    return without_names(record) if (record.fields[2], record.fields[1]) == (schema, table) else None
+
+
+def without_names(record: Record) -> Record:
+    """Leave out the table's and schema's names."""
+    quoted = tuple(at - _LEADING + 1 for at in record.quoted_empty if at >= _LEADING)
+    return Record([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed, quoted)
+
+
+def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
+    for row, record in rows:
+        _require_names(row, record)
+    records = [record for _, record in rows]
+    return _batch(
+        [path] * len(rows),
+        [escape_undecoded(record.fields[2] or "") for record in records],
+        [escape_undecoded(record.fields[1] or "") for record in records],
+        [row for row, _ in rows],
+        [record.text.encode(ENCODING, ENCODING_ERRORS) for record in records],
+        [None] * len(rows),
+    )
+
+
+def _first_unnamed(rows: list[tuple[int, Record]]) -> str | None:
+    for row, record in rows:
+        name = f"{record.fields[2]}.{record.fields[1]}"
+        if not is_utf8(name):
+            return f"record {row} names a table that is not UTF-8: {escape_name(name)!r}"
+    return None
+
+
+def _batch(*columns: list[object]) -> pa.RecordBatch:
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SORTED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SORTED)
+
+
+def _require_names(row: int, record: Record) -> None:
+    if not record.is_closed:
+        msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
+        raise UnusableFileError(msg)
+    if len(record.fields) < _LEADING:
+        msg = f"record {row} has {len(record.fields)} fields; expected op, table name, schema name and values"
+        raise UnusableFileError(msg)
+
+
+def _flat(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+    return chain.from_iterable(batch.to_pylist() for batch in batches)
+
+
+def _read_one(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one file's rows; its ending, the last of them, goes into its summary."""
+    tally, endings = Tally(file), list[Ending]()
+    try:
+        yield from _assembled(_records(rows, endings, spec), spec, tally)
+    except Exception as error:
+        is_foreseen = isinstance(error, (UnusableFileError, pa.ArrowException))
+        tally.problem = str(error) if is_foreseen else unforeseen(error)
+        for _ in _records(rows, endings, spec):
+            pass
+    ending = endings[0]
+    tally.content_hash, tally.stable = ending.content_hash, ending.stable
+    problem = tally.problem or ending.problem
+    if problem is None and ending.unnamed and not "".join(source_name(spec)).isascii():
+        # Written in another encoding, it may be this table's name.
+        problem = ending.unnamed
+    tally.problem = problem if ending.stable else None
+    yield file_batch(record_schema(spec.columns), tally.summary())
+
+
+def _records(rows: Iterable[dict[str, object]], endings: list[Ending], spec: ReadSpec) -> Iterator[tuple[int, Record]]:
+    limits = Limits.of(spec.settings)
+    for row in rows:
+        if row[ENDING] is not None:
+            endings.append(Ending(**json.loads(str(row[ENDING]))))
+            continue
+        content, number = row[TEXT], row[ROW]
+        assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
+        text = content.decode(ENCODING, ENCODING_ERRORS)
+        record = next(tokenize(io.StringIO(text, newline=""), spec.settings.csv, limits))
+        yield number, without_names(Record(record.fields, text, quoted_empty=record.quoted_empty))
+
+
+def _assembled(records: Iterator[tuple[int, Record]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    first = take_stretch(records, PROBED_RECORDS)
+    if not first:
+        return
+    layout = probe_layout([record.fields for _, record in first], spec, load=False, has_operation=True)
+    # DMS writes no header here, whatever the other files have: a record's text stands alone.
+    rows = exact_rows(chain(first, records), layout.width, str, Limits.of(spec.settings))
+    yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))

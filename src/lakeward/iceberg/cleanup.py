@@ -1,0 +1,335 @@
+"""Removing what a table no longer needs: snapshots, orphan files, and rows whose bytes must go."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
+
+from lakeward.iceberg.metadata import each_of
+from lakeward.iceberg.table import CATALOG
+from lakeward.spark.errors import commit_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.iceberg.attempt import Attempt
+    from lakeward.iceberg.metadata import Snapshot
+    from lakeward.iceberg.table import IcebergTable
+
+
+# Which snapshots of a table nobody needs any more, and removing them with the files that only they hold.
+
+
+def expirable(
+    snapshots: Mapping[int, Snapshot],
+    *,
+    branches: Mapping[str, int],
+    tags: Mapping[str, int],
+    before_ms: int,
+    stamps: Collection[str],
+) -> list[int]:
+    """Give the snapshots that may go, oldest first.
+
+    Kept is what a tag stands at, what was made since ``before_ms``, and of each branch its head, all that follows the
+    state that held at that moment, that state itself, and whatever says one of ``stamps`` last.
+    """
+    kept = {*tags.values()}
+    for head in branches.values():
+        kept |= {one.id for one in _needed(snapshots, head, before_ms, stamps)}
+    gone = [one for one in snapshots.values() if one.id not in kept and one.committed_ms < before_ms]
+    return [one.id for one in sorted(gone, key=lambda one: (one.committed_ms, one.id))]
+
+
+def _needed(
+    snapshots: Mapping[int, Snapshot], head: int, before_ms: int, stamps: Collection[str]
+) -> Iterator[Snapshot]:
+    """Give a branch's snapshots from its head back to the state that held at a moment."""
+    said: set[str] = set()
+    wanted = {name for one in _lineage(snapshots, head) for name in stamps if name in one.summary}
+    for one in _lineage(snapshots, head):
+        yield one
+        said |= wanted & set(one.summary)
+        # Commits between an op's first and its last say nothing: no state that anybody saw.
+        if one.committed_ms < before_ms and said == wanted and (not wanted or wanted & set(one.summary)):
+            return
+
+
+def _lineage(snapshots: Mapping[int, Snapshot], head: int) -> Iterator[Snapshot]:
+    current = snapshots.get(head)
+    while current is not None:
+        yield current
+        current = snapshots.get(current.parent) if current.parent is not None else None
+
+
+def expire(table: IcebergTable, snapshot_ids: Sequence[int]) -> None:
+    """Remove snapshots that no branch or tag stands at, and the files that no other snapshot needs."""
+    with commit_errors(table.identifier):
+        # Age decides nothing here: what is named goes, and nothing else does.
+        expiry = table.load().expireSnapshots().expireOlderThan(0)
+        for snapshot_id in snapshot_ids:
+            expiry = expiry.expireSnapshotId(snapshot_id)
+        expiry.cleanExpiredFiles(True).commit()
+
+
+# Files in a table's folder that no snapshot knows: left by writers that died, removed when they are old enough.
+# Only what is named and placed as Iceberg's writers name and place files is taken for theirs. Whatever else lies in
+# the folder was put there by somebody, and stays. Where the metadata of another table lies in it, nothing is removed
+# at all.
+
+
+# Paths that are told; all are removed.
+SHOWN = 1000
+_LISTING = "org.apache.iceberg.io.SupportsPrefixOperations"
+_BULK = "org.apache.iceberg.io.SupportsBulkOperations"
+_REMOVED_AT_ONCE = 1000
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# data/column=value/00000-1-UUID-00001.parquet, of a delete file …-00001-deletes.parquet or .puffin
+_DATA = re.compile(
+    rf"data/(?:[^/]+=[^/]*/)*\d{{5,}}-\d+-{_UUID}(?:-\d+)?-\d{{5,}}(?:-deletes)?\.(?:parquet|orc|avro|puffin)"
+)
+_METADATA = re.compile(
+    rf"metadata/(?:snap-\d+-\d+-{_UUID}\.avro|(?:optimized-m-)?{_UUID}(?:-m\d+)?\.avro|\d+-{_UUID}\.stats)"
+)
+_TABLE_METADATA = re.compile(r"metadata/.+\.metadata\.json(?:\.gz)?")
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Files found, and removed unless only asked for: number and some paths; or why none were looked for.
+
+    ``foreign`` are old files that no snapshot knows either, and that Iceberg did not write: they stay.
+    """
+
+    count: int = 0
+    paths: tuple[str, ...] = ()
+    foreign: int = 0
+    foreign_paths: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+def remove_orphans(
+    table: IcebergTable, *, older_than_ms: int, others: Iterable[str] = (), dry_run: bool = False
+) -> Orphans:
+    """Remove files of the table's own folder that no snapshot knows; ``others`` are the folders of other tables."""
+    java = table.load()
+    location = str(java.location())
+    reason = why_not_own(location, table.name, others)
+    if reason is None and not _is_a(table, java.io(), _LISTING):
+        reason = f"{java.io().getClass().getSimpleName()} cannot list files"
+    if reason is not None:
+        return _skipped(table, reason)
+    moment = datetime.fromtimestamp(older_than_ms / 1000, UTC)
+    call = (
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{_text(table.identifier)}', prefix_listing => true, "
+        f"older_than => TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z', dry_run => true)"
+    )
+    with commit_errors(table.identifier):
+        # Only listed by Iceberg, which would remove whatever is there.
+        found = table.spark.sql(call)
+        if other := _other_table(table, java, (row[0] for row in found.toLocalIterator())):
+            return _skipped(table, f"{other} is the metadata of another table, whose files may lie there too")
+        own = (row[0] for row in found.toLocalIterator() if is_iceberg_file(row[0], location))
+        count, paths = _counted(own) if dry_run else _removed(table, java.io(), own)
+        foreign = _counted(row[0] for row in found.toLocalIterator() if not is_iceberg_file(row[0], location))
+        return Orphans(count, paths, *foreign)
+
+
+def is_iceberg_file(path: str, location: str) -> bool:
+    """Whether a file is named and placed as Iceberg's writers for Spark do it."""
+    folder = _plain(location) + "/"
+    name = _plain(path).removeprefix(folder)
+    known = (_DATA, _METADATA, _TABLE_METADATA)
+    return _plain(path).startswith(folder) and any(one.fullmatch(name) for one in known)
+
+
+def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | None:
+    """Return a metadata file among unknown files that is not of this table; its own former ones are."""
+    jvm: Any = table.spark._jvm
+    location, own = str(java.location()), str(java.uuid())
+    for path in paths:
+        if not _TABLE_METADATA.fullmatch(_plain(path).removeprefix(_plain(location) + "/")):
+            continue
+        try:
+            found = str(jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
+        except Py4JJavaError:
+            # Nobody can say whose it is.
+            return path
+        if found != own:
+            return path
+    return None
+
+
+def _counted(paths: Iterable[str]) -> tuple[int, tuple[str, ...]]:
+    rest = iter(paths)
+    shown = tuple(islice(rest, SHOWN))
+    return len(shown) + sum(1 for _ in rest), shown
+
+
+def _removed(table: IcebergTable, io: Any, paths: Iterable[str]) -> tuple[int, tuple[str, ...]]:
+    count, rest = 0, iter(paths)
+    shown: list[str] = []
+    while some := list(islice(rest, _REMOVED_AT_ONCE)):
+        _remove(table, io, some)
+        count += len(some)
+        shown += some[: SHOWN - len(shown)]
+    return count, tuple(shown)
+
+
+def _remove(table: IcebergTable, io: Any, paths: list[str]) -> None:
+    if not _is_a(table, io, _BULK):
+        for path in paths:
+            io.deleteFile(path)
+        return
+    jvm: Any = table.spark._jvm
+    wanted = jvm.java.util.ArrayList()
+    for path in paths:
+        wanted.add(path)
+    io.deleteFiles(wanted)
+
+
+def _skipped(table: IcebergTable, reason: str) -> Orphans:
+    return Orphans(skipped=f"{table.identifier}: orphan files were not looked for: {reason}")
+
+
+def why_not_own(location: str, name: str, others: Iterable[str]) -> str | None:
+    """Say why a folder may hold more than this table; None where it is the table's own."""
+    own = _folder(location)
+    if name.casefold() not in unquote(own.rpartition("/")[2]).casefold():
+        return f"{location} is not a folder of this table's name: others may keep files there"
+    for other in others:
+        if _folder(other) == own or _folder(other).startswith(f"{own}/"):
+            return f"{other} of another table lies in it"
+    return None
+
+
+def _is_a(table: IcebergTable, io: Any, name: str) -> bool:
+    jvm: Any = table.spark._jvm
+    kind = jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+    return bool(kind.isInstance(io))
+
+
+def _plain(location: str) -> str:
+    """Return an address without what is written in several ways: ``file:/x`` and ``/x``, ``s3a://`` and ``s3://``."""
+    text = re.sub(r"^s3[an]?://", "s3://", location.rstrip("/"))
+    return re.sub(r"^file:/*", "/", text)
+
+
+def _folder(location: str) -> str:
+    return location.rstrip("/")
+
+
+def _text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+# Removing rows from a table's files for good: bytes too, not only from sight.
+# A position delete hides a row and leaves it in its file. Here every file that holds a doomed row, hidden or not, is
+# replaced by one without it, on the branch of an attempt; once no snapshot needs the old files, expiry removes them.
+
+
+DATA_FILE, POSITION, IS_DELETED = "_file", "_pos", "_deleted"
+_PLACE = (DATA_FILE, POSITION)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a snapshot stores of some rows: those that readers see, those that deletes hide, the files with either."""
+
+    rows: int = 0
+    hidden: int = 0
+    files: tuple[str, ...] = ()
+
+    def __add__(self, other: Stored) -> Stored:
+        return Stored(self.rows + other.rows, self.hidden + other.hidden, (*self.files, *other.files))
+
+
+def stored_rows(table: IcebergTable, snapshot_id: int) -> DataFrame:
+    """Read everything in a snapshot's data files, rows that deletes hide included, with file and position."""
+    return table.read(snapshot_id, with_columns=(*_PLACE, IS_DELETED))
+
+
+def places(rows: DataFrame) -> DataFrame:
+    """Give where rows of :func:`stored_rows` lie, which is all that :func:`purge` needs."""
+    return rows.select(*_PLACE, IS_DELETED)
+
+
+def count_stored(doomed: DataFrame) -> Stored:
+    """Count rows by what hides them, in one Spark job; what comes to the driver is one line per file."""
+    counts = doomed.groupBy(DATA_FILE).agg(
+        F.sum((~F.col(IS_DELETED)).cast("long")), F.sum(F.col(IS_DELETED).cast("long"))
+    )
+    return sum((Stored(rows, hidden, (file,)) for file, rows, hidden in counts.toLocalIterator()), Stored())
+
+
+def purge(attempt: Attempt, doomed: DataFrame, found: Stored) -> None:
+    """Replace the files that hold doomed rows of the attempt's base; ``found`` is what was counted of them.
+
+    ``doomed`` must be kept by the caller: it is read more than once. Positions that hide rows of other files are
+    written anew, since delete files may speak of many data files and must not count rows that are gone.
+    """
+    if not found.files:
+        return
+    table = attempt.table
+    rows = table.read(attempt.base, with_columns=_PLACE).filter(F.col(DATA_FILE).isin(*found.files))
+    kept = rows.join(F.broadcast(doomed.select(*_PLACE)), list(_PLACE), "left_anti").drop(*_PLACE)
+    expected = kept.count()
+    if expected:
+        attempt.append(kept, {}, expected=expected)
+    hiding = list(_delete_files(table, attempt.base))
+    if hiding:
+        hidden = _hidden_elsewhere(table, attempt.base, found.files)
+        attempt.commit(_without_delete_files(table, hiding))
+    attempt.commit(_without_data_files(table, found.files))
+    if hiding and hidden.take(1):
+        attempt.delete_keys(hidden, _PLACE, without_nulls=_PLACE)
+
+
+def expire_unreferenced(table: IcebergTable) -> int:
+    """Expire every snapshot that no branch or tag stands at, with the files that only these need; give their number."""
+    metadata = table.metadata()
+    heads = {head.id for name in metadata.references() if (head := metadata.head(name)) is not None}
+    gone = sorted(set(metadata.snapshots()) - heads)
+    if gone:
+        expire(table, gone)
+    return len(gone)
+
+
+def _hidden_elsewhere(table: IcebergTable, snapshot_id: int, files: Collection[str]) -> DataFrame:
+    """Give the places of hidden rows outside of some files, computed now: afterwards nothing hides them."""
+    rows = stored_rows(table, snapshot_id).filter(F.col(IS_DELETED) & ~F.col(DATA_FILE).isin(*files))
+    return rows.select(*_PLACE).localCheckpoint(eager=True)
+
+
+def _delete_files(table: IcebergTable, snapshot_id: int) -> Iterator[Any]:
+    java = table.load()
+    jvm: Any = table.spark._jvm
+    for manifest in java.snapshot(snapshot_id).deleteManifests(java.io()):
+        entries = jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, java.io(), java.specs())
+        # Iceberg hands out one object again and again.
+        yield from (file.copy() for file in each_of(entries))
+
+
+def _without_delete_files(table: IcebergTable, files: Sequence[Any]) -> Any:
+    update = table.load().newRewrite()
+    for file in files:
+        update.deleteFile(file)
+    return update
+
+
+def _without_data_files(table: IcebergTable, paths: Sequence[str]) -> Any:
+    update = table.load().newDelete()
+    update.validateFilesExist()
+    jvm: Any = table.spark._jvm
+    for path in paths:
+        # For a String the bridge finds another method of this name, which removes the file from the disk at once.
+        update.deleteFile(jvm.java.lang.StringBuilder(path))
+    return update

@@ -1,0 +1,335 @@
+"""Files of a table written anew: what that would save, which files are worth it, and the writing."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Self
+
+from pyspark.sql import functions as F
+
+from lakeward.iceberg.metadata import each_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.iceberg.metadata import Snapshot, TableMetadata
+    from lakeward.iceberg.table import IcebergTable
+
+
+# What merge-on-read and many small commits leave for maintenance, told from metadata alone: no Spark job.
+
+
+@dataclass(frozen=True)
+class Debt:
+    """A table's files, deleted rows and kept snapshots.
+
+    ``deleted_share`` is the part of the stored rows that every reader reads and throws away again.
+    ``average_file_bytes`` is over data and delete files.
+    """
+
+    data_files: int = 0
+    delete_files: int = 0
+    deleted_rows: int = 0
+    deleted_share: float = 0.0
+    average_file_bytes: int = 0
+    snapshots: int = 0
+
+
+def debt_of(table: TableMetadata) -> Debt:
+    """Measure a table's debt at the head of ``main``."""
+    head = table.head()
+    summary = head.summary if head else {}
+
+    def total(name: str) -> int:
+        return int(summary.get(f"total-{name}", 0))
+
+    rows, deleted = total("records"), total("position-deletes")
+    files = total("data-files") + total("delete-files")
+    return Debt(
+        data_files=total("data-files"),
+        delete_files=total("delete-files"),
+        deleted_rows=deleted,
+        deleted_share=deleted / rows if rows else 0.0,
+        average_file_bytes=total("files-size") // files if files else 0,
+        snapshots=table.snapshot_count(),
+    )
+
+
+# Which files of a mirror are worth being rewritten.
+# The list of files comes to the driver, as Iceberg's own does for every query; the positions of deleted rows do not.
+
+
+# Files up to this size are merged whatever the others are.
+_TINY = 1 << 20
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A data or delete file; ``group`` names its partition, ``of`` the data file that a deletion vector belongs to."""
+
+    path: str
+    size: int
+    rows: int
+    group: str = ""
+    of: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What makes a file worth it, and how many bytes at most are chosen at a time."""
+
+    deleted_share: float
+    file_bytes: int
+    slice_bytes: int
+
+    @property
+    def at_a_time(self) -> int:
+        """Bytes of a slice: two small files always fit in, as one alone would only be copied."""
+        return max(self.slice_bytes, self.file_bytes)
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """How many rows of which data files are deleted, and by which delete files."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    by: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Paths of data files to be rewritten and of delete files to be merged, with the bytes of both."""
+
+    data: frozenset[str] = frozenset()
+    deletes: frozenset[str] = frozenset()
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.data or self.deletes)
+
+
+def choose_files(table: IcebergTable, base: Snapshot, limits: Limits) -> Chosen:
+    """Look at a snapshot's files and choose the next slice of them."""
+    data = _files(table, base, "data_files")
+    deletes = _files(table, base, "delete_files") if int(base.summary.get("total-delete-files", 0)) else []
+    # In format version 3 a data file has one deletion vector of its own, which goes with it.
+    vectors = any(one.of for one in deletes)
+    deleted = _by_vectors(deletes) if vectors else _by_positions(table, base) if deletes else Deleted()
+    return choose(data, () if vectors else deletes, deleted, limits)
+
+
+def choose(data: Iterable[StoredFile], deletes: Collection[StoredFile], deleted: Deleted, limits: Limits) -> Chosen:
+    """Choose data files of which much is deleted or that are small, and the delete files that speak of them.
+
+    Where there are none, delete files themselves are merged.
+    """
+    worn: list[StoredFile] = []
+    others: list[StoredFile] = []
+    for file in data:
+        is_worn = deleted.rows.get(file.path, 0) >= limits.deleted_share * file.rows
+        (worn if is_worn and file.path in deleted.rows else others).append(file)
+    small = [file for file in others if file.size < limits.file_bytes // 2]
+    chosen = _up_to([*sorted(worn, key=_by_size), *mergeable(small)], limits.at_a_time)
+    if chosen:
+        spoken = {path for file in chosen for path in deleted.by.get(file.path, ())}
+        merged = [one for one in deletes if one.path in spoken]
+    else:
+        merged = _up_to(list(mergeable(deletes)), limits.at_a_time)
+        merged = merged if len(merged) > 1 else []
+    size = sum(one.size for one in (*chosen, *merged))
+    return Chosen(frozenset(one.path for one in chosen), frozenset(one.path for one in merged), size)
+
+
+def mergeable(files: Iterable[StoredFile]) -> Iterator[StoredFile]:
+    """Give the files of each partition that are worth being one: two at least.
+
+    None is larger than all smaller ones together, unless it is tiny: a file is then rewritten few times in its life,
+    however many come after it.
+    """
+    for _, found in groupby(sorted(files, key=lambda one: (one.group, *_by_size(one))), key=lambda one: one.group):
+        group, total, last = list(found), 0, 0
+        for number, file in enumerate(group, start=1):
+            if file.size <= max(total, _TINY):
+                last = number
+            total += file.size
+        if last >= 2:
+            yield from group[:last]
+
+
+def metadata_frame(table: IcebergTable, snapshot_id: int, name: str) -> DataFrame:
+    """Read one of Iceberg's tables about a table, as of a snapshot."""
+    return table.spark.read.option("versionAsOf", str(snapshot_id)).table(f"{table.identifier}.{name}")
+
+
+def _files(table: IcebergTable, base: Snapshot, name: str) -> list[StoredFile]:
+    frame = metadata_frame(table, base.id, name)
+    values = F.to_json("partition", {"ignoreNullFields": "false"}) if "partition" in frame.columns else F.lit("")
+    group = F.concat_ws(" ", F.col("spec_id").cast("string"), values)
+    found = frame.select("file_path", "file_size_in_bytes", "record_count", group, "referenced_data_file")
+    return [StoredFile(*row) for row in found.collect()]
+
+
+def _by_vectors(vectors: Iterable[StoredFile]) -> Deleted:
+    rows: dict[str, int] = {}
+    for one in vectors:
+        if one.of is not None:
+            rows[one.of] = rows.get(one.of, 0) + one.rows
+    return Deleted(rows)
+
+
+def _by_positions(table: IcebergTable, base: Snapshot) -> Deleted:
+    """Count the positions in delete files by the data file that they are of."""
+    positions = metadata_frame(table, base.id, "position_deletes")
+    counts = positions.groupBy("file_path", "delete_file_path").agg(F.count(F.lit(1)))
+    rows: dict[str, int] = {}
+    by: dict[str, set[str]] = {}
+    for path, delete_file, count in counts.collect():
+        rows[path] = rows.get(path, 0) + count
+        by.setdefault(path, set()).add(delete_file)
+    return Deleted(rows, {path: frozenset(files) for path, files in by.items()})
+
+
+def _up_to(files: Sequence[StoredFile], size: int) -> list[StoredFile]:
+    """Take files up to so many bytes; one at least, however large it is."""
+    taken: list[StoredFile] = []
+    total = 0
+    for file in files:
+        if taken and total + file.size > size:
+            break
+        taken.append(file)
+        total += file.size
+    return taken
+
+
+def _by_size(file: StoredFile) -> tuple[int, str]:
+    return (file.size, file.path)
+
+
+# Chosen files of a table read as a frame and written anew, without a commit: what compaction is made of.
+# Iceberg's own compaction does the same below its actions, which choose files by other rules than Lakeward's and
+# cannot merge delete files on a branch. What comes out are files for one commit that replaces the old ones by them.
+
+
+@dataclass
+class Replacement:
+    """Files that leave a table and those that take their place, as Iceberg's Java objects."""
+
+    old: list[Any] = field(default_factory=list)
+    new: list[Any] = field(default_factory=list)
+    old_deletes: list[Any] = field(default_factory=list)
+    # With the sequence number from which they count, which is that of the newest file they stand for.
+    new_deletes: list[tuple[Any, int]] = field(default_factory=list)
+
+    def update(self, table: IcebergTable, base: int, stamps: Mapping[str, str]) -> Any:
+        """Give the update of the table that does it, stamped and not yet committed."""
+        update = table.load().newRewrite().validateFromSnapshot(base)
+        for file in (*self.old, *self.old_deletes):
+            update.deleteFile(file)
+        for file in self.new:
+            update.addFile(file)
+        for file, sequence in self.new_deletes:
+            update.addFile(file, sequence)
+        for name, value in stamps.items():
+            update.set(name, value)
+        return update
+
+
+class Staged:
+    """Files of one table, set aside for reading and for being replaced, for the time of a ``with`` block."""
+
+    def __init__(self, spark: SparkSession, table: Any, tasks: list[Any], coordinator: Any) -> None:
+        self.tasks = tasks
+        self._spark = spark
+        self._table = table
+        self._id = uuid.uuid4().hex
+        self._coordinator = coordinator
+        jvm: Any = spark._jvm
+        self._cache = _table_cache(jvm)
+        self._manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        self._java_tasks = jvm.java.util.ArrayList()
+        for task in tasks:
+            self._java_tasks.add(task)
+
+    def __enter__(self) -> Self:
+        self._cache.add(self._id, self._table)
+        self._manager.stageTasks(self._table, self._id, self._java_tasks)
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cache.remove(self._id)
+        self._manager.removeTasks(self._table, self._id)
+        self._coordinator.clearRewrite(self._table, self._id)
+
+    def read(self, *, split_bytes: int | None = None) -> DataFrame:
+        """Read what the files hold, without rows that are deleted."""
+        # Iceberg for Spark 3.5 goes by these options, that for Spark 4 by the name alone.
+        reader = self._spark.read.format("iceberg").option("scan-task-set-id", self._id).option("file-open-cost", "0")
+        if split_bytes is not None:
+            reader = reader.option("split-size", str(split_bytes))
+        return reader.load(self._id)
+
+    def write(self, rows: DataFrame, options: Mapping[str, str]) -> list[Any]:
+        """Write rows as the files' replacement and give the new files."""
+        writer = rows.write.format("iceberg").option("rewritten-file-scan-task-set-id", self._id)
+        for name, value in options.items():
+            writer = writer.option(name, value)
+        writer.mode("append").save(self._id)
+        return list(self._coordinator.fetchNewFiles(self._table, self._id).toArray())
+
+    @property
+    def files(self) -> list[Any]:
+        """The staged files themselves."""
+        return [task.file() for task in self.tasks]
+
+
+def staged_data(table: IcebergTable, snapshot_id: int, paths: Collection[str]) -> Staged:
+    """Stage data files of a snapshot, by their paths."""
+    java = table.load()
+    jvm: Any = table.spark._jvm
+    tasks = [
+        task
+        for task in each_of(java.newScan().useSnapshot(snapshot_id).planFiles())
+        if str(task.file().location()) in paths
+    ]
+    return Staged(table.spark, java, tasks, jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get())
+
+
+def staged_deletes(table: IcebergTable, snapshot_id: int, paths: Collection[str]) -> list[Staged]:
+    """Stage files of position deletes of a snapshot, by their paths; one group for each partition."""
+    jvm: Any = table.spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    kind = iceberg.MetadataTableType.POSITION_DELETES
+    deletes = iceberg.MetadataTableUtils.createMetadataTableInstance(table.load(), kind)
+    groups: dict[tuple[int, str], list[Any]] = {}
+    for task in each_of(deletes.newBatchScan().useSnapshot(snapshot_id).planFiles()):
+        if str(task.file().location()) in paths:
+            spec = task.spec()
+            partition = str(spec.partitionToPath(task.file().partition()))
+            groups.setdefault((spec.specId(), partition), []).append(task)
+    coordinator = iceberg.spark.PositionDeletesRewriteCoordinator.get()
+    return [Staged(table.spark, deletes, tasks, coordinator) for tasks in groups.values()]
+
+
+def _table_cache(jvm: Any) -> Any:
+    """Find Iceberg's table cache: of its two methods ``get`` the bridge may see only the one that is not static."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    methods = loader.loadClass("org.apache.iceberg.spark.SparkTableCache").getMethods()
+    getter = next(one for one in methods if one.getName() == "get" and one.getParameterCount() == 0)
+    return getter.invoke(None, None)
+
+
+def location_of(file: Any) -> str:
+    """Give the path of a file."""
+    return str(file.location())
+
+
+def size_of(files: Collection[Any]) -> int:
+    """Give the bytes of files together."""
+    return sum(int(file.fileSizeInBytes()) for file in files)

@@ -1,0 +1,288 @@
+"""One Iceberg table: schema, snapshots, branches and stamps, through Iceberg's own API in the session's JVM.
+
+Metadata steps go through the API and not through SQL: each SQL statement costs more CPU than the step itself.
+A handle holds no state between calls; what an op must not see change, it pins by snapshot id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakeward.columns import Column, quote_name
+from lakeward.errors import BugError, ConflictError, DataError
+from lakeward.iceberg.metadata import MAIN, Snapshot, TableMetadata
+from lakeward.schemas import PREFIX, spark_type
+from lakeward.spark.errors import commit_errors, is_missing_table
+from lakeward.transforms.columns import with_renamed_unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+
+CATALOG = "lake"
+
+
+class IcebergTable:
+    """A table of the lake by namespace and name."""
+
+    def __init__(
+        self, spark: SparkSession, namespace: str, name: str, *, renames: Mapping[str, str] | None = None
+    ) -> None:
+        """Name a table; nothing is loaded yet. ``renames`` are columns whose former names its rows may mention."""
+        self.spark = spark
+        self.namespace = namespace
+        self.name = name
+        self._renames = dict(renames or {})
+
+    @property
+    def jvm(self) -> Any:
+        """The bridge into the session's JVM."""
+        return _jvm(self.spark)
+
+    @property
+    def identifier(self) -> str:
+        """Quoted name for Spark SQL."""
+        return ".".join(quote_name(part) for part in (CATALOG, self.namespace, self.name))
+
+    def branch_identifier(self, branch: str) -> str:
+        """Quoted name of a branch for Spark SQL writes."""
+        return f"{self.identifier}.{quote_name('branch_' + branch)}"
+
+    def exists(self) -> bool:
+        """Tell whether the catalog has the table."""
+        return self.look() is not None
+
+    def look(self) -> TableMetadata | None:
+        """Load the table's metadata; None when the catalog does not have it."""
+        try:
+            return self.metadata()
+        except Exception as error:
+            if is_missing_table(error):
+                return None
+            raise
+
+    def metadata(self) -> TableMetadata:
+        """Load the table's newest metadata."""
+        return TableMetadata(self.load(), _jvm(self.spark))
+
+    def load(self) -> Any:
+        """Load the table's newest metadata as Iceberg's Java object."""
+        with commit_errors(self.identifier):
+            jvm = _jvm(self.spark)
+            # Spark makes a session's catalog at its first use, from the settings of the thread's active session.
+            jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
+            util = jvm.org.apache.iceberg.spark.Spark3Util
+            return util.loadIcebergTable(self.spark._jsparkSession, self.identifier)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Columns and lake types as the table has them now."""
+        return self.metadata().columns()
+
+    def property(self, name: str) -> str | None:
+        """One of the table's properties."""
+        return self.metadata().property(name)
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Set properties in one commit; None removes one."""
+        with commit_errors(self.identifier):
+            update = self.load().updateProperties()
+            for name, value in properties.items():
+                update.remove(name) if value is None else update.set(name, value)
+            update.commit()
+
+    def head(self, branch: str = MAIN) -> Snapshot | None:
+        """The branch's newest snapshot, None when there is no such branch."""
+        return self.metadata().head(branch)
+
+    def require_head(self, branch: str = MAIN) -> Snapshot:
+        """The branch's newest snapshot; every table of Lakeward's has one from its creation on."""
+        head = self.head(branch)
+        if head is None:
+            msg = f"{self.identifier} has no snapshot on {branch}: it was not created by Lakeward, or was cut back"
+            raise DataError(msg, hint="drop the table and run again, or restore it from a backup")
+        return head
+
+    def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
+        """The snapshot and its ancestors, newest first, as far as they are kept."""
+        return self.metadata().lineage(snapshot_id)
+
+    def stamp(self, name: str, branch: str = MAIN) -> str | None:
+        """The newest value of a summary property in the branch's ancestry."""
+        metadata = self.metadata()
+        head = metadata.head(branch)
+        return metadata.stamp_at(name, head.id) if head is not None else None
+
+    def read(self, snapshot_id: int, *, with_columns: Sequence[str] = ()) -> DataFrame:
+        """Read the table pinned to a snapshot, under the newest schema; ``with_columns`` are Iceberg's own to add.
+
+        Spark reads an old snapshot with the schema of its day; a column that was added, widened or renamed since
+        is found by its field id.
+        """
+        frame = self._read(snapshot_id, with_columns)
+        names = set(frame.columns)
+        present = {old: new for old, new in self._renames.items() if new in names and old not in names}
+        return with_renamed_unchanged(frame, present)
+
+    def _read(self, snapshot_id: int, with_columns: Sequence[str]) -> DataFrame:
+        pinned = self.spark.read.option("versionAsOf", str(snapshot_id)).table(self.identifier)
+        table = self.load()
+        then = table.schemas().get(table.snapshot(snapshot_id).schemaId())
+        if then is None or then.schemaId() == table.schema().schemaId():
+            return pinned.select("*", *with_columns) if with_columns else pinned
+        own = [F.col(name) for name in pinned.columns if name.startswith(PREFIX)]
+        now = {column.name: column for column in self.columns()}
+        source = [
+            _as_named_now(then.findField(field.fieldId()), now[field.name()])
+            for field in table.schema().columns()
+            if field.name() in now
+        ]
+        return pinned.select(*own, *source, *with_columns)
+
+    def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
+        """Tell from file statistics whether any file may hold a row within all these column ranges."""
+        table = self.load()
+        expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
+        condition = expressions.alwaysTrue()
+        for name, (low, high) in ranges.items():
+            name_then = _name_at(table, snapshot_id, name)
+            if name_then is not None:
+                within = getattr(expressions, "and")(
+                    expressions.greaterThanOrEqual(name_then, low), expressions.lessThanOrEqual(name_then, high)
+                )
+                condition = getattr(expressions, "and")(condition, within)
+        files = table.newScan().useSnapshot(snapshot_id).filter(condition).planFiles()
+        try:
+            return bool(files.iterator().hasNext())
+        finally:
+            files.close()
+
+    def commit_empty(self, branch: str, stamps: Mapping[str, str]) -> None:
+        """Add a snapshot without rows that carries stamps."""
+        with commit_errors(self.identifier):
+            append = self.load().newAppend()
+            for name, value in stamps.items():
+                append.set(name, value)
+            append.toBranch(branch).commit()
+
+    def create_branch(self, branch: str, snapshot_id: int) -> None:
+        """Create a branch at a snapshot."""
+        with commit_errors(self.identifier):
+            self.load().manageSnapshots().createBranch(branch, snapshot_id).commit()
+
+    def drop_branch(self, branch: str) -> None:
+        """Remove a branch; its files are removed by maintenance."""
+        with commit_errors(self.identifier):
+            table = self.load()
+            if table.refs().containsKey(branch):
+                table.manageSnapshots().removeBranch(branch).commit()
+
+    def reset_branch(self, branch: str, snapshot_id: int) -> None:
+        """Set a branch back to one of its ancestors."""
+        with commit_errors(self.identifier):
+            self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
+
+    def create_tag(self, tag: str, snapshot_id: int) -> None:
+        """Give a snapshot a name that keeps it."""
+        with commit_errors(self.identifier):
+            self.load().manageSnapshots().createTag(tag, snapshot_id).commit()
+
+    def drop_tag(self, tag: str) -> None:
+        """Remove a tag; nothing happens where there is none."""
+        with commit_errors(self.identifier):
+            table = self.load()
+            if table.refs().containsKey(tag):
+                table.manageSnapshots().removeTag(tag).commit()
+
+    def replace_tag(self, tag: str, snapshot_id: int) -> None:
+        """Let a tag name another snapshot."""
+        with commit_errors(self.identifier):
+            self.load().manageSnapshots().replaceTag(tag, snapshot_id).commit()
+
+    def branches(self) -> list[str]:
+        """Names of all branches and tags."""
+        return self.metadata().references()
+
+    def fast_forward(
+        self, source: str, target: str, *, expected: int, drop_source: bool = False, tries: int = 5
+    ) -> None:
+        """Move ``target`` to ``source``'s head if it still stands at ``expected``; drop the source in the same commit.
+
+        Raises:
+            ConflictError: the target has moved.
+        """
+        for attempt in range(tries):
+            table = self.load()
+            found = table.snapshot(target)
+            if found is None or found.snapshotId() != expected:
+                msg = f"{self.identifier}: {target} moved under this writer: expected snapshot {expected}"
+                raise ConflictError(msg)
+            try:
+                with commit_errors(self.identifier):
+                    update = table.manageSnapshots().fastForwardBranch(target, source)
+                    (update.removeBranch(source) if drop_source else update).commit()
+            except ConflictError:
+                # An unrelated commit (a tag, a property) came in between while the target may still stand still.
+                if attempt == tries - 1:
+                    raise
+            else:
+                return
+
+    def delete_all(self, branch: str, stamps: Mapping[str, str]) -> None:
+        """Remove every row on a branch by metadata alone."""
+        with commit_errors(self.identifier):
+            expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
+            delete = self.load().newDelete().deleteFromRowFilter(expressions.alwaysTrue())
+            for name, value in stamps.items():
+                delete.set(name, value)
+            delete.toBranch(branch).commit()
+
+
+def _name_at(table: Any, snapshot_id: int, name: str) -> str | None:
+    """Give a column's name at a snapshot, whose schema a scan of it uses; None for a column unknown now or then."""
+    now, then = table.schema().findField(name), table.schemas().get(table.snapshot(snapshot_id).schemaId())
+    field = then.findField(now.fieldId()) if now is not None and then is not None else None
+    return field.name() if field is not None else None
+
+
+def _as_named_now(field_then: Any | None, column: Column) -> SparkColumn:
+    value = F.col(quote_name(field_then.name())) if field_then is not None else F.lit(None)
+    return value.cast(spark_type(column.type)).alias(column.name)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    if spark._jvm is None:
+        msg = "this Spark session has no JVM (Spark Connect); Lakeward needs a classic session"
+        raise BugError(msg)
+    return spark._jvm
+
+
+# Tags and branches of a table set together.
+
+
+def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Mapping[str, int | None]) -> None:
+    """Create tags, and create, move or (None) drop branches, all in one commit or nothing.
+
+    Raises:
+        ConflictError: another writer set one of them first.
+    """
+    if not tags and not branches:
+        return
+    with commit_errors(table.identifier):
+        loaded = table.load()
+        present = loaded.refs()
+        update = loaded.manageSnapshots()
+        for name, snapshot in tags.items():
+            update.createTag(name, snapshot)
+        for name, target in branches.items():
+            if target is None:
+                update.removeBranch(name)
+            elif present.containsKey(name):
+                update.replaceBranch(name, target)
+            else:
+                update.createBranch(name, target)
+        update.commit()

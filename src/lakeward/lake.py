@@ -1,0 +1,628 @@
+"""The library's front door: open a configuration, then discover, plan, run, query.
+
+from lakeward import Lakeward
+
+with Lakeward.open("lakeward.yaml") as lake:
+    report = lake.run()
+
+What needs Spark is imported by the methods that need it: listing tables shall not cost seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from lakeward.api.deprecated import former_spellings
+from lakeward.api.opened import OpenedLake, TableRegistry, silently
+from lakeward.arguments import (  # fmt: skip
+    FLAG,
+    MAPPING,
+    MAPPINGS,
+    NONE,
+    NUMBER,
+    OPTIONAL_NUMBER,
+    OPTIONAL_TEXT,
+    OPTIONAL_WHOLE,
+    PATH,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    checked,
+    instance,
+    takes,
+)
+from lakeward.config import Config, load_config
+from lakeward.mirror.op.context import RunOptions
+from lakeward.model import TableId
+from lakeward.runner import discovery
+from lakeward.runner.observers import Reporting
+from lakeward.runner.tables import KnownTable
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.api.doctor import Check
+    from lakeward.api.history import History
+    from lakeward.api.opened import During
+    from lakeward.api.snapshots import Snapshots
+    from lakeward.config.services import WatchSettings
+    from lakeward.mirror.columns_repair import ColumnsRepair
+    from lakeward.mirror.maintenance import MaintenanceReport
+    from lakeward.mirror.op.report import RunReport, TablePlan
+    from lakeward.mirror.op.steps import Step
+    from lakeward.mirror.quarantine import BadRow, QuarantineReport
+    from lakeward.mirror.undo import Undone, UndoPlan
+    from lakeward.runner.history import RunDetail, RunSummary
+    from lakeward.runner.metrics import Metrics
+    from lakeward.runner.observers import Observer
+    from lakeward.runner.status import TableStatus
+    from lakeward.runner.validation import Finding, Proposal
+    from lakeward.runner.walkthrough import ImportedTable
+    from lakeward.runner.watch.watcher import RunObserver, Watcher
+    from lakeward.views.erasure import Receipt
+    from lakeward.views.verification.report import VerifyReport
+
+_CONFIG = instance("a Config", Config)
+_OPTIONS = instance("RunOptions", RunOptions) | NONE
+_TABLE = instance("a KnownTable", KnownTable)
+
+
+class Lakeward:
+    """A configured lake. Spark starts at the first call that needs it; ``close`` releases what was opened.
+
+    ``config``, ``storage`` (landing) and ``state`` are what it was opened with.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        spark: SparkSession | None = None,
+        on_step: Callable[[str, Step], None] | None = None,
+        observers: Iterable[Observer] = (),
+        during: During = silently,
+    ) -> None:
+        """Open a configuration that is already read.
+
+        Args:
+            config: the configuration.
+            spark: a session whose catalog ``lake`` is this lake; without it one is started when needed.
+            on_step: called with (table, step) as an op passes its steps, from the thread that works on the table.
+            observers: called with the events of every run.
+            during: called with what takes time beside tables, such as starting Spark; returns a context manager that
+                is open as long as it takes.
+        """
+        checked("Lakeward", "config", config, _CONFIG)
+        self._opened = OpenedLake(config, spark=spark, on_step=on_step, during=during)
+        self.config, self.storage, self.state = config, self._opened.storage, self._opened.state
+        self._registry = TableRegistry(self._opened)
+        self._observers = tuple(observers)
+        self._reporting = Reporting(config, self.state, self.status)
+
+    @classmethod
+    @takes(path=PATH | NONE)
+    def open(cls, path: str | Path | None = None, **options: Any) -> Self:
+        """Open ``lakeward.yaml`` or the given file; options as for the constructor."""
+        return cls(load_config(path), **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the state store and the metrics' port. The Spark application stays: other lakes may use it."""
+        self._reporting.close()
+        self._opened.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started at first use."""
+        return self._opened.spark
+
+    def has_spark(self) -> bool:
+        """Whether the Spark application was started and still runs."""
+        return self._opened.has_spark()
+
+    @takes(start_spark=FLAG)
+    def doctor(self, *, start_spark: bool = True) -> list[Check]:
+        """Check everything that a run needs: Java, jars, landing, warehouse, state, tables, clusters, Spark.
+
+        Args:
+            start_spark: write and read a table of the lake.
+        """
+        from lakeward.api.doctor import doctor
+
+        return doctor(self.config, start_spark=start_spark)
+
+    # Tables and their settings
+
+    def tables(self) -> list[KnownTable]:
+        """Return all tables that are declared or registered."""
+        return self._opened.tables()
+
+    @takes(name=TEXT)
+    def table(self, name: str) -> KnownTable:
+        """Return a table by its name ``schema.table``.
+
+        Raises:
+            ConfigurationError: there is no such table.
+        """
+        return self._opened.table(name)
+
+    @takes(name=TEXT)
+    def find_table(self, name: str) -> KnownTable | None:
+        """Return a table by its name ``schema.table``, None where it is neither declared nor registered."""
+        return self._registry.find(name)
+
+    @takes(name=TEXT)
+    def own_settings(self, name: str) -> dict[str, Any]:
+        """Return what ``set_table`` has set for a table so far, without any defaults."""
+        return self._registry.own_settings(name)
+
+    @takes(read_transactions=FLAG)
+    def discover(self, *, read_transactions: bool = False) -> discovery.Discovery:
+        """Register tables found in landing as inactive; return which are new and what was left out.
+
+        Args:
+            read_transactions: look into transaction files too, for tables that have no folder.
+        """
+        discovery.require_landing(self.config, self.storage)
+        return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
+
+    @takes(name=TEXT)
+    def propose_settings(self, name: str) -> Proposal:
+        """Look at a table's files for a key that is unique in its load and for the commit time's column.
+
+        Args:
+            name: the table as ``schema.table``.
+        """
+        from lakeward.runner.validation import propose
+
+        return propose(self.storage, self.table(name))
+
+    @takes(tables=TEXTS, check_data=FLAG)
+    def check_tables(self, tables: Iterable[str] = (), *, check_data: bool = True) -> list[Finding]:
+        """Compare the settings of tables with their files: all known ones, or those named.
+
+        Args:
+            tables: names as ``schema.table``.
+            check_data: read the loads for keys that come twice; Spark starts where one is large.
+        """
+        return self._registry.check(self._opened.named(tables), check_data=check_data)
+
+    @takes(name=TEXT, settings=MAPPING | NONE, active=FLAG | NONE, force=FLAG, check_data=FLAG)
+    def set_table(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        active: bool | None = None,
+        force: bool = False,
+        check_data: bool = True,
+        on_finding: Callable[[Finding], None] | None = None,
+    ) -> KnownTable:
+        """Change a table's settings or activate it; a table is activated only if its settings fit its files.
+
+        Settings that come with a refused activation are kept, unless the table is active already.
+
+        Args:
+            name: the table as ``schema.table``.
+            settings: what to set; None goes back to the default.
+            active: take part in runs, or no longer.
+            force: activate whatever is found.
+            check_data: read the load for keys that come twice.
+            on_finding: called with what was found before activation.
+
+        Raises:
+            ConfigurationError: the table is declared in the configuration file, or a setting does not fit.
+        """
+        self._registry.set(
+            TableId.parse(name),
+            settings or {},
+            active=active,
+            force=force,
+            check_data=check_data,
+            on_finding=on_finding,
+        )
+        return self.table(name)
+
+    @takes(before=_TABLE, after=_TABLE)
+    def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
+        """Return what a change of settings leaves as it is in a table whose files were read before; None: nothing."""
+        return self._registry.changed_reading(before, after)
+
+    @takes(name=TEXT, dry_run=FLAG)
+    def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
+        """Bring the columns of a table that was run to what its settings say; rows stay as they are.
+
+        Columns get the names that ``renames`` declares, which makes a mirror readable again whose names are not, and
+        columns that the settings declare to be the capture's own, a commit time for one, leave the mirror.
+
+        Args:
+            name: the table as ``schema.table``.
+            dry_run: only return what would be done.
+
+        Raises:
+            ConfigurationError: the settings do not say enough, or do not fit the columns that would be left.
+            ConflictError: another writer holds the table or was faster.
+        """
+        return self._registry.repair_columns(name, dry_run=dry_run)
+
+    @takes(dynamodb=TEXT, region=OPTIONAL_TEXT, endpoint=OPTIONAL_TEXT, dry_run=FLAG)
+    def import_walkthrough(
+        self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
+    ) -> list[ImportedTable]:
+        """Take over the tables of a DMS walkthrough deployment, settings only; return what became of each item."""
+        from lakeward.runner.walkthrough import scan_items, take_over
+
+        items = scan_items(dynamodb, region=region, endpoint=endpoint)
+        return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
+
+    def rebuild_state(self) -> list[str]:
+        """Fill the state store again from the lake and return the names of the tables found."""
+        return self._registry.rebuild()
+
+    # Runs
+
+    @takes(tables=TEXTS, options=_OPTIONS)
+    def plan(self, tables: Iterable[str] = (), *, options: RunOptions | None = None) -> list[TablePlan]:
+        """Return what a run would do next, table by table, without writing."""
+        from lakeward.runner.workbench import plan_tables
+
+        discovery.require_landing(self.config, self.storage)
+        chosen = self._opened.active(tables)
+        return plan_tables(self._opened.workbench(), chosen, options or RunOptions())
+
+    @takes(tables=TEXTS, options=_OPTIONS, wait=NUMBER, parallel=OPTIONAL_WHOLE)
+    def run(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        options: RunOptions | None = None,
+        wait: float = 0,
+        parallel: int | None = None,
+        stop: threading.Event | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> RunReport:
+        """Bring mirrors up to date: all active tables, or those named.
+
+        Args:
+            tables: names as ``schema.table``.
+            options: decisions for this run.
+            wait: seconds to wait for a table that another writer holds.
+            parallel: tables that run at one time; default as configured.
+            stop: set from another thread, it ends the run as Ctrl-C would, with KeyboardInterrupt.
+            observers: called with the events of this run, after those of the constructor.
+        """
+        from lakeward.runner.observers import fan_out
+        from lakeward.runner.run import run_tables
+
+        discovery.require_landing(self.config, self.storage)
+        chosen, bench = self._opened.active(tables), self._opened.workbench()
+        observer = fan_out((*self._reporting.observers(), *self._observers, *observers))
+        return run_tables(bench, chosen, options or RunOptions(), observer, wait=wait, parallel=parallel, stop=stop)
+
+    @takes(tables=TEXTS)
+    def watch(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        settings: WatchSettings | None = None,
+        observers: Sequence[RunObserver] = (),
+    ) -> Watcher:
+        """Return a watcher that runs tables as files land: call its ``run``, which goes on until ``stop``, or ``once``.
+
+        Args:
+            tables: names as ``schema.table``; none: all active ones, also those activated later.
+            settings: how to watch; default as configured.
+            observers: called after every run with ``run_finished(report)``.
+        """
+        from lakeward.runner.watch.open import open_watcher
+
+        return open_watcher(self, tables, settings or self.config.watch, observers)
+
+    @takes(tables=TEXTS, files=TEXTS)
+    def choose_files(
+        self, tables: Iterable[str] = (), *, files: Iterable[str]
+    ) -> tuple[tuple[str, ...], frozenset[str]]:
+        """Return the tables that landing files belong to, and the files' paths for ``RunOptions(files=…)``.
+
+        Args:
+            tables: names as ``schema.table``; none: those that read the files.
+            files: paths under landing, local paths, file:// or s3:// URIs.
+
+        Raises:
+            ConfigurationError: a file is not under landing, or belongs to none of the tables.
+        """
+        from lakeward.runner.watch.requests import choose_files
+
+        return choose_files(self, tables, files)
+
+    @takes(file=TEXT)
+    def landing_path(self, file: str) -> str:
+        """Return a landing file's path as ``RunOptions`` takes it.
+
+        Raises:
+            ConfigurationError: it is not under landing.
+        """
+        from lakeward.runner.watch.requests import landing_path
+
+        return landing_path(self, file)
+
+    @takes(tables=TEXTS)
+    def status(self, tables: Iterable[str] = ()) -> list[TableStatus]:
+        """Return the status of tables: all known ones, or those named."""
+        from lakeward.runner.status import table_statuses
+
+        chosen = self._opened.named(tables)
+        return table_statuses(self._opened.workbench(), chosen) if chosen else []
+
+    @takes(table=OPTIONAL_TEXT, limit=WHOLE)
+    def runs(self, table: str | None = None, *, limit: int = 20) -> list[RunSummary]:
+        """Return the newest runs, newest first: all, or those of one table and of them its part alone."""
+        from lakeward.runner.history import list_runs
+
+        return list_runs(self.state, TableId.parse(table) if table else None, limit=limit)
+
+    @takes(run_id=TEXT, table=OPTIONAL_TEXT)
+    def run_detail(self, run_id: str, table: str | None = None) -> RunDetail:
+        """Return one run with the reports of its tables, or of one of them."""
+        from lakeward.runner.history import run_detail
+
+        return run_detail(self.state, run_id, TableId.parse(table) if table else None)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Figures of this lake for Prometheus. Once asked for, or with ``metrics: file:``, they count every run."""
+        return self._reporting.metrics
+
+    def count_poison(self) -> None:
+        """Count a message of the watched queue that could not be read, for metrics."""
+        self._reporting.count_poison()
+
+    # Queries, history, snapshots
+
+    @takes(query=TEXT, allow_writes=FLAG)
+    def sql(self, query: str, *, allow_writes: bool = False) -> DataFrame:
+        """Run Spark SQL over the lake; ``sales.product`` is the mirror.
+
+        Raises:
+            ConfigurationError: the statement does more than read the lake, and ``allow_writes`` is not given.
+        """
+        from lakeward.session.statements import read_only
+
+        return self.spark.sql(query) if allow_writes else read_only(self.spark, query)
+
+    @property
+    def history(self) -> History:
+        """What happened to rows: the history of one, versions with their times, the feed of changes."""
+        from lakeward.api.history import History
+
+        return History(self._opened)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Versions of tables as of a moment: create, read, list, refresh, drop."""
+        from lakeward.api.snapshots import Snapshots
+
+        return Snapshots(self._opened)
+
+    # Quarantine
+
+    @takes(name=TEXT, limit=OPTIONAL_WHOLE)
+    def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
+        """Return a table's bad rows that wait for a decision."""
+        from lakeward.mirror.quarantine import bad_rows
+
+        return bad_rows(self._opened.context(name), limit=limit)
+
+    @takes(name=TEXT, ids=TEXTS, replacements=MAPPING | NONE)
+    def retry_bad_rows(
+        self, name: str, ids: Collection[str] = (), replacements: Mapping[str, str] | None = None
+    ) -> QuarantineReport:
+        """Put bad rows back at their own place in the order, as they are under today's settings or as repaired."""
+        from lakeward.mirror.quarantine import retry_rows
+
+        with self._opened.leased(name) as context:
+            return retry_rows(context, ids, replacements or {})
+
+    @takes(name=TEXT, ids=TEXTS)
+    def drop_bad_rows(self, name: str, ids: Collection[str] = ()) -> QuarantineReport:
+        """Drop bad rows: they stay in the changelog and are no longer listed."""
+        from lakeward.mirror.quarantine import drop_rows
+
+        with self._opened.leased(name) as context:
+            return drop_rows(context, ids)
+
+    # Verification, undo, erasure, maintenance
+
+    @takes(tables=TEXTS, basis=TEXT, sample=OPTIONAL_NUMBER, key_ranges=TEXTS, repair=FLAG, limit=WHOLE)
+    @takes(against=OPTIONAL_TEXT, against_table=OPTIONAL_TEXT, cut_off=OPTIONAL_TEXT, changed_at=OPTIONAL_TEXT)
+    def verify(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        basis: str = "auto",
+        sample: float | None = None,
+        key_ranges: Iterable[str] = (),
+        against: str | None = None,
+        against_table: str | None = None,
+        cut_off: str | None = None,
+        changed_at: str | None = None,
+        repair: bool = False,
+        limit: int = 20,
+    ) -> VerifyReport:
+        """Compute mirrors again and compare them row for row: all active tables, or those named.
+
+        Args:
+            tables: names as ``schema.table``.
+            basis: ``files`` reads the landing files again, ``changelog`` folds load and changelog, ``auto`` takes the
+                files where all are still there unchanged.
+            sample: compare only this share of the keys.
+            key_ranges: compare only keys in these ranges, each as ``id=1..1000``.
+            against: compare with another copy instead: a ``jdbc:`` address, a folder of files or a published version.
+            against_table: the table's name there, or a query in parentheses with an alias; default ``schema.table``.
+            cut_off: leave out keys that changed after this day or time.
+            changed_at: the other copy's column with the time of a row's last change, for the cut-off.
+            repair: put right what is found, as one op per table.
+            limit: how many findings to return per table.
+
+        Raises:
+            ConfigurationError: what was asked does not fit together; nothing was looked at.
+        """
+        from lakeward.api.verification import other_copy, verify_options, verify_tables
+
+        names = list(tables)
+        chosen = self._opened.named(names) if names else self._opened.active(())
+        other = other_copy(self.config, chosen, against, against_table, cut_off, changed_at)
+        options = verify_options(basis, sample, key_ranges, other, limit)
+        return verify_tables(self._opened, chosen, options, repair=repair)
+
+    @former_spellings(plan="plan_undo")
+    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, newest_op=OPTIONAL_WHOLE)
+    def undo(
+        self,
+        name: str,
+        *,
+        to_op: int | None = None,
+        to_time: str | None = None,
+        skip_files: Iterable[str] = (),
+        newest_op: int | None = None,
+    ) -> Undone:
+        """Take back every op after a certain one, by an op of its own, and return what was taken back.
+
+        Args:
+            name: the table as ``schema.table``.
+            to_op: the op whose state shall hold again; 0 for the empty table.
+            to_time: instead of it, a day or time: the last op without changes that were committed later.
+            skip_files: change files of the ops taken back that no later run shall take again.
+            newest_op: refuse when the table stands at another op: what was shown is then not what would be done.
+
+        Raises:
+            ConfigurationError: there is no such op, or a file was not read by an op that is taken back.
+            ConflictError: another writer holds the table or was faster.
+        """
+        from lakeward.api.operations import undo_goal, undo_ops
+
+        return undo_ops(self._opened, name, undo_goal(self._opened, to_op, to_time, skip_files, newest_op))
+
+    @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, finish=FLAG)
+    def plan_undo(
+        self,
+        name: str,
+        *,
+        to_op: int | None = None,
+        to_time: str | None = None,
+        skip_files: Iterable[str] = (),
+        finish: bool = False,
+    ) -> UndoPlan:
+        """Return what an undo would take back, down to the rows, and do nothing.
+
+        Args:
+            name: the table as ``schema.table``.
+            to_op: as for ``undo``.
+            to_time: as for ``undo``.
+            skip_files: as for ``undo``.
+            finish: first finish an op that a crash interrupted, as the undo itself would.
+        """
+        from lakeward.api.operations import plan_undo, undo_goal
+
+        return plan_undo(self._opened, name, undo_goal(self._opened, to_op, to_time, skip_files), finish=finish)
+
+    @former_spellings(plan="plan_erasure", resume="resume_erasure")
+    @takes(name=TEXT, keys=MAPPINGS, reason=TEXT, landing=FLAG, moves=OPTIONAL_TEXT)
+    def erase(
+        self,
+        name: str,
+        keys: Sequence[Mapping[str, Any]],
+        *,
+        reason: str,
+        landing: bool = False,
+        moves: Literal["erase", "keep"] | None = None,
+    ) -> list[Receipt]:
+        """Erase keys from mirror, changelog, quarantine, branches, tags, history, publications and old snapshots.
+
+        The last receipt is that of this erasure; before it comes that of one which was interrupted and is finished
+        first.
+
+        Args:
+            name: the table as ``schema.table``.
+            keys: the keys, each with a value for every key column.
+            reason: why, for the record.
+            landing: rewrite the landing files too.
+            moves: what happens to keys that rows of these keys moved to or came from.
+
+        Raises:
+            ConfigurationError: a key does not fit, no reason is given, or it must be decided about other keys.
+            ConflictError: another writer holds the table.
+        """
+        from lakeward.api.operations import require_keyed, require_reason
+        from lakeward.views.erasure import erase
+
+        require_reason(reason)
+        require_keyed(self._opened, name)
+        with self._opened.leased(name) as context:
+            return erase(context, keys, reason, landing=landing, moves=moves)
+
+    @takes(name=TEXT, keys=MAPPINGS, moves=OPTIONAL_TEXT)
+    def plan_erasure(
+        self, name: str, keys: Sequence[Mapping[str, Any]], *, moves: Literal["erase", "keep"] | None = None
+    ) -> Receipt:
+        """Return what an erasure would remove from which place; nothing is written."""
+        from lakeward.api.operations import require_keyed
+        from lakeward.views.erasure import plan
+
+        require_keyed(self._opened, name)
+        return plan(self._opened.context(name), keys, "", moves=moves)
+
+    @takes(name=TEXT)
+    def resume_erasure(self, name: str) -> list[Receipt]:
+        """Finish an erasure that was interrupted and return its receipt; an empty list where none was."""
+        from lakeward.api.operations import require_keyed
+        from lakeward.views.erasure import resume
+
+        require_keyed(self._opened, name)
+        with self._opened.leased(name) as context:
+            return resume(context)
+
+    @former_spellings(plan="plan_maintenance")
+    @takes(tables=TEXTS, only=OPTIONAL_TEXT, max_seconds=OPTIONAL_NUMBER, max_bytes=OPTIONAL_WHOLE, wait=NUMBER)
+    def maintain(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        only: str | None = None,
+        max_seconds: float | None = None,
+        max_bytes: int | None = None,
+        wait: float = 0,
+    ) -> MaintenanceReport:
+        """Compact mirrors, cluster changelogs, let snapshots expire and remove orphan files.
+
+        Args:
+            tables: names as ``schema.table``; none: all active ones.
+            only: one kind of work: ``compact``, ``cluster``, ``expire`` or ``orphans``.
+            max_seconds: begin no further slice after this time, over all tables.
+            max_bytes: begin no further slice after so many bytes were rewritten, over all tables.
+            wait: seconds to wait for a table that another writer holds; else it is left out and reported.
+        """
+        from lakeward.api.operations import maintain, work_kinds
+        from lakeward.runner.maintain import Allowance, Wish
+
+        return maintain(self._opened, tables, Wish(work_kinds(only), wait=wait), Allowance(max_seconds, max_bytes))
+
+    @takes(tables=TEXTS, only=OPTIONAL_TEXT)
+    def plan_maintenance(self, tables: Iterable[str] = (), *, only: str | None = None) -> MaintenanceReport:
+        """Return what maintenance would do, of the first slice of each kind of work; nothing is written."""
+        from lakeward.api.operations import maintain, work_kinds
+        from lakeward.runner.maintain import Allowance, Wish
+
+        return maintain(self._opened, tables, Wish(work_kinds(only), dry_run=True), Allowance())

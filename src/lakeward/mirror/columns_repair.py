@@ -1,0 +1,73 @@
+"""Repair a table whose columns are not what its settings say: names that cannot be read, a commit time kept as data.
+
+Metadata of mirror, changelog and history alone: no row is read, so that it works on a table that nobody can read. It is
+no op: rows stay as they are, and every step may be done twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.columns import Column
+from lakeward.documents import Document
+from lakeward.errors import ConfigurationError
+from lakeward.iceberg.define import history_of, rename_everywhere
+from lakeward.mirror.op.effect import bases_of
+from lakeward.mirror.op.schema import require_readable_names
+from lakeward.mirror.op.settings import captured_columns, keep_settings, settings_problems
+
+if TYPE_CHECKING:
+    from lakeward.mirror.op.context import TableContext
+
+
+@dataclass(frozen=True)
+class ColumnsRepair(Document):
+    """What is done to a table's columns: ``renamed`` from name to name, ``dropped`` names."""
+
+    table: str
+    renamed: dict[str, str]
+    dropped: tuple[str, ...]
+
+
+def plan_columns_repair(context: TableContext) -> ColumnsRepair:
+    """Return what a repair would do; nothing is written.
+
+    Raises:
+        ConfigurationError: the settings do not say enough, or do not fit the columns that would be left.
+    """
+    mirror = context.mirror.look()
+    if mirror is None or mirror.head() is None:
+        msg = f"{context.table} has no mirror yet: there is nothing to repair"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
+    present = mirror.columns()
+    dropped = captured_columns(present, context.settings)
+    names = {column.name for column in present}
+    renames = context.settings.renames
+    renamed = {old: new for old, new in renames.items() if old in names and new not in names}
+    after = [Column(renamed.get(one.name, one.name), one.type) for one in present if one.name not in dropped]
+    require_readable_names(context.table, after, context.settings)
+    if problem := next(settings_problems(after, context.settings), None):
+        msg = f"{context.table}: after the repair {problem.message}"
+        raise ConfigurationError(msg, hint=f"correct {problem.setting} of {context.table} first")
+    return ColumnsRepair(str(context.table), renamed, dropped)
+
+
+def repair_columns(context: TableContext) -> ColumnsRepair:
+    """Do what is planned; the context holds the table's lease.
+
+    The mirror comes last: as long as it has the old columns, a repair that was interrupted is planned again.
+
+    Raises:
+        ConfigurationError: as for the plan.
+        ConflictError: another writer committed first.
+    """
+    plan = plan_columns_repair(context)
+    history = history_of(context.spark, context.table)
+    tables = [*([history] if history.exists() else []), context.changelog, context.mirror]
+    if plan.renamed or plan.dropped:
+        for table in tables:
+            context.permission.require()
+            rename_everywhere(table, plan.renamed, plan.dropped)
+        keep_settings(context, bases_of(None, context.mirror.look()).properties)
+    return plan

@@ -1,0 +1,135 @@
+"""An undo: every op after an earlier one stands no longer, and the mirror becomes what it was.
+
+Its effect is computed from the changelog and the lake's kept states alone, so that a later process finishes what a
+crash left. An undo that is undone comes here too: then ops stand again that were taken back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import BugError
+from lakeward.mirror.kinds.base import Kind
+from lakeward.mirror.op.apply import set_back_loads
+from lakeward.mirror.op.as_of import rows_as_of
+from lakeward.mirror.op.checkpoints import op_moment
+from lakeward.mirror.op.effect import ApplyPlan, Effect, Strategy, plan_fold
+from lakeward.mirror.op.fold import FoldInput, closed_over_links, kept
+from lakeward.mirror.op.ledger import op_record
+from lakeward.mirror.op.steps import Step
+from lakeward.mirror.op.undone import is_earlier, is_op_row, pinned_log, stands_again, stands_no_more
+from lakeward.model import OpKind
+from lakeward.transforms.columns import column, columns, conformed
+from lakeward.transforms.fold import having_keys, is_standing, lacking_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeward.iceberg.attempt import Attempt
+    from lakeward.mirror.kinds.base import Unfinished
+    from lakeward.mirror.op.changelog import OpRecord
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases, OpInput, Prepared
+    from lakeward.model import Progress
+    from lakeward.spark.workspace import Workspace
+
+# Ops whose rows are not in the changelog, or that change which of them count.
+_WHOLE = (OpKind.LOAD, OpKind.TRUNCATE)
+
+
+class Undo(Kind):
+    """Goes back to an earlier state. Has no rows of its own: changelog and kept states give those that were."""
+
+    name = OpKind.UNDO
+    takes_files_again = True
+
+    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
+        """Return how the mirror becomes what it was."""
+        return undo_effect(context, workspace, given.record, given.bases)
+
+    def before_main(self, context: TableContext, prepared: Prepared) -> None:
+        """Set the load branches back and tag what is left behind, so that the undo can be undone."""
+        set_back_loads(context, prepared.record, prepared.bases)
+        context.reached(Step.UNDO_LOADS)
+
+    def write(self, context: TableContext, attempt: Attempt, prepared: Prepared, stamps: dict[str, str]) -> None:
+        """Replace all rows by those of the earlier state, or the rows of the keys concerned."""
+        effect = prepared.effect
+        if effect.plan.strategy is not Strategy.RESTORE:
+            super().write(context, attempt, prepared, stamps)
+        elif effect.state is None or effect.state_count == 0:
+            attempt.clear(stamps)
+        else:
+            attempt.overwrite(effect.state, stamps, expected=effect.state_count)
+
+    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> Prepared:
+        """Work the undo out again, from what is kept."""
+        effect = undo_effect(context, workspace, unfinished.record, unfinished.bases)
+        return unfinished.prepared(context.mirror.columns(), effect)
+
+
+def undo_effect(
+    context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress | None = None
+) -> Effect:
+    """Work out how the mirror becomes what it was at the op that is gone back to.
+
+    ``before`` is the progress before the undo; the changelog tells it where it is not given.
+
+    Raises:
+        DataError: what is needed for it is no longer kept.
+    """
+    if record.progress.generation is None:
+        return Effect(ApplyPlan(Strategy.RESTORE, "nothing had been loaded then: the mirror becomes empty"))
+    log = pinned_log(context, bases)
+    before = before or op_record(log, record.op - 1).progress
+    then = rows_as_of(context, workspace, op_moment(_back_to(record))).rows
+    if not context.settings.primary_key or _changes_load(log, before, record):
+        reason = f"the mirror becomes what it was after op {record.back_to}"
+        return Effect(ApplyPlan(Strategy.RESTORE, reason), state=then, state_count=then.count())
+    touched = _touched_keys(context, workspace, record, bases, before)
+    if not touched.take(1):
+        return Effect(ApplyPlan(Strategy.LOG_ONLY, "no row of the mirror comes from the ops concerned"))
+    folded = kept(workspace, _rows_then(then, touched, context.settings.primary_key), context.settings.primary_key)
+    return Effect(plan_fold(context.mirror, bases.mirror, folded, context.settings), folded)
+
+
+def _back_to(record: OpRecord) -> int:
+    if record.back_to is None:
+        msg = f"op {record.op} is an undo that does not say what it goes back to"
+        raise BugError(msg)
+    return record.back_to
+
+
+def _changes_load(log: DataFrame, before: Progress, record: OpRecord) -> bool:
+    """Tell whether loads, reloads or truncates are among the ops whose standing changes."""
+    differing = stands_no_more(before, record) | stands_again(before, record)
+    kind = F.get_json_object(column(S.DETAIL), "$.kind")
+    return bool(log.filter(is_op_row() & differing & kind.isin(*_WHOLE)).take(1))
+
+
+def _touched_keys(
+    context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress
+) -> DataFrame:
+    """Give the keys of changes whose standing changes, and those that exchange values with them through moves."""
+    keys, names = context.settings.primary_key, tuple(one.name for one in bases.columns)
+    generation = column(S.GENERATION) == F.lit(record.generation)
+    log = pinned_log(context, bases).filter((column(S.KIND) == S.KIND_CHANGE) & generation & is_earlier(record))
+    differing = stands_no_more(before, record) | stands_again(before, record)
+    counted = is_standing(before.undone) | is_standing(record.progress.undone)
+    own, every = (
+        conformed(log.filter(one), bases.columns, {}).drop(S.OP, S.GENERATION) for one in (differing, counted)
+    )
+    touched = own.select(*columns(keys)).distinct()
+    return workspace.keep(closed_over_links(touched, every, FoldInput(workspace, own, 0, keys, names)))
+
+
+def _rows_then(then: DataFrame, touched: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """Give the touched keys' rows of an earlier state as folded rows: what it lacks is deleted."""
+    rows = having_keys(then, touched, keys=keys)
+    gone = lacking_keys(touched, rows.select(*columns(keys)), keys=keys)
+    written = rows.select(F.lit("U").alias(S.OPERATION), *columns(then.columns))
+    deleted = gone.select(F.lit("D").alias(S.OPERATION), *columns(keys))
+    return written.unionByName(deleted, allowMissingColumns=True)

@@ -1,0 +1,335 @@
+"""A table as it was at the end of a moment: the nearest checkpoint, and the changes between it and the moment.
+
+Nothing that was computed before is trusted but the checkpoints that the lake itself holds, so questions may come in
+any order. Keys with a change that arrived after others that follow it are folded anew from the load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.mirror.op.checkpoints import MomentKind, best_checkpoint, load_at, parse_moment, require_load
+from lakeward.mirror.op.effect import capture
+from lakeward.mirror.op.fold import FoldInput, fold_changes, fold_keyless
+from lakeward.mirror.op.ledger import applied_progress, last_load_ops, op_record, op_records, require_state
+from lakeward.model import Generation, OrderBy
+from lakeward.transforms.columns import column, columns
+from lakeward.transforms.fold import is_delete, is_partial, is_standing, lacking_keys, lacks_commit_time, place
+from lakeward.transforms.moves import is_arrival
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.iceberg.metadata import Snapshot
+    from lakeward.mirror.op.checkpoints import Checkpoint, Moment
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.mirror.op.fold import Folded
+    from lakeward.model import Progress
+    from lakeward.spark.workspace import Workspace
+
+# What a table is that nothing stands of: no change and no load belongs to it.
+_NOTHING = Generation(0)
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """What a question stands on, pinned: the changelog, the progress that holds at the moment, its generation."""
+
+    context: TableContext
+    bases: Bases
+    moment: Moment
+    progress: Progress
+    generation: Generation
+    load: Snapshot | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return tuple(one.name for one in self.bases.columns)
+
+    def changes(self) -> DataFrame:
+        """Give the changes that count at the moment, with their op numbers.
+
+        A file named after a reload may hold changes that were committed before it: they count for the generation
+        before too, whether they were logged in that one, in the next, or in both.
+        """
+        log = self.context.changelog.read(self.changelog.id)
+        changes = log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) <= F.lit(self.progress.op)))
+        counted = changes.filter(self._is_counted() & is_standing(self.progress.undone))
+        number = self.generation.number
+        if self.moment.kind is MomentKind.OP or self.generation == self.progress.generation:
+            return counted.filter(column(S.GENERATION) == number).drop(S.GENERATION)
+        own = (column(S.GENERATION) == number) | ((column(S.GENERATION) > number) & ~_is_load_row())
+        return logged_first(counted.filter(own)).drop(S.GENERATION)
+
+    def load_rows(self) -> DataFrame | None:
+        """Read the load that the generation began with."""
+        return self.context.mirror.read(self.load.id) if self.load else None
+
+    @property
+    def changelog(self) -> Snapshot:
+        """The changelog's snapshot that is read."""
+        if self.bases.changelog is None:
+            raise never_run(self.context)
+        return self.bases.changelog
+
+    def _is_counted(self) -> Column:
+        if self.moment.kind is MomentKind.OP:
+            return F.lit(True)
+        if self.moment.kind is MomentKind.SEQUENCE:
+            return _is_load_row() | (column(S.SEQUENCE) <= F.lit(self.moment.limit))
+        by_then = column(S.COMMIT_TIME) <= F.timestamp_micros(F.lit(self.moment.micros))
+        return _is_load_row() | column(S.COMMIT_TIME).isNull() | by_then
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """The answer: all rows, and how they were reached.
+
+    ``folded`` are the rows of every key that may differ from the snapshot ``start``, which is the checkpoint's or the
+    load's; None where nothing differs or the table has no key.
+    """
+
+    at: Standpoint
+    rows: DataFrame
+    checkpoint: Checkpoint | None
+    start: int | None
+    folded: Folded | None = None
+
+    @property
+    def op(self) -> int:
+        """The newest op that was taken into account."""
+        return self.at.progress.op
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The changes between a checkpoint and the moment, looked at once."""
+
+    count: int
+    is_late: bool
+    partial: bool
+    moves: bool
+
+
+def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> AsOf:
+    """Compute a table's rows as of a moment; frames stay valid as long as the workspace.
+
+    Raises:
+        ConfigurationError: the table cannot be asked for this moment.
+        DataError: what the answer needs is no longer kept.
+    """
+    at = standpoint(context, moment)
+    context.adapt_plans(wanted=True)
+    if not context.settings.primary_key:
+        return _keyless(at, workspace)
+    mirror = context.mirror.metadata()
+    checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load)
+    changes, is_held = at.changes(), _is_held(checkpoint)
+    _require_times(at, changes)
+    span = _look(at, changes, checkpoint)
+    start = checkpoint.snapshot if checkpoint else (at.load.id if at.load else None)
+    base = context.mirror.read(start).select(*columns(at.names)) if start is not None else None
+    if not span.count:
+        return AsOf(at, base if base is not None else _no_rows(at), checkpoint, start)
+    since, before = (changes.filter(one).drop(S.OP) for one in (~is_held, is_held))
+    folded = _folded(at, workspace, since, base, before, span)
+    writes = folded.rows.filter(~is_delete()).select(*columns(at.names))
+    if base is None:
+        return AsOf(at, writes, checkpoint, start, folded)
+    touched = folded.rows.select(*columns(context.settings.primary_key))
+    others = lacking_keys(base, touched, keys=context.settings.primary_key)
+    return AsOf(at, others.unionByName(writes), checkpoint, start, folded)
+
+
+def standpoint(context: TableContext, moment: Moment) -> Standpoint:
+    """Pin what a question about a table's past stands on: ops that readers see, none that is still being applied.
+
+    Raises:
+        ConfigurationError: the table has no state at the moment, or cannot be asked by time.
+        DataError: the load as it was then is no longer kept.
+    """
+    bases = capture(context)
+    if bases.changelog is None or bases.mirror is None or not bases.logged:
+        raise never_run(context)
+    newest = applied_progress(context, bases)
+    progress = newest if moment.op is None else _progress_at(context, bases, newest, moment.op)
+    generation = _generation_at(context, progress, moment)
+    if moment.kind is not MomentKind.OP:
+        _require_order(context, moment, generation)
+    load = load_at(context.mirror.metadata(), generation.number, progress)
+    if progress != newest:
+        # What the newest op stands on is always kept.
+        last_ops = last_load_ops(context.changelog.read(bases.changelog.id), progress)
+        require_load(context.table, generation.number, load, last_ops.get(generation.number))
+    return Standpoint(context, bases, moment, progress, generation, load)
+
+
+def _is_load_row() -> Column:
+    """Tell rows of a load that were set aside and put back: they count from the beginning, whatever time they carry."""
+    return column(S.SEQUENCE).isNull()
+
+
+def logged_first(changes: DataFrame) -> DataFrame:
+    """Keep each change once, as the first op logged it."""
+    position = f"{S.PREFIX}position"
+    same = Window.partitionBy(S.FILE, S.ROW, S.STEP).orderBy(column(S.OP).asc_nulls_last())
+    return changes.withColumn(position, F.row_number().over(same)).filter(column(position) == 1).drop(position)
+
+
+def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: int) -> Progress:
+    if progress.op < op <= bases.logged:
+        msg = f"{context.table}: op {op} is logged and not yet applied: it is being written, or was interrupted"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table} finishes it")
+    if not 1 <= op <= progress.op or bases.changelog is None:
+        msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
+        raise ConfigurationError(msg, hint=f"lakeward status {context.table}")
+    if op == progress.op:
+        return progress
+    records = op_records(context.changelog.read(bases.changelog.id), (op, op + 1))
+    require_state(context, op, records)
+    return records[op].progress
+
+
+def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
+    """Give the generation that was the table at the moment."""
+    if progress.generation is None:
+        # An undo may take back everything: its op left an empty table.
+        if progress.op and moment.kind is MomentKind.OP:
+            return _NOTHING
+        raise never_run(context)
+    if moment.kind is MomentKind.OP:
+        return progress.generation
+    require_captured(context, moment)
+    seen = [one for one in progress.generations if not one.unseen]
+    begun = [one for one in seen if one.began <= moment.digits]
+    if not begun:
+        first = seen[0]
+        msg = f"{context.table}: {moment.label} lies before its first load, which began at {first.began}"
+        raise ConfigurationError(msg)
+    return begun[-1]
+
+
+def require_captured(context: TableContext, moment: Moment) -> None:
+    """Refuse a moment before ``cdc_start``: nothing tells what the table held then."""
+    start = context.settings.cdc_start
+    if start is not None and moment.digits < first_digits(start, context.config.timezone):
+        msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
+        raise ConfigurationError(msg, hint=f"ask for {start} or later")
+
+
+def first_digits(cdc_start: str, timezone: str) -> str:
+    """Give the first moment of a capture as 20 digits: for a day its beginning in the time zone."""
+    is_day = len(cdc_start) == len("2020-11-14")
+    return parse_moment(f"{cdc_start}T00:00:00" if is_day else cdc_start, timezone).digits
+
+
+def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:
+    """Refuse a question by time or sequence where the changes do not carry it."""
+    by_sequence = moment.kind is MomentKind.SEQUENCE
+    if by_sequence and generation.order_by not in (OrderBy.SEQUENCE, None):
+        msg = f"{context.table}: its changes have no {context.settings.sequence_column}; it cannot be asked by sequence"
+        raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER")
+    if not by_sequence and context.settings.timestamp_column is None:
+        msg = f"{context.table} has no timestamp_column: nothing tells when its changes were committed"
+        raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER   (lakeward runs lists ops with their times)")
+
+
+def _is_held(checkpoint: Checkpoint | None) -> Column:
+    """Tell changes that a checkpoint holds from those that came after it."""
+    if checkpoint is None:
+        return F.lit(False)
+    is_held = column(S.OP) <= checkpoint.op
+    if checkpoint.until is None:
+        return is_held
+    until = F.timestamp_micros(F.lit(checkpoint.until))
+    return is_held & (column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until))
+
+
+def _look(at: Standpoint, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
+    """Count what lies between, and tell whether any of it belongs before what the checkpoint holds."""
+    is_held = _is_held(checkpoint)
+    between = changes.filter(~is_held)
+    count, first, partial, moves = between.agg(
+        F.count(F.lit(1)), F.min(place()), F.max(is_partial()), F.max(is_arrival())
+    ).collect()[0]  # fmt: skip
+    held = changes.filter(is_held)
+    last = _last_held(at, held, checkpoint) if checkpoint is not None and count else None
+    is_late = last is not None and (_is_before(first, last) or _goes_on(between, held, moves=bool(moves)))
+    return _Span(count, is_late, bool(partial), bool(moves))
+
+
+def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
+    """Whether a commit with key changes is only half held: then its rows must be read together."""
+    if not (moves or held.filter(is_arrival()).take(1)):
+        return False
+    # A change without a commit time may belong to any commit.
+    first = between.agg(F.min(column(S.COMMIT_TIME)), F.max(column(S.COMMIT_TIME).isNull())).collect()[0]
+    last = held.agg(F.max(column(S.COMMIT_TIME))).collect()[0][0]
+    return bool(first[1]) if last is None or first[0] is None else bool(first[1] or first[0] <= last)
+
+
+def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
+    """Give the greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
+    if checkpoint.until is not None:
+        found: tuple[object, ...] | None = held.agg(F.max(place())).collect()[0][0]
+        return found
+    record = op_record(at.context.changelog.read(at.changelog.id), checkpoint.op)
+    last = record.progress.last_place
+    return (1, last.sequence, last.file_time, last.file, last.row, last.step) if last else None
+
+
+def _require_times(at: Standpoint, changes: DataFrame) -> None:
+    """Refuse a question by time where some change does not tell its own.
+
+    Where changes are ordered by their time, one without is a bad row: there is nothing to look for.
+    """
+    own = [one for one in at.progress.generations if one.number >= at.generation.number]
+    if at.moment.kind is not MomentKind.TIME or all(one.order_by is OrderBy.TIMESTAMP for one in own):
+        return
+    if changes.filter(lacks_commit_time()).select(S.OP).take(1):
+        msg = f"{at.context.table}: some changes have no commit time; nothing tells whether they count"
+        raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
+
+
+def _is_before(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Compare places as Spark does: a null comes first, and text by code point."""
+    return [(value is not None, value) for value in one] < [(value is not None, value) for value in other]
+
+
+def _folded(
+    at: Standpoint, workspace: Workspace, since: DataFrame, base: DataFrame | None, before: DataFrame, span: _Span
+) -> Folded:
+    keys = at.context.settings.primary_key
+    history = before if span.is_late else None
+    start = at.load_rows() if span.is_late else base if span.partial or span.moves else None
+    reading, table = at.context.settings.key_moves, str(at.context.table)
+    source = FoldInput(
+        workspace, since, span.count, keys, at.names, span.partial, span.moves, start, history, reading, table
+    )
+    return fold_changes(source)
+
+
+def _keyless(at: Standpoint, workspace: Workspace) -> AsOf:
+    """Give every loaded and inserted row; repeats are told by the change sequence where there is one."""
+    changes = at.changes().drop(S.OP)
+    source = FoldInput(workspace, changes, 0, (), at.names)
+    inserted = fold_keyless(source, at.generation.order_by).rows.select(*columns(at.names))
+    load = at.load_rows()
+    return AsOf(at, inserted if load is None else load.select(*columns(at.names)).unionByName(inserted), None, None)
+
+
+def _no_rows(at: Standpoint) -> DataFrame:
+    return at.context.mirror.read(at.context.mirror.require_head().id).select(*columns(at.names)).filter(F.lit(False))
+
+
+def never_run(context: TableContext) -> ConfigurationError:
+    """Say that there is nothing to tell of a table."""
+    return ConfigurationError(f"{context.table} has no rows yet: nothing was run", hint=f"lakeward run {context.table}")

@@ -1,0 +1,186 @@
+"""Everything that can refuse an op, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.delete_guard import Removal, batch_refusal, load_refusal
+from lakeward.errors import BadRowError, DataError
+from lakeward.formats.base import ReadSpec
+from lakeward.formats.dms.listing import file_format, is_transactions
+from lakeward.formats.dms.sniffing import sniff_bad_rows
+from lakeward.mirror.op.ledger import bad_row_details
+from lakeward.model import FileClass, OrderBy
+from lakeward.text import count
+from lakeward.transforms.columns import column, columns, conformed
+from lakeward.transforms.fold import having_keys, is_delete
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+    from lakeward.columns import Column
+    from lakeward.formats.base import FileSummary
+    from lakeward.formats.dms.sniffing import Suggestion
+    from lakeward.iceberg.metadata import Snapshot
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases, Effect
+
+
+_SHOWN = 5
+
+
+def require_readable(context: TableContext, summaries: Sequence[FileSummary]) -> None:
+    """Refuse files that cannot be used as a whole."""
+    if broken := [one for one in summaries if one.problem]:
+        shown = "\n  ".join(f"{one.path}: {one.problem}" for one in broken[:_SHOWN])
+        msg = f"{context.table}: {len(broken)} of {count(len(summaries), 'file')} cannot be used:\n  {shown}"
+        hint = f"repair or remove them, then: lakeward run {context.table}"
+        raise DataError(msg, hint=hint)
+
+
+def require_good_rows(
+    context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column]
+) -> None:
+    """Refuse bad rows unless they are to be set aside."""
+    bad = sum(one.bad for one in summaries)
+    if not bad or context.settings.on_bad_row == "quarantine":
+        return
+    fields = (S.FILE, S.ROW, S.DETAIL, S.RAW)
+    rows = records.filter(column(S.KIND) == S.KIND_BAD).select(*fields).limit(_SHOWN).collect()
+    shown = "\n  ".join(_describe(*row[:3]) for row in rows)
+    msg = f"{context.table}: {count(bad, 'bad row')}; nothing of this batch was applied:\n  {shown}"
+    hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"
+    found = _suggestions(rows, summaries, ReadSpec(context.table, tuple(columns), context.settings))
+    if found:
+        settings = " ".join(f"--set {quote(f'{one.setting}={one.value}')}" for one in found)
+        told = "; ".join(one.message for one in found)
+        hint = f"{told}: lakeward tables set {context.table} {settings}, or the same in lakeward.yaml; else {hint}"
+    raise BadRowError(msg, hint=hint)
+
+
+def _suggestions(rows: Sequence[Row], summaries: Sequence[FileSummary], spec: ReadSpec) -> list[Suggestion]:
+    """Say which settings of CSV the bad rows look like, where their files have no header to look at."""
+    texts = [row[S.RAW] for row in rows if row[S.RAW] is not None and _is_headerless(row[S.FILE], spec)]
+    if len(texts) < len(rows):
+        return []
+    bad = {one.path: one.bad for one in summaries}
+    are_first = all(row[S.ROW] == 1 and bad.get(row[S.FILE]) == 1 for row in rows)
+    return sniff_bad_rows(texts, spec, are_first=are_first)
+
+
+def _is_headerless(path: str, spec: ReadSpec) -> bool:
+    return file_format(path) == "csv" and not is_transactions(path) and not spec.settings.csv.header
+
+
+def _describe(file: str, row: int, detail: str) -> str:
+    reason, name, value = bad_row_details(detail)
+    where = f", column {name}" if name else ""
+    found = f", value {value!r}" if value is not None else ""
+    return f"{file}, row {row}{where}{found}: {reason}"
+
+
+def require_clear_keys(
+    context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column], bases: Bases
+) -> None:
+    """Refuse before images that are NULL where key columns hold NULL: they may say "unchanged", or "was NULL"."""
+    found = [one for one in summaries if one.null_images]
+    if not found or context.settings.before_image_nulls is not None:
+        return
+    keys = context.settings.primary_key
+    is_null = reduce(lambda one, other: one | other, [column(key).isNull() for key in keys])
+    frames = [records.filter(column(S.KIND) == S.KIND_CHANGE)]
+    if bases.mirror is not None:
+        frames.append(conformed(context.mirror.read(bases.mirror.id), columns, context.settings.renames))
+    if not any(frame.filter(is_null).take(1) for frame in frames):
+        return
+    msg = (
+        f"{context.table}: its key columns ({', '.join(keys)}) hold NULL, and before images of the key are NULL in "
+        f"{sum(one.null_images for one in found):,} updates ({found[0].path} …): the old key may have been NULL "
+        "there, or unchanged"
+    )
+    hint = (
+        f"set before_image_nulls: value for {context.table} if the source fills every before image, "
+        "or unchanged if it fills only those that changed"
+    )
+    raise DataError(msg, hint=hint)
+
+
+def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequence[FileSummary]) -> OrderBy | None:
+    """Give the one order that all change files have; a generation's order never changes."""
+    found = {one.order_by for one in summaries if one.file_class is not FileClass.LOAD and one.order_by is not None}
+    if fixed is not None or not found:
+        return fixed
+    if len(found) > 1:
+        by_order = {one.order_by: one.path for one in summaries if one.order_by is not None}
+        shown = ", ".join(f"{order} in {path}" for order, path in by_order.items())
+        msg = f"{context.table}: change files of one generation are ordered differently: {shown}"
+        raise DataError(msg, hint="bring all files of the table to one DMS setting, see docs/dms-setup.md")
+    return found.pop()
+
+
+def require_delete_share(context: TableContext, effect: Effect, names: Sequence[Column], base: Snapshot | None) -> None:
+    """Stop a batch that would delete too large a share of the mirror.
+
+    Deletes of keys that the mirror does not have are only left out of the count when the share looks too large.
+    """
+    folded, keys = effect.folded, context.settings.primary_key
+    if context.options.allow_deletes or folded is None or not keys or base is None:
+        return
+    removal = Removal(folded.deletes, base.rows, context.settings.max_delete_share)
+    if not removal.is_refused:
+        return
+    mirror = conformed(context.mirror.read(base.id), names, context.settings.renames)
+    removal = replace(removal, removed=having_keys(mirror, folded.rows.filter(is_delete()), keys=keys).count())
+    if removal.is_refused:
+        plan = f"{effect.plan.strategy} ({effect.plan.reason}), {count(folded.writes, 'row')} written"
+        raise batch_refusal(context.table, removal, plan)
+
+
+def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | None) -> None:
+    """Stop a load that would empty the mirror, or leave a much smaller one in its place."""
+    if context.options.allow_deletes or base is None:
+        return
+    removal = Removal(base.rows - effect.load_count, base.rows, context.settings.max_delete_share)
+    if removal.is_refused or removal.removes_all:
+        raise load_refusal(context.table, removal)
+
+
+# How many rows of a table would be inserted, updated and deleted to get from one state to another.
+
+
+_TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Rows by what becomes of them. In a table without a key nothing is updated."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def row_changes(before: DataFrame, after: DataFrame, keys: Sequence[str]) -> RowChanges:
+    """Compare two states of the same columns row for row; a null equals a null."""
+    names = columns(after.columns)
+    sides = before.select(*names, F.lit(-1).alias(_TIMES)).unionByName(after.select(*names, F.lit(1).alias(_TIMES)))
+    differing = sides.groupBy(*names).agg(F.sum(_TIMES).alias(_TIMES)).filter(column(_TIMES) != 0)
+    arrived = F.sum(F.greatest(column(_TIMES), F.lit(0)))
+    left = F.sum(F.greatest(-column(_TIMES), F.lit(0)))
+    if not keys:
+        found = differing.agg(arrived, left).collect()[0]
+        return RowChanges(found[0] or 0, 0, found[1] or 0)
+    by_key = differing.groupBy(*columns(keys)).agg(arrived.alias(_ARRIVED), left.alias(_LEFT))
+    is_there, was_there = column(_ARRIVED) > 0, column(_LEFT) > 0
+    found = by_key.agg(
+        *(F.count(F.when(one, 1)) for one in (is_there & ~was_there, is_there & was_there, was_there & ~is_there))
+    ).collect()[0]
+    return RowChanges(*found)

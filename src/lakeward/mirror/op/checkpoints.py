@@ -1,0 +1,244 @@
+"""States of a table that the lake still holds whole, from which a past state is reached with few changes.
+
+Told from the mirror's metadata alone. A checkpoint serves a question only if nothing in it was committed after the
+moment asked for, every op in it still stands, and no load part or repair came after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.formats.dms.changes import SEQUENCE_DIGITS
+from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
+from lakeward.iceberg.metadata import MAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lakeward.iceberg.metadata import Snapshot, TableMetadata
+    from lakeward.model import Progress, TableId
+
+
+# Moments that people ask for: a day, a time, an op, a position in the source's change sequence.
+
+
+_OP = re.compile(r"op:(\d{1,18})", re.ASCII)
+_SEQUENCE = re.compile(rf"sequence:(\d{{1,{SEQUENCE_DIGITS}}})", re.ASCII)
+_DMS_SEQUENCE_DIGITS = 35
+# Python reads more forms of ISO 8601, days without dashes and weeks among them, and takes those for midnight.
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME = re.compile(rf"{_DAY.pattern}[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class MomentKind(StrEnum):
+    """What a moment is counted by."""
+
+    TIME = "time"
+    OP = "op"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The end of a moment: everything up to ``limit`` counts, ``limit`` included.
+
+    ``limit`` is microseconds since 1970, an op number, or a change sequence padded as the changelog keeps it.
+    ``label`` names the moment in files and lists.
+    """
+
+    kind: MomentKind
+    limit: int | str
+    label: str
+
+    def is_after(self, other: Moment) -> bool:
+        """Tell whether it comes after another of its kind."""
+        # Sequences are padded to one length, so that their texts are in their order.
+        mine, others = self.limit, other.limit
+        return mine > others if isinstance(mine, str) and isinstance(others, str) else int(mine) > int(others)
+
+    @property
+    def op(self) -> int | None:
+        """The op, where the moment is one."""
+        return int(self.limit) if self.kind is MomentKind.OP else None
+
+    @property
+    def micros(self) -> int | None:
+        """The time in microseconds since 1970, where the moment is one."""
+        return int(self.limit) if self.kind is MomentKind.TIME else None
+
+    @property
+    def digits(self) -> str:
+        """The moment as the 20 digits of file name times; empty for an op."""
+        if self.kind is MomentKind.TIME:
+            moment = _EPOCH + timedelta(microseconds=int(self.limit))
+            return f"{moment.year:04d}{moment:%m%d%H%M%S%f}"
+        if self.kind is MomentKind.SEQUENCE:
+            # A DMS change sequence has 35 digits and begins with the time of the commit, YYYYMMDDHHMMSS and hundredths;
+            # one that does not can only be of the newest generation.
+            number = str(self.limit).lstrip("0")
+            return number[:16].ljust(20, "9") if len(number) == _DMS_SEQUENCE_DIGITS else "9" * 20
+        return ""
+
+
+def op_moment(op: int) -> Moment:
+    """Give the moment at which an op was done."""
+    return Moment(MomentKind.OP, op, f"op-{op}")
+
+
+def parse_moment(text: str, timezone: str = "UTC") -> Moment:
+    """Read ``2020-11-14`` (the whole day), ``2020-11-14T10:30:00``, ``op:41`` or ``sequence:20201114103000…``.
+
+    Days, and times without an offset, count in ``timezone``.
+
+    Raises:
+        ConfigurationError: the text is no moment.
+    """
+    if match := _OP.fullmatch(text):
+        return op_moment(int(match[1]))
+    if match := _SEQUENCE.fullmatch(text):
+        return Moment(MomentKind.SEQUENCE, match[1].rjust(SEQUENCE_DIGITS, "0"), f"sequence-{match[1]}")
+    zone = _zone(timezone)
+    try:
+        if _DAY.fullmatch(text):
+            return _day(text, zone)
+        if _TIME.fullmatch(text):
+            return _time(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise _no_moment(text) from error
+    raise _no_moment(text)
+
+
+def _no_moment(text: str) -> ConfigurationError:
+    msg = f"{text!r} is not a moment; expected 2020-11-14, 2020-11-14T10:30:00, op:41 or sequence:NUMBER"
+    return ConfigurationError(msg)
+
+
+def _day(text: str, zone: ZoneInfo) -> Moment:
+    following = date.fromisoformat(text) + timedelta(days=1)
+    midnight = datetime.combine(following, time(), tzinfo=zone)
+    return Moment(MomentKind.TIME, _micros(midnight) - 1, text)
+
+
+def _time(text: str, zone: ZoneInfo) -> Moment:
+    found = datetime.fromisoformat(text)
+    instant = (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
+    fraction = f".{instant.microsecond:06d}" if instant.microsecond else ""
+    return Moment(MomentKind.TIME, _micros(instant), f"{instant.year:04d}-{instant:%m-%dT%H%M%S}{fraction}Z")
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        msg = f"timezone {name!r} is not known; expected a name such as Europe/Berlin"
+        raise ConfigurationError(msg) from error
+
+
+# On the head of a tag that was computed for a time: changes committed later are not in it, though their ops are.
+AS_OF_STAMP = "lakeward.as-of"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A kept state: all changes of its generation that ops up to ``op`` logged, committed up to ``until`` if given."""
+
+    snapshot: int
+    op: int
+    until: int | None = None
+
+
+def is_undone(op: int, undone: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether an op no longer stands."""
+    return any(first <= op <= last for first, last in undone)
+
+
+def load_at(mirror: TableMetadata, generation: int, progress: Progress) -> Snapshot | None:
+    """Give the newest kept snapshot of a generation's load that stood at a progress, None where there is none."""
+    loads = [one for one in mirror.snapshots().values() if one.summary.get(LOAD_STAMP)]
+    own = [one for one in loads if one.summary.get(GENERATION_STAMP) == str(generation)]
+    standing = [one for one in own if _op(one, LOAD_STAMP) <= progress.op and not _is_gone(one, progress)]
+    # Written anew since, to erase rows, a load has the same op; the newest commit counts.
+    return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms), default=None)
+
+
+def require_load(table: TableId, generation: int, load: Snapshot | None, op: int | None) -> None:
+    """Refuse a past state whose load is gone: ``op`` brought the newest part of it by then, None: it had none.
+
+    Raises:
+        DataError: the load grew or was undone since, and what it was is no longer kept.
+    """
+    if op is not None and (load is None or _op(load, LOAD_STAMP) != op):
+        msg = f"{table}: the load of generation {generation} as op {op} left it is no longer kept"
+        hint = f"choose another op; undo_window says how long past states are kept (lakeward status {table})"
+        raise DataError(msg, hint=hint)
+
+
+def best_checkpoint(
+    mirror: TableMetadata, moment: Moment, generation: int, progress: Progress, load: Snapshot | None
+) -> Checkpoint | None:
+    """Give the newest kept state that serves a question, None where only the load does."""
+    if moment.kind is MomentKind.SEQUENCE:
+        return None
+    floor = max(_op(load, LOAD_STAMP) if load else 0, _last_repair(mirror))
+    found = [
+        (reached, op, Checkpoint(snapshot.id, op, until))
+        for snapshot, until in _candidates(mirror)
+        if snapshot.summary.get(GENERATION_STAMP) == str(generation)
+        if (op := _op(snapshot, APPLIED_STAMP)) >= floor and op <= progress.op and not is_undone(op, progress.undone)
+        if (reached := _reached(snapshot, until, moment)) is not None
+    ]
+    return max(found, key=lambda one: one[:2], default=(0, 0, None))[2]
+
+
+def _candidates(mirror: TableMetadata) -> Iterator[tuple[Snapshot, int | None]]:
+    """Give the states that ``main`` went through and those that tags hold."""
+    snapshots = mirror.snapshots()
+    head = mirror.head(MAIN)
+    current = snapshots.get(head.id) if head else None
+    while current is not None:
+        if APPLIED_STAMP in current.summary and AS_OF_STAMP not in current.summary:
+            yield current, None
+        current = snapshots.get(current.parent) if current.parent is not None else None
+    yield from _tagged(mirror.tags(), snapshots)
+
+
+def _tagged(tags: Mapping[str, int], snapshots: Mapping[int, Snapshot]) -> Iterator[tuple[Snapshot, int | None]]:
+    for snapshot_id in tags.values():
+        snapshot = snapshots[snapshot_id]
+        # A load says the op that brought its newest part, and holds no change of that op or of those before it.
+        if APPLIED_STAMP in snapshot.summary and LOAD_STAMP not in snapshot.summary:
+            until = snapshot.summary.get(AS_OF_STAMP)
+            yield snapshot, int(until) if until is not None else None
+
+
+def _reached(snapshot: Snapshot, until: int | None, moment: Moment) -> int | None:
+    """Give the commit time that a state reaches up to; None where the state cannot serve the moment."""
+    if moment.micros is None:
+        return 0 if until is None else None
+    newest = until if until is not None else _op(snapshot, COMMIT_STAMP)
+    return newest if newest <= moment.micros else None
+
+
+def _last_repair(mirror: TableMetadata) -> int:
+    head = mirror.head(MAIN)
+    return int(mirror.stamp_at(REPAIRED_STAMP, head.id) or 0) if head else 0
+
+
+def _is_gone(snapshot: Snapshot, progress: Progress) -> bool:
+    return is_undone(_op(snapshot, LOAD_STAMP), progress.undone)
+
+
+def _op(snapshot: Snapshot, stamp: str) -> int:
+    return int(snapshot.summary.get(stamp, 0))

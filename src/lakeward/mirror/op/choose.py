@@ -1,0 +1,382 @@
+"""Choose the next piece of work of a table: which files, in which generation, as which kind of op.
+
+There is no high-water mark: a file is new when the ledger does not have it, however old its name. The listing is
+walked once and compared with the ledger page by page; of the waiting change files only one batch is held.
+"""
+
+from __future__ import annotations
+
+import heapq
+import shlex
+import time
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ChangedFileError, CutError, VanishedError
+from lakeward.formats.base import FileSummary
+from lakeward.formats.dms.listing import list_folder, list_transactions
+from lakeward.mirror.op.changelog import FileRecord
+from lakeward.mirror.op.context import Waiting, Work
+from lakeward.mirror.op.ledger import change_files
+from lakeward.mirror.op.loads import Seen, decide_loads, file_note
+from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, time_digits
+from lakeward.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.model import LedgerEntry, Progress
+
+_PAGE = 1000
+_NAMED = 20
+_SHOWN = 5
+
+
+@dataclass
+class Scan:
+    """What one walk over the landing folder found; of files that no rule knows, the number and the first few.
+
+    ``known`` counts the current generation's files that are still there, ``known_changes`` its change files among them,
+    ``counted_changes`` those of them that are named at or after ``count_from``. ``undecided`` are change files that may
+    precede the current load or follow it. ``came_back`` are files of older generations that are there again after the
+    table was emptied.
+    """
+
+    count_from: str = ""
+    loads: list[Seen] = field(default_factory=list)
+    retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    unknown_count: int = 0
+    known: int = 0
+    known_changes: int = 0
+    counted_changes: int = 0
+    undecided: list[LandingFile] = field(default_factory=list)
+    came_back: list[str] = field(default_factory=list)
+
+
+def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
+    """Return the next op's work, None when there is nothing to do.
+
+    Raises:
+        ChangedFileError: a consumed change file has other content now.
+        CutError: it cannot be known what load files mean, or which change files follow a reload.
+        VanishedError: the files that the table was built from are gone, or came back after it was emptied.
+    """
+    scan = Scan(count_from=_kept_since(context))
+    progress = _recut(context, progress)
+    batch, is_last = _smallest_batch(context, progress, scan)
+    if truncate := _vanished(context, progress, scan):
+        return truncate
+    has_changes = progress.last_place is not None or bool(batch)
+    loads = decide_loads(context, progress.generation, scan.loads, has_changes=has_changes)
+    if loads.is_rewritten and not context.options.same_load:
+        _require_change_files(context, progress, scan)
+    if loads.next is not None:
+        return _affordable(context, loads.next)
+    _require_decided(context, progress, scan)
+    work = _change_work(context, progress, scan, batch, loads.notes, is_last=is_last)
+    return _affordable(context, work) if work else None
+
+
+def _recut(context: TableContext, progress: Progress) -> Progress:
+    """Lay the cut that the user gives over the current generation, where change files wait for one."""
+    current, cut = progress.generation, context.options.cut
+    if cut is None or current is None or current.number == 1 or not cut < current.cut:
+        return progress
+    scan = Scan()
+    moved = any(cut <= file.time < current.cut for _, file in pending_changes(context, progress, scan))
+    if not (moved or scan.undecided):
+        return progress
+    decided = replace(current, cut=cut, undecided_from="", load_from=None)
+    return replace(progress, generations=(*progress.generations[:-1], decided))
+
+
+def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
+    """Cut work down to what the run may still take in; a load is taken as a whole."""
+    if isinstance(work, Waiting) or not work.files:
+        return work
+    files = context.budget.admit(work.files, whole=work.kind is OpKind.LOAD)
+    if not files:
+        return Waiting("the run has taken in as much as its limits allow; the rest waits for the next one")
+    return replace(work, files=files, is_last=work.is_last and len(files) == len(work.files))
+
+
+def _change_work(
+    context: TableContext,
+    progress: Progress,
+    scan: Scan,
+    batch: tuple[LandingFile, ...],
+    notes: tuple[FileRecord, ...],
+    *,
+    is_last: bool,
+) -> Work | None:
+    notes = (*notes, *_same_content(context, scan.retimed_changes))
+    if batch:
+        generation = generation_of(batch[0], progress)
+        if progress.generation is not None and generation.number < progress.generation.number:
+            # Recorded under an older generation, files of the newest would be read into it again: they wait one op.
+            return Work(OpKind.BATCH, generation, batch)
+        return Work(OpKind.BATCH, generation, batch, not progress.generations, is_last, notes)
+    if notes and progress.generation:
+        return Work(OpKind.BATCH, progress.generation, is_last=True, notes=notes)
+    return None
+
+
+def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
+    """Yield every file that waits, for `status`; content is not looked at. ``scan`` holds the rest of the walk."""
+    scan = scan or Scan()
+    yield from (file for _, file in pending_changes(context, progress, scan))
+    yield from scan.undecided
+    current = progress.generation
+    for seen in scan.loads:
+        if current is None or seen.entry is None or seen.entry.identity != seen.file.identity:
+            yield seen.file
+
+
+def batch_before(context: TableContext, progress: Progress, cut: str) -> Work | None:
+    """Return the op that applies waiting change files named before ``cut`` to the current generation, if any wait."""
+    assert progress.generation is not None  # there is a generation that they belong to
+    current = progress.generation.number
+
+    def is_earlier(generation: int, file: LandingFile) -> bool:
+        return generation == current and file.time < cut
+
+    files, _ = _smallest(context, (pair for pair in pending_changes(context, progress, Scan()) if is_earlier(*pair)))
+    return Work(OpKind.BATCH, progress.generation, files) if files else None
+
+
+def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tuple[tuple[LandingFile, ...], bool]:
+    return _smallest(context, pending_changes(context, progress, scan))
+
+
+def _smallest(
+    context: TableContext, waiting: Iterable[tuple[int, LandingFile]]
+) -> tuple[tuple[LandingFile, ...], bool]:
+    """Take the first files in order, of one generation, within a batch's bounds; say whether these are all."""
+    limit = context.settings.max_files
+    first = heapq.nsmallest(limit + 1, waiting, key=lambda pair: (pair[0], *pair[1].order))
+    chosen: list[LandingFile] = []
+    size = 0
+    for generation, file in first[:limit]:
+        size += file.identity.size
+        if chosen and (generation != first[0][0] or size > context.settings.max_bytes):
+            break
+        chosen.append(file)
+    return tuple(chosen), len(chosen) == len(first)
+
+
+def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
+    """Walk the listing; yield change files that wait with their generation and keep everything else in ``scan``."""
+    for page in list_landing(context, scan):
+        known = context.state.lookup(context.table, [file.path for file in page])
+        for file in page:
+            entry = known.get(file.path)
+            if entry is not None:
+                _count_known(file, entry, progress, scan)
+                if entry.disposition is Disposition.FENCED:
+                    continue
+            if file.file_class is FileClass.LOAD:
+                scan.loads.append(Seen(file, entry))
+                continue
+            generation = generation_of(file, progress).number
+            if entry is None and _is_undecided(file, progress):
+                scan.undecided.append(file)
+            elif entry is None or entry.generation < generation:
+                yield generation, file
+            elif entry.identity != file.identity:
+                scan.retimed_changes.append((file, entry))
+
+
+def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan: Scan) -> None:
+    """Count files of the current generation, and notice older ones that are back after the table was emptied."""
+    current = progress.generation
+    if current is None:
+        return
+    is_change = file.file_class is not FileClass.LOAD
+    if entry.generation == current.number and entry.disposition is not Disposition.SUPERSEDED:
+        scan.known += 1
+        scan.known_changes += is_change
+        scan.counted_changes += is_change and file.time >= scan.count_from
+    elif current.emptied and entry.generation < current.number:
+        # Names of change files are never used again; a load file may be a new one under the same name.
+        is_same = file.file_class is FileClass.CHANGES or entry.identity == file.identity
+        if is_same and file.file_class is not FileClass.TRANSACTIONS and len(scan.came_back) < _SHOWN:
+            scan.came_back.append(file.path)
+
+
+def _kept_since(context: TableContext) -> str:
+    """Return the name time from which on consumed files must still be in landing, as 20 digits."""
+    retention = context.settings.landing_retention
+    return "" if retention is None else time_digits(int((time.time() - retention) * 1e6))
+
+
+def _is_undecided(file: LandingFile, progress: Progress) -> bool:
+    return progress.generation is not None and progress.generation.is_undecided(file.time)
+
+
+def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> None:
+    """Refuse change files of which it cannot be known whether they precede the current load or follow it."""
+    if not scan.undecided:
+        return
+    first = min(scan.undecided, key=lambda file: file.order)
+    msg = (
+        f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the load of "
+        f"generation {progress.generations[-1].number} was seen in landing: they may precede that load or follow it, "
+        "and nothing inside the files says which"
+    )
+    raise CutError(msg, hint=recut_hint(context, first.time))
+
+
+def recut_hint(context: TableContext, follows: str) -> str:
+    """Return the command that says from which name time on change files follow the current load."""
+    table = shlex.quote(str(context.table))
+    return (
+        f"files named from TIME on follow the load, those before are in it: lakeward run {table} --cut TIME; "
+        f"all of them follow it: lakeward run {table} --cut {shown_time(follows)}"
+    )
+
+
+def shown_time(digits: str) -> str:
+    """Return 20 digits as ``--cut`` takes them and file names show them."""
+    return f"{digits[:8]}-{digits[8:]}"
+
+
+def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
+    """Let through files whose content is what was consumed, or that the user accepts; refuse the others."""
+    for file, entry in suspects:
+        with context.storage.spool(file.path) as (_, content_hash):
+            if content_hash == entry.content_hash:
+                yield file_note(file, entry, Disposition.REDELIVERED)
+            elif file.path in context.options.accept_changed:
+                summary = FileSummary(
+                    file.path, file.file_class, file.time, file.identity, content_hash, rows=entry.rows
+                )
+                yield FileRecord(summary, Disposition.REDELIVERED)
+            else:
+                raise _changed(context, file, entry, content_hash)
+
+
+def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, content_hash: str) -> ChangedFileError:
+    msg = (
+        f"{context.table}: {file.path} was consumed by op {entry.op} and has other content now: found "
+        f"{file.identity.size} bytes (hash {content_hash}), expected {entry.identity.size} (hash {entry.content_hash})"
+    )
+    hint = (
+        "put the original back; or land the new content under a new name; or reload the table; "
+        f"or ignore it: lakeward run {context.table} --accept-changed {file.path}"
+    )
+    return ChangedFileError(msg, hint=hint)
+
+
+def generation_of(file: LandingFile, progress: Progress) -> Generation:
+    """Return the newest generation whose cut lies at or before the file's name time."""
+    fitting = (generation for generation in reversed(progress.generations) if generation.cut <= file.time)
+    return next(fitting, progress.generations[0] if progress.generations else Generation(1))
+
+
+def list_landing(context: TableContext, scan: Scan) -> Iterator[list[LandingFile]]:
+    """Yield the table's files in landing, page by page; ``scan`` counts those that no rule knows."""
+    return _pages(_listed(context, scan))
+
+
+def _listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+    wanted = context.options.files
+    for file in _all_listed(context, scan):
+        if not wanted or file.path in wanted or file.location in wanted:
+            yield file
+
+
+def _all_listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
+    for file in list_folder(context.storage, context.folder, context.settings):
+        if isinstance(file, LandingFile):
+            yield file
+            continue
+        scan.unknown_count += 1
+        if len(scan.unknown) < _NAMED:
+            scan.unknown.append(file.path)
+    if context.config.transactions:
+        yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
+
+
+# --- files that are gone --------------------------------------------------------------------------------------------
+
+
+def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | None:
+    """Stop where every file of the current generation is gone, or return the truncate that the settings declare."""
+    if context.options.files or progress.generation is None:
+        return None
+    if scan.came_back:
+        raise _came_back(context, scan)
+    if not _is_missed(context, progress, scan):
+        return None
+    if context.settings.on_missing_folder == "truncate":
+        now = time_digits(time.time_ns() // 1000)
+        following = Generation(len(progress.generations) + 1, emptied=True, since=now)
+        return Work(OpKind.TRUNCATE, following, starts=True)
+    news = sum(1 for seen in scan.loads if seen.entry is None)
+    beside = "; new files are there" if news or context.storage.exists(context.folder) else ""
+    msg = (
+        f"{context.table}: every file that the table was built from is gone from landing ({context.folder}){beside}: "
+        "it cannot be known whether the source table was truncated, the replication was started anew, or files expired"
+    )
+    table = shlex.quote(str(context.table))
+    hint = (
+        f"restore the files; or, if the table was emptied at the source: lakeward tables set {table} --set "
+        f"on_missing_folder=truncate; or, if landing files expire: lakeward tables set {table} --set "
+        "landing_retention=30d"
+    )
+    raise VanishedError(msg, hint=hint)
+
+
+def _is_missed(context: TableContext, progress: Progress, scan: Scan) -> bool:
+    """Whether files of the current generation must be there and none is; transaction files are not a table's own."""
+    current = progress.generation
+    assert current is not None  # asked only of tables that have one
+    has_transactions = bool(context.config.transactions)
+    if (scan.known - scan.known_changes) if has_transactions else scan.known:
+        return False
+    retention = context.settings.landing_retention
+    newest = progress.newest_file
+    if retention is not None and newest is not None and newest < (time.time() - retention) * 1e6:
+        return False
+    if has_transactions:
+        return bool(context.state.load_parts(context.table, current.number))
+    return context.state.has_files(context.table, generation=current.number)
+
+
+def _came_back(context: TableContext, scan: Scan) -> VanishedError:
+    msg = (
+        f"{context.table}: files from before the table was emptied are in landing again, unchanged: "
+        f"{', '.join(scan.came_back)}; it cannot be known whether they count"
+    )
+    table = shlex.quote(str(context.table))
+    hint = (
+        f"if the table was never emptied at the source, take that back: lakeward undo {table} --to-op OP   (lakeward "
+        f"runs lists ops; the one before the truncate); else remove the files from landing"
+    )
+    return VanishedError(msg, hint=hint)
+
+
+def _require_change_files(context: TableContext, progress: Progress, scan: Scan) -> None:
+    """Refuse load files that were written again while consumed change files are gone: a restart clears its target."""
+    if progress.generation is None or context.options.files or context.config.transactions:
+        return
+    missing = change_files(context, progress, cut=_kept_since(context)).after - scan.counted_changes
+    if missing > 0:
+        table = shlex.quote(str(context.table))
+        msg = (
+            f"{context.table}: load files were written again with the same content, and landing lacks "
+            f"{count(missing, 'consumed change file')}: it cannot be known whether the replication was started anew"
+        )
+        hint = (
+            f"the source was loaded again: lakeward run {table} --reload --cut TIME; the files were only copied: "
+            f"lakeward run {table} --same-load"
+        )
+        raise CutError(msg, hint=hint)
+
+
+def _pages(files: Iterator[LandingFile]) -> Iterator[list[LandingFile]]:
+    while page := list(islice(files, _PAGE)):
+        yield page

@@ -1,0 +1,174 @@
+"""What every step of an op on one table needs at hand."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, check_fields
+from lakeward.formats.dms.listing import table_folder
+from lakeward.spark.settings import session_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config, TableSettings
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.mirror.op.changelog import FileRecord, LoadDecision
+    from lakeward.mirror.op.reading import TransactionShelf
+    from lakeward.mirror.op.steps import Step
+    from lakeward.model import Generation, LandingFile, LedgerEntry, OpKind, TableId
+    from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
+
+
+class Permission(Protocol):
+    """The right to write a table."""
+
+    def require(self) -> None:
+        """Raise ConflictError when the right was lost."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a user may decide for one run.
+
+    ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
+    a reload. ``same_load`` says that load parts with a new time and the old content were only copied again, ``reload``
+    that the source was loaded again. ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not.
+    ``accept_changed`` names consumed files whose new content is to be ignored. ``max_files`` and ``max_bytes`` limit
+    what the run takes in over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
+    number of further attempts after passing faults.
+    """
+
+    allow_deletes: bool = False
+    files: frozenset[str] = frozenset()
+    cut: str | None = None
+    same_load: bool = False
+    reload: bool = False
+    keep_parts: frozenset[str] = frozenset()
+    drop_parts: frozenset[str] = frozenset()
+    accept_changed: frozenset[str] = frozenset()
+    max_files: int | None = None
+    max_bytes: int | None = None
+    time_limit: float | None = None
+    attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail, or pass for another choice, only once tables are run."""
+        check_fields(self, allow_deletes=FLAG, same_load=FLAG, reload=FLAG, cut=OPTIONAL_TEXT)
+        check_fields(self, **dict.fromkeys(("files", "keep_parts", "drop_parts", "accept_changed"), TEXTS))
+        check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
+        check_fields(self, time_limit=OPTIONAL_NUMBER)
+
+
+def ignore_step(_step: Step) -> None:
+    """Do nothing: the default listener."""
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """One table under its lease, with its own Spark session.
+
+    ``reached`` is called with every step as it is passed: progress for people, crash points for tests.
+    """
+
+    table: TableId
+    config: Config
+    settings: TableSettings
+    spark: SparkSession
+    storage: Storage
+    state: StateStore
+    permission: Permission
+    mirror: IcebergTable
+    changelog: IcebergTable
+    transactions: TransactionShelf
+    budget: RunBudget
+    options: RunOptions = RunOptions()
+    reached: Callable[[Step], None] = field(default=ignore_step)
+
+    def adapt_plans(self, *, wanted: bool) -> None:
+        """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""
+        self.spark.conf.set("spark.sql.adaptive.enabled", str(wanted).lower())
+
+    def spark_settings(self, settings: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Set Spark settings for one statement and put back what was there."""
+        return session_settings(self.spark, settings)
+
+    @property
+    def folder(self) -> str:
+        """The table's folder under landing."""
+        return table_folder(self.table, self.settings)
+
+
+# How much one run may take in, over all its tables.
+
+
+class RunBudget:
+    """Files and bytes that a run may still take; tables that run at one time share it."""
+
+    def __init__(self, *, files: int | None = None, size: int | None = None) -> None:
+        """Start with so many files and bytes; None sets no limit."""
+        self._files = files
+        self._bytes = size
+        self._lock = threading.Lock()
+
+    def admit(self, files: Sequence[LandingFile], *, whole: bool = False) -> tuple[LandingFile, ...]:
+        """Take the first files that fit and give them: all or none of a ``whole``, which may go over the limit.
+
+        A single file larger than all that is left passes while anything is left: otherwise it would wait forever.
+        """
+        with self._lock:
+            admitted: list[LandingFile] = []
+            for file in files:
+                if not (whole and admitted) and self._is_spent():
+                    break
+                admitted.append(file)
+                self._spend(file.identity.size)
+            return tuple(admitted)
+
+    def _is_spent(self) -> bool:
+        return any(left is not None and left <= 0 for left in (self._files, self._bytes))
+
+    def _spend(self, size: int) -> None:
+        if self._files is not None:
+            self._files -= 1
+        if self._bytes is not None:
+            self._bytes -= size
+
+
+# What a run does next with a table, as values: the input of one op, or the reason why it waits.
+
+
+@dataclass(frozen=True)
+class Work:
+    """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
+
+    ``notes`` are files with nothing to read, recorded so that they need not be looked at again: consumed ones that
+    were written again, and load files that are not part of the load. ``earlier`` is the generation before the first
+    one seen, where the first load is known to be a reload. ``decision`` says why a load is taken as it is; with
+    ``needs_cut`` it is complete only once the load's rows were read. ``former`` maps the paths of parts that a reload
+    shares unchanged with the load before to their ledger entries.
+    """
+
+    kind: OpKind
+    generation: Generation
+    files: tuple[LandingFile, ...] = ()
+    starts: bool = False
+    is_last: bool = False
+    notes: tuple[FileRecord, ...] = ()
+    earlier: tuple[Generation, ...] = ()
+    decision: LoadDecision | None = None
+    needs_cut: bool = False
+    former: Mapping[str, LedgerEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """There is input, but not yet time for it."""
+
+    reason: str

@@ -1,0 +1,474 @@
+"""Decide which change files follow a load: the cut between one generation and the next.
+
+The proof comes from inside the files: the times that a load's own rows carry, the names of change files (the moment at
+which the replication tool created them) and the commit times in them. A file created before the load wrote its first
+row is in the load; one created later is applied on top of it. Applying a few changes too many from just before the load
+does no harm, because every later change follows; leaving one out would lose it. Without such times the modification
+times of load files decide where the user has declared them as trusted, else the user does.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import CutError
+from lakeward.formats.dms.listing import load_part
+from lakeward.mirror.op.changelog import LoadDecision
+from lakeward.mirror.op.choose import Scan, batch_before, pending_changes, recut_hint, shown_time
+from lakeward.mirror.op.ledger import change_files
+from lakeward.mirror.op.loads import is_part
+from lakeward.model import Generation, time_digits
+from lakeward.text import count
+from lakeward.transforms.columns import column
+from lakeward.transforms.columns import columns as named
+from lakeward.transforms.fold import having_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.columns import Column
+    from lakeward.formats.base import FileSummary
+    from lakeward.mirror.op.context import TableContext, Work
+    from lakeward.model import Progress
+
+FIRST_LOAD, LOAD_TIMES, LANDING_TIMES = "first load", "load times", "landing times"
+USER, OBSERVED, SAME_LOAD = "user", "observed", "same load"
+_SHOWN = 5
+# Replication tools write a change within this time of its commit, or are known to lag behind.
+_USUAL_LAG_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A cut and what it came from; ``at`` is empty where every change file follows the load."""
+
+    at: str
+    evidence: str
+    undecided_from: str = ""
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A load that was read and the table that it comes to. ``times`` are the first and last time of its new rows."""
+
+    context: TableContext
+    work: Work
+    progress: Progress
+    parts: Sequence[FileSummary]
+    times: tuple[int, int] | None
+
+    @property
+    def former(self) -> Generation | None:
+        """The generation whose load this one would replace, None when the table has no load yet."""
+        return self.progress.generation if self.work.starts else None
+
+    @property
+    def comes_later(self) -> bool:
+        """Whether there was a load before, so that files of several loads may lie side by side."""
+        current = self.progress.generation
+        return self.former is not None or (current is not None and current.emptied)
+
+
+def with_cut(
+    context: TableContext, work: Work, progress: Progress, columns: Sequence[Column], parts: Sequence[FileSummary]
+) -> Work:
+    """Return a load's work with its generation and the reasons for it; or the work that has to come before it.
+
+    Raises:
+        CutError: nothing shows which change files follow the load, or the files contradict each other.
+    """
+    load = _Load(context, work, progress, parts, load_times(context, columns, _new_parts(work, parts)))
+    if not work.needs_cut:
+        return _joined(load)
+    _require_one_load(load)
+    cut = _cut(load)
+    before, after = _sides(load, cut)
+    if progress.generation is not None and before and cut.evidence != FIRST_LOAD:
+        earlier = batch_before(context, progress, cut.at)
+        if earlier is not None:
+            return earlier
+    return _decided(load, cut, before, after)
+
+
+def load_times(
+    context: TableContext, columns: Sequence[Column], parts: Sequence[FileSummary]
+) -> tuple[int, int] | None:
+    """Return the first and last time at which a load's rows were loaded, None where they do not carry it.
+
+    A timestamp column that is a column of the table itself says when rows were changed, not when they were loaded.
+    """
+    name = context.settings.timestamp_column
+    if name is None or any(column.name.lower() == name.lower() for column in columns):
+        return None
+    with_rows = [part for part in parts if part.rows > part.bad]
+    oldest = [part.oldest_commit for part in with_rows if part.oldest_commit is not None]
+    newest = [part.newest_commit for part in with_rows if part.newest_commit is not None]
+    return (min(oldest), max(newest)) if oldest and len(oldest) == len(with_rows) else None
+
+
+def _new_parts(work: Work, parts: Sequence[FileSummary]) -> list[FileSummary]:
+    return [part for part in parts if part.path not in work.former]
+
+
+def _require_one_load(load: _Load) -> None:
+    """Refuse parts of different loads: they would be mixed.
+
+    Several reloads may have come since the last run, and a smaller one leaves parts of a larger one behind. Within a
+    segment DMS writes part after part, so that times that go backwards betray it.
+    """
+    options, former = load.context.options, load.former
+    if options.reload:
+        return  # the user has decided
+    of_former = (part for part in load.parts if _is_of_former(load, part))
+    older = {part.path: "its rows were loaded with the load before" for part in of_former}
+    if former is not None and len(older) == len(load.parts):
+        older = {}  # times that stay the same prove nothing
+    doubts = older or _doubtful_parts(load)
+    doubts = {path: reason for path, reason in doubts.items() if path not in options.keep_parts}
+    if doubts:
+        raise _mixed_loads(load, doubts)
+
+
+def _is_of_former(load: _Load, part: FileSummary) -> bool:
+    limit = load.former.load_to if load.former is not None else None
+    return limit is not None and part.newest_commit is not None and part.newest_commit <= limit
+
+
+def _doubtful_parts(load: _Load) -> dict[str, str]:
+    """Return the parts of which nothing shows that they are of one load, each with the reason."""
+    parts = [part for part in load.parts if part.path not in load.context.options.keep_parts]
+    spans = _spans(load, parts)
+    if len(parts) == 1 or (spans is None and not load.comes_later):
+        return {}
+    if spans is None:
+        return dict.fromkeys((part.path for part in parts), "nothing inside it shows which load it belongs to")
+    segments: dict[str, list[tuple[int, str]]] = {}
+    for path in spans:
+        segment, counter = load_part(path)
+        segments.setdefault(segment, []).append((counter, path))
+    if len(segments) > 1 and load.comes_later:
+        return dict.fromkeys(spans, "it is one of several segments, which may be of different loads")
+    neighbours = (pair for numbered in segments.values() for pair in pairwise(sorted(numbered)))
+    return {
+        later: f"it is older than {earlier.rpartition('/')[2]}, which comes before it"
+        for (_, earlier), (_, later) in neighbours
+        if spans[earlier][1] > spans[later][0]
+    }
+
+
+def _spans(load: _Load, parts: Sequence[FileSummary]) -> dict[str, tuple[int, int]] | None:
+    """Return when each part was loaded: by its rows, else by trusted modification times; None where nothing says so.
+
+    One time for all rows of all parts is that of the task's start, which several loads share.
+    """
+    if load.times is not None and load.times[0] < load.times[1] and _is_proof(load):
+        with_rows = (part for part in parts if part.rows > part.bad)
+        return {part.path: (part.oldest_commit or 0, part.newest_commit or 0) for part in with_rows}
+    if load.comes_later and load.context.settings.landing_times == "trusted":
+        return {part.path: (part.identity.mtime_us, part.identity.mtime_us) for part in parts}
+    return None
+
+
+def _is_proof(load: _Load) -> bool:
+    return load.times is not None and (load.former is None or _is_newer(load, load.former, load.times[0]))
+
+
+def _mixed_loads(load: _Load, doubts: dict[str, str]) -> CutError:
+    table = shlex.quote(str(load.context.table))
+    shown = list(doubts)[:_SHOWN]
+    keeps, drops = (" ".join(f"--{verb}-part {shlex.quote(path)}" for path in shown) for verb in ("keep", "drop"))
+    reasons = "; ".join(f"{path}: {doubts[path]}" for path in shown)
+    what = "a load" if load.former is None else "a reload"
+    msg = (
+        f"{load.context.table}: {what} of {len(load.parts)} parts is there, but it cannot be known whether these "
+        f"belong to it or were left behind by another: {reasons}"
+    )
+    hint = (
+        f"they belong to it: lakeward run {table} {keeps}; they do not: lakeward run {table} {drops}; all load files "
+        f"there are one load: lakeward run {table} --reload"
+    )
+    return CutError(msg, hint=hint)
+
+
+def _cut(load: _Load) -> _Cut:
+    context, former = load.context, load.former
+    if context.options.cut is not None:
+        return _Cut(context.options.cut, USER)
+    if former is None:
+        # Nothing speaks of a reload. A load's own time is often later than the first changes that follow it.
+        return _Cut("", FIRST_LOAD)
+    if load.times is not None and _is_proof(load):
+        return _Cut(time_digits(load.times[0]), LOAD_TIMES)
+    if context.settings.landing_times == "trusted":
+        return _Cut(time_digits(_first_written(load)), LANDING_TIMES)
+    if not _has_change_files(load):
+        # A file that is created after the load was seen whole follows it; of earlier names nothing is known.
+        now = time_digits(time.time_ns() // 1000)
+        return _Cut(now, OBSERVED, undecided_from=former.undecided_from or former.cut or "0" * len(now))
+    raise _unknown_cut(load)
+
+
+def _is_newer(load: _Load, former: Generation, first: int) -> bool:
+    """Whether a load's rows were loaded after those of the load before; a task's start time may stay the same."""
+    if former.load_to is not None:
+        return first > former.load_to
+    known = change_files(load.context, load.progress, cut=time_digits(first))
+    return known.before > 0 or not _has_change_files(load)
+
+
+def _first_written(load: _Load) -> int:
+    new = _new_parts(load.work, load.parts) or load.parts
+    return min(part.identity.mtime_us for part in new)
+
+
+def _has_change_files(load: _Load) -> bool:
+    scan = Scan()
+    waiting = next(pending_changes(load.context, load.progress, scan), None)
+    return waiting is not None or load.progress.last_place is not None or bool(scan.undecided)
+
+
+def _sides(load: _Load, cut: _Cut) -> tuple[int, int]:
+    """Count the change files before and after a cut, consumed and waiting ones, and require that they fit it."""
+    context, progress = load.context, load.progress
+    # Every change file follows the first load; those that were created before it are counted for the record.
+    at = time_digits(load.times[0]) if cut.evidence == FIRST_LOAD and load.times is not None else cut.at
+    known = change_files(context, progress, cut=at)
+    scan, before, after = Scan(count_from=at), 0, 0
+    for _, file in pending_changes(context, progress, scan):
+        before, after = before + (file.time < at), after + (file.time >= at)
+    undecided = sum(file.time < at for file in scan.undecided)
+    if cut.evidence == LOAD_TIMES and load.times is not None:
+        _require_older(load, known.newest_before, known.timeless_before, load.times[0])
+    if load.work.starts and scan.counted_changes < known.after:
+        raise _later_files_gone(load, known.after - scan.counted_changes, known.after)
+    return known.before + before + undecided, known.after + after + len(scan.undecided) - undecided
+
+
+def _require_older(load: _Load, newest: int | None, timeless: int, first: int) -> None:
+    if timeless or (newest is not None and newest >= first):
+        found = "have no commit times" if timeless else f"hold commits up to {time_digits(newest or 0)}"
+        msg = (
+            f"{load.context.table}: change files that were created before the load began ({time_digits(first)}) "
+            f"{found}: it cannot be known whether they precede it; are the times in file names in another time zone?"
+        )
+        raise CutError(msg, hint=f"set name_timezone; or {_cut_hint(load, time_digits(first))}")
+
+
+def _later_files_gone(load: _Load, gone: int, after: int) -> CutError:
+    """Say that changes after a reload, which were consumed already, cannot be read again for it."""
+    msg = (
+        f"{load.context.table}: of {count(after, 'consumed change file')} that would follow the reload, {gone:,} can "
+        "no longer be found in landing and cannot be applied on top of it"
+    )
+    return CutError(msg, hint="restore them from a backup of landing, or reload the table once more at the source")
+
+
+def _decided(load: _Load, cut: _Cut, before: int, after: int) -> Work:
+    """Complete the work: a reload begins the next generation, and so does a load that came after changes."""
+    first, last = load.times or (None, None)
+    reasons = load.work.decision or LoadDecision("")
+    decision = replace(
+        reasons, evidence=cut.evidence, cut=cut.at, before=before, after=after, load_from=first, load_to=last
+    )
+    decided = replace(_begun(load, cut, before), decision=decision)
+    is_proof = cut.evidence == LOAD_TIMES
+    return replace(decided, generation=replace(decided.generation, load_from=first if is_proof else None, load_to=last))
+
+
+def _begun(load: _Load, cut: _Cut, before: int) -> Work:
+    """Return the work with the generation that the load begins or joins."""
+    work, current = load.work, load.progress.generation
+    if current is None and cut.evidence == USER:
+        return replace(work, generation=Generation(2, cut.at), earlier=(Generation(1, unseen=True),))
+    if current is not None and (work.starts or (before and cut.evidence != FIRST_LOAD)):
+        following = Generation(current.number + 1, cut.at, undecided_from=cut.undecided_from)
+        return replace(work, generation=following, starts=True)
+    return work
+
+
+def _joined(load: _Load) -> Work:
+    """Complete the work of parts that come later: their rows were loaded before any change was written."""
+    work, current = load.work, load.progress.generation
+    assert current is not None  # parts join the load of a generation
+    _require_same_naming(load, current)
+    if load.times is not None:
+        _require_before_changes(load, load.times[0])
+    ends = (current.load_to, load.times[1] if load.times else None)
+    newest = max((moment for moment in ends if moment is not None), default=None)
+    decision = replace(work.decision or LoadDecision(""), evidence=SAME_LOAD, cut=current.cut)
+    return replace(work, generation=replace(current, load_to=newest), decision=decision)
+
+
+def _require_same_naming(load: _Load, current: Generation) -> None:
+    """Refuse parts that are named in another way than the load: one load has segments, or has none."""
+    entries = load.context.state.load_parts(load.context.table, current.number)
+    known = {_naming(load.context, entry.path) for entry in entries if is_part(entry)}
+    paths = [part.path for part in load.parts if part.path not in load.context.options.keep_parts]
+    if strange := [path for path in paths if _naming(load.context, path) not in known]:
+        raise _foreign_part(load.context, strange, "the parts of that load are named without segments, or by others")
+
+
+def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
+    """Return whether a part lies in a folder of its own, and whether its name has a segment."""
+    folder, _, segment = load_part(path)[0].rpartition("/")
+    return folder != context.folder, bool(segment)
+
+
+def _require_before_changes(load: _Load, loaded: int) -> None:
+    first = change_files(load.context, load.progress, cut="").first
+    paths = [part.path for part in load.parts]
+    if first is None or time_digits(loaded) <= first or all(path in load.context.options.keep_parts for path in paths):
+        return
+    current = load.progress.generations[-1]
+    if current.load_to is not None and time_digits(current.load_to) > first:
+        return  # the load's own times are later than its changes: they say nothing of its parts
+    why = f"its rows were loaded at {time_digits(loaded)}, though change files follow that load from {first} on"
+    raise _foreign_part(load.context, paths, why)
+
+
+def require_new_keys(
+    load_rows: DataFrame, rows: DataFrame, context: TableContext, parts: Sequence[FileSummary]
+) -> None:
+    """Refuse late parts that share keys with the load they would join: they are of another load.
+
+    Raises:
+        CutError: a key is in both.
+    """
+    key = context.settings.primary_key
+    paths = [part.path for part in parts]
+    if all(path in context.options.keep_parts for path in paths):
+        return
+    shared = having_keys(rows.select(*named(key)), load_rows.select(*named(key)), keys=key)
+    if shared.take(1):
+        raise _foreign_part(context, paths, f"that load holds {count(shared.count(), 'key')} of it, too")
+
+
+def require_parts_apart(rows: DataFrame, context: TableContext, parts: Sequence[FileSummary]) -> None:
+    """Refuse a reload that has a key in two of its parts: they are of different loads.
+
+    Raises:
+        CutError: a key is in more than one part.
+    """
+    key = context.settings.primary_key
+    paths = [part.path for part in parts]
+    if len(paths) == 1 or context.options.reload or all(path in context.options.keep_parts for path in paths):
+        return
+    places = rows.groupBy(*named(key)).agg(F.min(S.FILE).alias(S.FILE), F.max(S.FILE).alias(S.DETAIL))
+    twice = places.filter(column(S.FILE) != column(S.DETAIL)).take(1)
+    if twice:
+        raise shared_key(context, twice[0][S.FILE], twice[0][S.DETAIL])
+
+
+def shared_key(context: TableContext, path: str, other: str) -> CutError:
+    """Return the error about two parts of a reload that hold rows of the same key."""
+    table = shlex.quote(str(context.table))
+    msg = (
+        f"{context.table}: a reload is there, and {path} and {other} hold rows of the same key: it cannot be known "
+        "whether they are of one load"
+    )
+    hint = (
+        f"leave one out: lakeward run {table} --drop-part {shlex.quote(path)}   (or {shlex.quote(other)}); "
+        f"all load files there are one load: lakeward run {table} --reload"
+    )
+    return CutError(msg, hint=hint)
+
+
+def load_warning(context: TableContext, decision: LoadDecision) -> str | None:
+    """Return what to know of a first load that was made after changes which are applied on top of it."""
+    if decision.evidence != FIRST_LOAD or not decision.before or decision.load_from is None:
+        return None
+    table, loaded = shlex.quote(str(context.table)), time_digits(decision.load_from)
+    return (
+        f"{count(decision.before, 'change file')} created before the rows of the first load were loaded ({loaded}) "
+        f"went on top of it; if that load is a reload: lakeward undo {table} --to-op 0, then lakeward run {table} "
+        f"--cut {shown_time(loaded)}"
+    )
+
+
+def _foreign_part(context: TableContext, paths: Sequence[str], why: str) -> CutError:
+    table = shlex.quote(str(context.table))
+    listed = [shlex.quote(path) for path in paths[:_SHOWN]]
+    msg = (
+        f"{context.table}: {', '.join(paths[:_SHOWN])} came after the load of the current generation, and {why}: it "
+        "cannot be known whether it is a part of that load or of a new one"
+    )
+    hint = (
+        f"a new load: lakeward run {table} --reload; a part of that load: lakeward run {table} "
+        f"{' '.join(f'--keep-part {path}' for path in listed)}; neither: lakeward run {table} "
+        f"{' '.join(f'--drop-part {path}' for path in listed)}"
+    )
+    return CutError(msg, hint=hint)
+
+
+def _unknown_cut(load: _Load) -> CutError:
+    """Say that nothing shows which change files follow a reload, with a proposal and what it would do."""
+    written = time_digits(_first_written(load))
+    before, after = _sides(load, _Cut(written, USER))
+    why = _why_no_times(load)
+    msg = (
+        f"{load.context.table}: a reload is there ({', '.join(part.path for part in load.parts[:_SHOWN])}), but "
+        f"nothing inside the files shows which change files follow it: {why}. By the load files' modification times, "
+        f"which copying changes, {count(before, 'change file')} would be in the reload and {after:,} would follow it"
+    )
+    return CutError(msg, hint=_cut_hint(load, written))
+
+
+def _why_no_times(load: _Load) -> str:
+    if load.times is not None:
+        return f"its rows carry the time {time_digits(load.times[0])}, which is not later than the load before"
+    if load.context.settings.timestamp_column is None:
+        return "the table has no timestamp_column"
+    return "its rows carry no time of loading"
+
+
+def _cut_hint(load: _Load, proposed: str) -> str:
+    table = shlex.quote(str(load.context.table))
+    reload = " --reload" if load.context.options.reload else ""
+    return (
+        f"lakeward run {table}{reload} --cut {shown_time(proposed)}   (change files named from then on follow the "
+        "reload); if only the replication tool writes to landing: "
+        f"lakeward tables set {table} --set landing_times=trusted"
+    )
+
+
+def require_fitting_times(context: TableContext, work: Work, progress: Progress, files: Sequence[FileSummary]) -> None:
+    """Refuse change files whose commit times contradict the generation that their names put them into.
+
+    Raises:
+        CutError: a file named before a reload holds later commits, or one named after it only much older ones.
+    """
+    if context.options.cut is not None:
+        return  # the user has decided
+    with_rows = [file for file in files if file.rows > file.bad]
+    for newer in progress.generations:
+        if newer.number <= work.generation.number or newer.load_from is None:
+            continue
+        for file in with_rows:
+            if file.newest_commit is None or file.newest_commit >= newer.load_from:
+                raise _contradiction(context, file, newer, "is named before the load")
+    own = work.generation
+    if own.number == 1 or own.load_from is None:
+        return
+    for file in with_rows:
+        if file.newest_commit is not None and file.newest_commit < own.load_from - _USUAL_LAG_US:
+            raise _contradiction(context, file, own, "is named after the load")
+
+
+def _contradiction(context: TableContext, file: FileSummary, generation: Generation, named_so: str) -> CutError:
+    commits = "without commit times" if file.newest_commit is None else f"up to {time_digits(file.newest_commit)}"
+    msg = (
+        f"{context.table}: {file.path} {named_so} of generation {generation.number}, which began at "
+        f"{time_digits(generation.load_from or 0)}, and holds commits {commits}: name and content contradict each other"
+    )
+    return CutError(
+        msg, hint=f"set name_timezone if file names are in another time zone; or {recut_hint(context, file.time)}"
+    )

@@ -1,0 +1,299 @@
+"""Keys whose rows were erased, known by salted hashes alone, and the filters that keep them from coming back.
+
+The changelog's control rows of erase ops are the truth; a property of the changelog repeats them, so that reading
+files costs nothing where no key was ever erased and no Spark job where some were.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward import schemas as S
+from lakeward.documents import Record, to_compact_json
+from lakeward.formats.base import ReadSpec
+from lakeward.formats.dms.quarantined import TOLD, keys_of_raw
+from lakeward.model import Operation
+from lakeward.spark.marks import in_task
+from lakeward.text import json_object, reading_property
+from lakeward.transforms.columns import column
+from lakeward.transforms.fold import is_from_load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from lakeward.formats.base import FileSummary
+    from lakeward.iceberg.cleanup import Stored
+    from lakeward.iceberg.metadata import TableMetadata
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.spark.workspace import Workspace
+
+SALT_PROPERTY = "lakeward.erasure-salt"
+ERASED_PROPERTY = "lakeward.erased"
+# The erasure whose places are not all clean yet; see UnfinishedErasure.
+UNFINISHED_PROPERTY = "lakeward.erasure-unfinished"
+_SALT_BYTES = 16
+_RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
+
+
+@dataclass(frozen=True)
+class Erasure(Record):
+    """What the control row of an erase op tells: salted hashes of the keys, why, and when, in µs since 1970.
+
+    ``landing`` says that landing files are to be rewritten too.
+    """
+
+    salt: str
+    hashes: tuple[str, ...]
+    reason: str
+    at: int
+    landing: bool = False
+
+
+@dataclass(frozen=True)
+class ErasedKeys:
+    """All keys of a table that were erased: hash and time in µs since 1970, of each the latest."""
+
+    salt: str
+    times: dict[str, int]
+
+
+@dataclass(frozen=True)
+class UnfinishedErasure(Record, required=("removed",)):
+    """An erase op with places that are still to be cleaned.
+
+    ``landing`` says that landing files are to be rewritten; ``rewritten`` names those whose new content, by its hash,
+    is about to take or has taken the place of the old one and is not in the ledger yet. ``removed`` tells by place
+    how many rows that readers saw, rows that deletes hid and files were replaced; noted before each step, so that a
+    receipt is whole whatever happens in between. ``expired`` counts the snapshots of changelog and mirror that went,
+    None while those that may hold the rows are still there.
+    """
+
+    op: int
+    landing: bool = False
+    rewritten: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    expired: int | None = None
+
+    @property
+    def needs_lake(self) -> bool:
+        """Whether the next op on the table must wait for something to be done in changelog, mirror or ledger."""
+        return self.expired is None or bool(self.rewritten)
+
+    def to_json(self) -> str:
+        """Write as JSON for the property."""
+        return to_compact_json(self)
+
+
+def new_salt() -> str:
+    """Make a salt; the first erasure of a table keeps it."""
+    return secrets.token_hex(_SALT_BYTES)
+
+
+def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
+    """Give the keys that were erased, None where there are none: from metadata alone."""
+    text = changelog.property(ERASED_PROPERTY) if changelog else None
+    if changelog is None or text is None:
+        return None
+    with reading_property(ERASED_PROPERTY, of="changelog"):
+        times = {str(hashed): int(at) for hashed, at in json_object(text).items()}
+    return ErasedKeys(changelog.property(SALT_PROPERTY) or "", times)
+
+
+def remember(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
+    """Note an erasure that was logged: from now on its keys are left out of what is read."""
+    known = erased_keys(changelog.metadata())
+    times = {**(known.times if known else {}), **dict.fromkeys(erasure.hashes, erasure.at)}
+    changelog.set_properties(
+        {
+            SALT_PROPERTY: erasure.salt,
+            ERASED_PROPERTY: json.dumps(times, sort_keys=True, separators=(",", ":")),
+            UNFINISHED_PROPERTY: unfinished.to_json(),
+        }
+    )
+
+
+def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | None:
+    """Give the erasure that is not finished, None where all are."""
+    text = changelog.property(UNFINISHED_PROPERTY) if changelog else None
+    if text is None:
+        return None
+    with reading_property(UNFINISHED_PROPERTY, of="changelog"):
+        return UnfinishedErasure.from_dict(json_object(text))
+
+
+def note(changelog: IcebergTable, place: str, found: Stored) -> None:
+    """Note what is about to be removed from a place; nothing found means that it was removed before."""
+    unfinished = unfinished_erasure(changelog.metadata())
+    if unfinished is None or not found.files:
+        return
+    removed = {**unfinished.removed, place: (found.rows, found.hidden, len(found.files))}
+    changelog.set_properties({UNFINISHED_PROPERTY: replace(unfinished, removed=removed).to_json()})
+
+
+def key_hash(salt: str, key: Sequence[tuple[str, T.DataType]]) -> Column:
+    """Give the salted hash of a row's key, the same whatever wider type a key column gets later."""
+    text = F.concat_ws(",", *[_canonical(name, kind) for name, kind in key])
+    return F.sha2(F.concat(F.lit(salt), text), 256)
+
+
+def key_fields(frame: DataFrame, key: Iterable[str]) -> list[tuple[str, T.DataType]]:
+    """Give a frame's key columns with their types."""
+    return [(name, frame.schema[name].dataType) for name in key]
+
+
+def is_erased_key(frame: DataFrame, key: Sequence[str], salt: str, hashes: Iterable[str]) -> Column:
+    """Tell rows of certain keys by hash alone."""
+    return key_hash(salt, key_fields(frame, key)).isin(*hashes)
+
+
+def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
+    """Tell rows read from files that an erasure forbids: every reader of landing files leaves these out.
+
+    A change that was committed after the erasure is a new row and stays. A load says nothing of when its rows were
+    committed, and neither do changes without a commit time: these never come back.
+    """
+    own = key_hash(keys.salt, key_fields(frame, key))
+    times = F.from_json(F.lit(json.dumps(keys.times)), "map<string,bigint>")
+    no_later = column(S.COMMIT_TIME).isNull() | (F.unix_micros(column(S.COMMIT_TIME)) <= times[own])
+    return F.when(own.isin(*keys.times), is_from_load() | no_later).otherwise(F.lit(False))
+
+
+def _canonical(name: str, kind: T.DataType) -> Column:
+    """Give a key column as text that cannot run into its neighbour: its length, then itself; ``-`` for null."""
+    value = column(name)
+    if isinstance(kind, T.TimestampType):
+        text = F.unix_micros(value).cast("string")
+    elif isinstance(kind, T.BinaryType):
+        text = F.hex(value)
+    elif isinstance(kind, T.FloatType):
+        text = value.cast("double").cast("string")
+    else:
+        text = value.cast("string")
+    return F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text), F.lit("-"))
+
+
+def without_erased(
+    workspace: Workspace,
+    records: DataFrame,
+    summaries: Sequence[FileSummary],
+    spec: ReadSpec,
+    erased: ErasedKeys | None,
+) -> tuple[DataFrame, list[FileSummary]]:
+    """Leave rows of erased keys out of records just read, and out of what the files' summaries count.
+
+    Whoever reads landing files goes through here. Without erasures nothing happens.
+    """
+    if erased is None or not spec.key:
+        return records, list(summaries)
+    forbidden = (column(S.KIND) == S.KIND_CHANGE) & is_erased(records, spec.key, erased)
+    gone = _counted(workspace, records, forbidden)
+    kept = records.filter(~forbidden)
+    bad: dict[str, int] = {}
+    if any(one.bad for one in summaries):
+        named = workspace.keep(forbidden_bad_rows(records, spec, erased))
+        bad = {row[0]: row[1] for row in named.groupBy(S.FILE).count().toLocalIterator()}
+        if bad:
+            kept = _joined(kept, named, S.KIND_BAD, "left_anti")
+    return kept, [_without(one, gone.get(one.path), bad.get(one.path, 0)) for one in summaries]
+
+
+def bad_rows_of_keys(context: TableContext, bad: DataFrame, salt: str, hashes: Iterable[str]) -> DataFrame:
+    """Give file and row of those logged bad rows whose text holds one of the keys."""
+    keys = keys_of_bad_rows(context, bad)
+    own = is_erased_key(keys, context.settings.primary_key, salt, hashes)
+    return keys.filter(column(TOLD) & own).select(S.FILE, S.ROW).distinct()
+
+
+def keys_of_bad_rows(context: TableContext, bad: DataFrame) -> DataFrame:
+    """Give the keys that logged bad rows' texts hold: two where a key changed, none where it cannot be told."""
+    return _keys(bad, ReadSpec(context.table, context.mirror.columns(), context.settings))
+
+
+def forbidden_bad_rows(records: DataFrame, spec: ReadSpec, erased: ErasedKeys) -> DataFrame:
+    """Give file and row of those bad rows just read that an erasure forbids."""
+    keys = _keys(records.filter(column(S.KIND) == S.KIND_BAD), spec)
+    return keys.filter(column(TOLD) & is_erased(keys, spec.key, erased)).select(S.FILE, S.ROW).distinct()
+
+
+def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
+    own = [one for one in spec.columns if one.name in spec.key]
+    fields = [
+        T.StructField(S.FILE, T.StringType()),
+        T.StructField(S.FILE_TIME, T.StringType()),
+        T.StructField(S.ROW, T.LongType()),
+        T.StructField(S.COMMIT_TIME, T.TimestampType()),
+        T.StructField(TOLD, T.BooleanType()),
+        *S.table_struct(own).fields,
+    ]
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (keys_of_raw(batch, spec) for batch in batches)
+
+    return bad.select(*_RAW_FIELDS).mapInArrow(in_task(read), T.StructType(fields))
+
+
+def _counted(workspace: Workspace, records: DataFrame, forbidden: Column) -> dict[str, dict[str, int]]:
+    """Count per file what is left out: whole rows by what they do, and halves of key changes.
+
+    A key change is one row and two records; where one of them stays, the row stays.
+    """
+    rows = workspace.keep(records.filter(forbidden).select(S.FILE, S.ROW).distinct())
+    if not rows.take(1):
+        return {}
+    needed = records.select(S.KIND, S.FILE, S.ROW, S.STEP, S.OPERATION, forbidden.alias("gone"))
+    by_row = (
+        _joined(needed, rows, S.KIND_CHANGE, "left_semi")
+        .groupBy(S.FILE, S.ROW)
+        .agg(
+            F.count(F.lit(1)).alias("all"),
+            _sum(column("gone")).alias("left_out"),
+            F.max_by(column(S.OPERATION), column(S.STEP)).alias("does"),
+        )
+    )
+    is_whole = column("all") == column("left_out")
+    by_file = by_row.groupBy(S.FILE).agg(
+        _sum(column("all") > 1).alias("moves"),
+        _sum(is_whole).alias("rows"),
+        *[_sum(is_whole & (column("does") == one.value)).alias(one.value) for one in Operation],
+    )
+    return {row[S.FILE]: row.asDict() for row in by_file.toLocalIterator()}
+
+
+def _without(summary: FileSummary, gone: dict[str, int] | None, bad: int) -> FileSummary:
+    found = gone or {}
+    rows = found.get("rows", 0) + bad
+    if not rows and not found:
+        return summary
+    return replace(
+        summary,
+        rows=summary.rows - rows,
+        inserts=summary.inserts - found.get(Operation.INSERT.value, 0),
+        updates=summary.updates - found.get(Operation.UPDATE.value, 0),
+        deletes=summary.deletes - found.get(Operation.DELETE.value, 0),
+        moves=summary.moves - found.get("moves", 0),
+        bad=summary.bad - bad,
+        erased=rows,
+    )
+
+
+def _sum(condition: Column) -> Column:
+    return F.sum(condition.cast("long"))
+
+
+def _joined(records: DataFrame, rows: DataFrame, kind: str, how: str) -> DataFrame:
+    """Keep records of a kind that are of some rows, or all others, without moving a column."""
+    file, row = f"{S.PREFIX}of_file", f"{S.PREFIX}of_row"
+    named = rows.select(column(S.FILE).alias(file), column(S.ROW).alias(row))
+    is_named = (column(S.KIND) == kind) & (column(S.FILE) == column(file)) & (column(S.ROW) == column(row))
+    return records.join(F.broadcast(named), is_named, how)

@@ -1,0 +1,176 @@
+"""The ledger: which files a table has consumed and how far it is.
+
+The changelog's control rows are the truth. The state store keeps a copy that is good for exactly one changelog
+snapshot; when it stands elsewhere, or is gone, it is filled anew from the changelog.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import BugError, ConfigurationError
+from lakeward.iceberg.define import LOGGED_STAMP
+from lakeward.mirror.op.changelog import REBUILD, FileRecord, LoadDecision, OpRecord
+from lakeward.model import Disposition, FileClass, OpKind, Progress
+from lakeward.text import json_object, refusing_damage
+from lakeward.transforms.columns import column
+from lakeward.transforms.fold import is_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.model import LedgerEntry
+
+
+def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
+    """Give the progress at a changelog snapshot, filling the cache if it stands elsewhere."""
+    if snapshot_id is None:
+        context.state.forget_ledger(context.table)
+        return Progress()
+    if context.state.ledger_position(context.table) == snapshot_id:
+        cached = context.state.progress(context.table)
+        if cached is not None:
+            return cached
+    return rebuild(context, snapshot_id)
+
+
+def progress_of(context: TableContext, bases: Bases) -> Progress:
+    """Give the progress at the changelog snapshot that an op stands on."""
+    return current_progress(context, bases.changelog.id if bases.changelog else None)
+
+
+def applied_progress(context: TableContext, bases: Bases) -> Progress:
+    """Give the progress of what readers see.
+
+    An op that is logged and not yet applied, because it is being written or was interrupted, is not part of it: the
+    rows of a load are not there before it is applied.
+    """
+    if bases.changelog is None or bases.applied >= bases.logged:
+        return progress_of(context, bases)
+    if not bases.applied:
+        return Progress()
+    return op_record(context.changelog.read(bases.changelog.id), bases.applied).progress
+
+
+def rebuild(context: TableContext, snapshot_id: int) -> Progress:
+    """Fill the cache from the changelog's control rows at a snapshot."""
+    log = context.changelog.read(snapshot_id)
+    last = _last_op(context, snapshot_id)
+    progress = op_record(log, last).progress if last else Progress()
+    context.state.replace_ledger(context.table, snapshot_id, progress, _entries(log, progress))
+    return progress
+
+
+def op_record(log: DataFrame, op: int) -> OpRecord:
+    """Read the control row of one op."""
+    return op_records(log, [op])[op]
+
+
+def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
+    """Read the control rows of some ops at once."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.OP).isin(*ops) & column(S.FILE).isNull()
+    rows = log.filter(own).select(S.OP, S.DETAIL).take(2 * len(ops))
+    times = Counter(row[0] for row in rows)
+    if wrong := [op for op in ops if times[op] != 1]:
+        msg = f"the changelog has {times[wrong[0]]} control rows for op {wrong[0]}, expected one"
+        raise BugError(msg)
+    return {row[0]: OpRecord.from_json(row[1]) for row in rows}
+
+
+@dataclass(frozen=True)
+class ChangeFiles:
+    """The current generation's consumed change files on both sides of a name time.
+
+    ``newest_before`` is the latest commit time in files ``before``, ``timeless_before`` how many of these have rows
+    and no commit time. ``first`` is the smallest name time of all.
+    """
+
+    before: int = 0
+    after: int = 0
+    newest_before: int | None = None
+    timeless_before: int = 0
+    first: str | None = None
+
+
+def change_files(context: TableContext, progress: Progress, *, cut: str) -> ChangeFiles:
+    """Count the current generation's consumed change files named before ``cut``, and those named at or after it."""
+    snapshot = context.state.ledger_position(context.table)
+    if snapshot is None or progress.generation is None:
+        return ChangeFiles()
+    detail = column(S.DETAIL)
+    disposition, file_class, rows, commit = (
+        F.get_json_object(detail, path)
+        for path in ("$.disposition", "$.file.file_class", "$.file.rows", "$.file.newest_commit")
+    )
+    read = (Disposition.CONSUMED.value, Disposition.EMPTY.value)
+    is_change = disposition.isin(*read) & (file_class != FileClass.LOAD.value)
+    own = (column(S.KIND) == S.KIND_FILE) & (column(S.GENERATION) == progress.generation.number)
+    files = context.changelog.read(snapshot).filter(own & is_change & is_standing(progress.undone))
+    is_before, name = column(S.FILE_TIME) < cut, column(S.FILE_TIME)
+    timeless = is_before & commit.isNull() & (rows.cast("long") > 0)
+    found = files.agg(
+        F.count_if(is_before),
+        F.count_if(~is_before),
+        F.max(F.when(is_before, commit.cast("long"))),
+        F.count_if(timeless),
+        F.min(name),
+    ).collect()[0]
+    return ChangeFiles(*found)
+
+
+def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
+    """Give, by generation, the op that brought the newest part of its load when the table was so far."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
+    is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
+    loads = log.filter(own & is_load & is_standing(progress.undone))
+    return {row[0]: row[1] for row in loads.groupBy(S.GENERATION).agg(F.max(S.OP)).collect()}
+
+
+def load_decisions(log: DataFrame, progress: Progress) -> dict[int, LoadDecision]:
+    """Return, by generation, why the load that it began with was taken; loads of earlier versions have no reason."""
+    own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
+    starts = F.get_json_object(column(S.DETAIL), "$.starts") == F.lit("true")
+    decided = F.get_json_object(column(S.DETAIL), "$.decision").isNotNull()
+    rows = log.filter(own & starts & decided & is_standing(progress.undone)).select(S.DETAIL).collect()
+    records = [OpRecord.from_json(row[0]) for row in rows]
+    return {record.generation: record.decision for record in records if record.decision is not None}
+
+
+def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:
+    """Refuse an op that could not be finished; ``records`` holds the one after it.
+
+    Raises:
+        ConfigurationError: the op was logged and never applied.
+    """
+    following = records.get(op + 1)
+    if following is not None and following.kind is OpKind.VOID:
+        msg = f"{context.table}: op {op} could not be finished and was taken back by op {op + 1}: it has no state"
+        raise ConfigurationError(msg, hint=f"the state before it is that of op {op - 1}")
+
+
+def _last_op(context: TableContext, snapshot_id: int) -> int:
+    stamps = (one.summary.get(LOGGED_STAMP) for one in context.changelog.lineage(snapshot_id))
+    return next((int(stamp) for stamp in stamps if stamp is not None), 0)
+
+
+def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
+    """Stream ledger entries in op order; nothing that grows with the number of files is held."""
+    files = log.filter((column(S.KIND) == S.KIND_FILE) & is_standing(progress.undone))
+    for row in files.select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP).toLocalIterator():
+        yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])
+
+
+def bad_row_details(detail: str) -> tuple[str, str | None, str | None]:
+    """Give reason, column and value of a bad row."""
+    with refusing_damage("a bad row of the changelog", hint=REBUILD):
+        data = json_object(detail)
+        return data["reason"], data.get("column"), data.get("value")

@@ -1,0 +1,175 @@
+"""What a run did, as typed values: the library's answer, and what the commands print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lakeward.documents import Document
+
+if TYPE_CHECKING:
+    from lakeward.mirror.maintenance import TableMaintenance
+    from lakeward.mirror.op.changelog import LoadDecision
+    from lakeward.mirror.op.check import RowChanges
+    from lakeward.mirror.op.effect import Prepared
+
+
+class Outcome(StrEnum):
+    """How a table came out of a run."""
+
+    DONE = "done"
+    IDLE = "idle"
+    WAITING = "waiting"
+    LOCKED = "locked"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Rows read from files, by what they are."""
+
+    rows: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    bad: int = 0
+    erased: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
+            self.rows + other.rows,
+            self.inserts + other.inserts,
+            self.updates + other.updates,
+            self.deletes + other.deletes,
+            self.bad + other.bad,
+            self.erased + other.erased,
+        )
+
+
+@dataclass(frozen=True)
+class OpReport:
+    """One op: what it read, how it reached the mirror, what it left.
+
+    ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``
+    says that nothing else waited when the op's files were chosen. ``decision`` says why a load was taken as it was.
+    """
+
+    op: int
+    kind: str
+    generation: int
+    files: int
+    size: int
+    read: RowCounts
+    writes: int | None
+    removals: int | None
+    strategy: str
+    reason: str
+    schema_changes: tuple[str, ...] = ()
+    unstable_files: tuple[str, ...] = ()
+    late: bool = False
+    recovered: bool = False
+    is_last: bool = False
+    decision: LoadDecision | None = None
+    changelog_snapshot: int | None = None
+    mirror_snapshot: int | None = None
+    mirror_rows: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")):
+    """One table's part in a run. ``warnings`` hold until somebody decides what they are about."""
+
+    table: str
+    outcome: Outcome
+    ops: tuple[OpReport, ...] = ()
+    message: str | None = None
+    hint: str | None = None
+    error_kind: str | None = None
+    exit_code: int = 0
+    mirror_rows: int | None = None
+    maintenance: TableMaintenance | None = None
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def rows_in(self) -> int:
+        """Rows read from files."""
+        return sum(op.read.rows for op in self.ops)
+
+    @property
+    def rows_applied(self) -> int:
+        """Good rows of ops that reached the mirror."""
+        return sum(op.read.rows - op.read.bad for op in self.ops)
+
+    @property
+    def rows_quarantined(self) -> int:
+        """Rows set aside."""
+        return sum(op.read.bad for op in self.ops)
+
+
+@dataclass(frozen=True)
+class RunReport(Document, keys=("run_id", "seconds", "exit_code", "tables")):
+    """A whole run."""
+
+    run_id: str
+    tables: tuple[TableReport, ...] = field(default_factory=tuple)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> tuple[TableReport, ...]:
+        """Tables that failed."""
+        return tuple(table for table in self.tables if table.outcome is Outcome.FAILED)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when no table failed; 2 when all failures are refused configuration; else 3."""
+        codes = {table.exit_code for table in self.failed}
+        return 0 if not codes else max(codes)
+
+    def table(self, name: str) -> TableReport:
+        """One table's report by name."""
+        return next(table for table in self.tables if table.table == name)
+
+
+@dataclass(frozen=True)
+class TablePlan(Document):
+    """What a run would do next to one table, without having done it; ``replaces`` counts the rows a reload changes."""
+
+    table: str
+    outcome: Outcome
+    op: OpReport | None = None
+    files: tuple[str, ...] = ()
+    files_waiting: int = 0
+    replaces: RowChanges | None = None
+    message: str | None = None
+    hint: str | None = None
+    error_kind: str | None = None
+    exit_code: int = 0
+
+
+def op_report(prepared: Prepared) -> OpReport:
+    """Describe a prepared op."""
+    read = [
+        RowCounts(one.rows, one.inserts, one.updates, one.deletes, one.bad, one.erased) for one in prepared.summaries
+    ]  # fmt: skip
+    folded = prepared.effect.folded
+    return OpReport(
+        op=prepared.record.op,
+        kind=prepared.record.kind,
+        generation=prepared.record.generation,
+        files=len(prepared.summaries),
+        size=sum(one.identity.size for one in prepared.summaries),
+        read=sum(read, RowCounts()),
+        writes=folded.writes if folded else None,
+        removals=folded.deletes if folded else None,
+        strategy=prepared.effect.plan.strategy,
+        reason=prepared.effect.plan.reason,
+        schema_changes=prepared.schema_changes,
+        unstable_files=prepared.unstable,
+        late=prepared.record.late,
+        recovered=prepared.is_logged,
+        is_last=prepared.is_last,
+        decision=prepared.record.decision,
+    )

@@ -1,0 +1,180 @@
+"""The table's schema for an op: what the mirror has, what is declared, what the files bring.
+
+Additions and safe widenings evolve; a column that files no longer have stays; everything else stops the table with
+the exact difference.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from lakeward.columns import Column, can_widen, describe_problems, format_ddl, lake_type, name_problems, renames_for
+from lakeward.errors import ConfigurationError, SchemaError
+from lakeward.mirror.op.settings import settings_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakeward.columns import NameProblem
+    from lakeward.config import TableSettings
+    from lakeward.formats.base import FileSummary
+    from lakeward.model import TableId
+
+_BOTH_MOMENTS = {"timestamp", "timestamp_ntz"}
+
+
+def known_columns(
+    table: TableId, mirror: Sequence[Column], declared: Sequence[Column] | None, renames: Mapping[str, str]
+) -> tuple[Column, ...]:
+    """Give the mirror's columns with declared renames, widenings and additions laid over them."""
+    taken = {column.name for column in mirror}
+    present = [
+        Column(renames[one.name], one.type) if one.name in renames and renames[one.name] not in taken else one
+        for one in mirror
+    ]
+    if declared is None:
+        return tuple(present)
+    by_name = {column.name: column for column in declared}
+    merged: list[Column] = []
+    for column in present:
+        wanted = by_name.pop(column.name, column)
+        if not can_widen(column.type, wanted.lake_type):
+            raise _refused(table, [f"{column.name}: the mirror has {column.type}, declared is {wanted.type}"])
+        merged.append(wanted)
+    return (*merged, *by_name.values())
+
+
+def with_file_columns(
+    table: TableId, columns: Sequence[Column], summaries: Iterable[FileSummary], settings: TableSettings
+) -> tuple[Column, ...]:
+    """Evolve columns so that every file fits.
+
+    Raises:
+        SchemaError: some file differs in a way that is not safe, or at all where the schema is strict.
+    """
+    merged = {column.name: column for column in columns}
+    differences: list[str] = []
+    mismatched = [one for one in summaries if one.mismatch]
+    for summary in mismatched:
+        if settings.is_strict:
+            differences += _strict_differences(summary, settings.columns or columns)
+        else:
+            differences += _merge_file(summary, merged)
+    evolved = tuple(merged.values())
+    if mismatched and not differences and evolved == tuple(columns):
+        # A file that gave no rows must change the schema or stop the table: never be passed over.
+        differences = [f"{one.path}: columns {one.columns} do not fit {format_ddl(evolved)}" for one in mismatched]
+    if differences:
+        raise _refused(table, differences)
+    return evolved
+
+
+def describe_changes(before: Sequence[Column], after: Sequence[Column], renames: Mapping[str, str]) -> tuple[str, ...]:
+    """Say what evolves, for plan and report."""
+    had = {column.name: column.lake_type for column in before}
+    changes: list[str] = []
+    for column in after:
+        old = next((name for name, new in renames.items() if new == column.name and name in had), None)
+        if column.name not in had and old is not None:
+            changes.append(f"rename {old} to {column.name}")
+        elif column.name not in had:
+            changes.append(f"add {column.name} {column.lake_type}")
+        elif had[column.name] != column.lake_type:
+            changes.append(f"widen {column.name} from {had[column.name]} to {column.lake_type}")
+    return tuple(changes)
+
+
+def require_usable(
+    table: TableId, columns: Sequence[Column], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> None:
+    """Refuse settings that do not fit the table's columns, and names that a column of the lake cannot have."""
+    require_names(table, columns, settings, mirror)
+    if problem := next(settings_problems(columns, settings), None):
+        msg = f"{table}: {problem.message}"
+        raise ConfigurationError(msg, hint=f"lakeward tables check {table}")
+
+
+def require_names(
+    table: TableId, columns: Sequence[Column], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> None:
+    """Refuse columns under which the mirror could be written and not be read; ``mirror`` has been written already.
+
+    Raises:
+        ConfigurationError: some column needs another name.
+    """
+    present = [column.name for column in mirror]
+    problems = name_problems([column.name for column in columns], present)
+    if not problems:
+        return
+    msg = f"{table} cannot have these columns in the lake: {describe_problems(problems)}"
+    raise ConfigurationError(msg, hint=_renames_hint(table, problems, settings))
+
+
+def require_readable_names(table: TableId, mirror: Sequence[Column], settings: TableSettings) -> None:
+    """Refuse to work on a mirror that cannot be read because of its columns' names; earlier versions wrote such.
+
+    Raises:
+        ConfigurationError: some column needs another name.
+    """
+    names = [column.name for column in mirror]
+    problems = name_problems(names, names)
+    if problems:
+        msg = f"{table}: its mirror has columns that readers cannot read: {describe_problems(problems)}"
+        hint = f"{_renames_hint(table, problems, settings)}; then: lakeward tables repair {quote(str(table))}"
+        raise ConfigurationError(msg, hint=hint)
+
+
+def _renames_hint(table: TableId, problems: Sequence[NameProblem], settings: TableSettings) -> str:
+    """Say which setting gives the columns names that they can have."""
+    command = quote(f"renames={renames_for(problems, settings.renames)}")
+    hint = f"lakeward tables set {quote(str(table))} --set {command}, or the same as renames: in lakeward.yaml"
+    twins = [problem for problem in problems if problem.twin is not None]
+    if twins:
+        hint += f" ({twins[0].name}: {twins[0].twin} where both are one column that is spelt in two ways)"
+    return f"{hint}; a declared schema: has the new names"
+
+
+def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:
+    """Lay one file's columns over ``merged``; give what cannot be."""
+    differences = []
+    for name, file_type in summary.columns or ():
+        if not file_type:
+            if name not in merged:
+                differences.append(f"{summary.path}: column {name} is not declared, and CSV does not tell its type")
+            continue
+        stored = lake_type(file_type)
+        if name not in merged or _widens(merged[name].lake_type, stored):
+            merged[name] = Column(name, stored)
+        elif not _fits(stored, merged[name].lake_type):
+            differences.append(f"{summary.path}: column {name} is {file_type}, the table has {merged[name].type}")
+    return differences
+
+
+def _strict_differences(summary: FileSummary, columns: Sequence[Column]) -> list[str]:
+    found = dict(summary.columns or ())
+    wanted = {column.name: column.lake_type for column in columns}
+    differences = [f"{summary.path}: column {name} is not declared" for name in found if name not in wanted]
+    differences += [f"{summary.path}: declared column {name} is missing" for name in wanted if name not in found]
+    differences += [
+        f"{summary.path}: column {name} is {found[name]}, declared is {wanted[name]}"
+        for name in wanted
+        if found.get(name) and not _fits(lake_type(found[name]), wanted[name])
+    ]
+    return differences
+
+
+def _widens(table_type: str, file_type: str) -> bool:
+    return table_type != file_type and can_widen(table_type, file_type)
+
+
+def _fits(file_type: str, table_type: str) -> bool:
+    return can_widen(file_type, table_type) or {file_type, table_type} == _BOTH_MOMENTS
+
+
+def _refused(table: TableId, differences: Sequence[str]) -> SchemaError:
+    shown = "\n  ".join(differences[:20])
+    more = f"\n  … and {len(differences) - 20} more" if len(differences) > 20 else ""
+    msg = f"{table}: the files' schema cannot be taken as it is:\n  {shown}{more}"
+    hint = "declare the schema in lakeward.yaml (schema:, renames:, schema_mode: evolve), or reload under a new table"
+    return SchemaError(msg, hint=hint)

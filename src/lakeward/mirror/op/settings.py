@@ -1,0 +1,166 @@
+"""A table's settings travel with its mirror: the state store may be deleted, the lake may not."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import ConfigurationError
+from lakeward.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
+from lakeward.iceberg.partitions import partition_problems, renamed_partition
+from lakeward.redaction import redact_values
+from lakeward.text import json_object, reading_property
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakeward.columns import Column
+    from lakeward.config import TableSettings
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.model import TableId
+
+
+def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> None:
+    """Write layout and the settings set by command as properties of the mirror, when they changed."""
+    registered = context.state.find_table(context.table)
+    own = registered.settings if registered else {}
+    wanted = {
+        # Whoever may read the mirror reads its properties, too.
+        SETTINGS_PROPERTY: json.dumps(redact_values(own), sort_keys=True),
+        LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
+        READING_PROPERTY: json.dumps(reading_settings(context.settings), sort_keys=True),
+    }
+    if any(present.get(name) != text for name, text in wanted.items()):
+        context.mirror.set_properties(wanted)
+
+
+def reading_settings(settings: TableSettings) -> dict[str, Any]:
+    """Return the settings by which a table's files are read, those of CSV by their full names."""
+    csv = settings.csv.model_dump(mode="json")
+    own = {name: getattr(settings, name) for name in ("timestamp_column", "sequence_column", "operation_column")}
+    return {**own, **{f"csv.{name}": value for name, value in csv.items()}}
+
+
+def describe_changed_reading(
+    table: TableId, before: Mapping[str, Any], settings: TableSettings, mirror: Sequence[Column] = ()
+) -> str | None:
+    """Say what other settings for reading leave as it is in a table that was run with those of ``before``.
+
+    Returns None where nothing changed. ``mirror`` are the columns that its mirror has, as far as they are known.
+    """
+    now = reading_settings(settings)
+    changed = [name for name, value in now.items() if name in before and before[name] != value]
+    if not changed:
+        return None
+    shown = "; ".join(f"{name} was {before[name]!r}, now {now[name]!r}" for name in changed)
+    steps = [f"lakeward undo {table} --to-op 0", f"lakeward run {table}"]
+    kept = captured_columns(mirror, settings)
+    if kept:
+        shown += f"; the mirror keeps {', '.join(kept)} as a column"
+    if kept or (not mirror and any(not name.startswith("csv.") for name in changed)):
+        steps.insert(0, f"lakeward tables repair {table} (removes such a column from the mirror)")
+    anew = ", then ".join(steps)
+    return f"{table}: {shown}; files that were read before stay as they were read. To read them anew: {anew}"
+
+
+def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:
+    """Return the mirror's columns that the settings declare to be the capture's own, and no schema to be the source's.
+
+    A table that is read under these settings from the start has no such columns.
+    """
+    declared = {column.name for column in settings.columns or ()}
+    own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - declared
+    return tuple(column.name for column in mirror if column.name in own)
+
+
+def require_same_layout(context: TableContext, properties: Mapping[str, str | None]) -> None:
+    """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
+    kept = properties.get(LAYOUT_PROPERTY)
+    if kept is None:
+        return
+    with reading_property(LAYOUT_PROPERTY, of="mirror"):
+        built = _named_now(json_object(kept), context.settings.renames)
+    wanted = _layout(context)
+    if built == wanted:
+        return
+    differing = [name for name in wanted if wanted[name] != built.get(name)]
+    shown = "; ".join(f"{name} was {built.get(name)}, now {wanted[name]}" for name in differing)
+    msg = f"{context.table}: the mirror was built with other settings: {shown}"
+    hint = (
+        f"set it back; or drop {context.mirror.identifier} and {context.changelog.identifier} and run again: "
+        "the table is then built anew from the landing files"
+    )
+    raise ConfigurationError(msg, hint=hint)
+
+
+def _layout(context: TableContext) -> dict[str, list[str]]:
+    settings = context.settings
+    own = {"primary_key": settings.primary_key, "partition_by": settings.partition_by}
+    return _named_now(own, settings.renames)
+
+
+def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
+    """Give a layout in one spelling, whose columns have the names that declared renames gave them."""
+    return {
+        "primary_key": [renames.get(name, name) for name in layout["primary_key"]],
+        "partition_by": [renamed_partition(expression, renames) for expression in layout["partition_by"]],
+    }
+
+
+def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:
+    """Read the settings that :func:`keep_settings` wrote; None where a table is not Lakeward's."""
+    text = mirror.property(SETTINGS_PROPERTY)
+    if text is None:
+        return None
+    with reading_property(SETTINGS_PROPERTY, of="mirror"):
+        return json_object(text)
+
+
+# Which of a table's settings name columns that it does not have, or a partition that cannot be.
+
+
+_NAMING_COLUMNS = ("primary_key", "null_means_unchanged", "before_image_columns")
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class SettingProblem:
+    """One setting that does not fit the table."""
+
+    setting: str
+    message: str
+
+
+def settings_problems(columns: Sequence[Column], settings: TableSettings) -> Iterator[SettingProblem]:
+    """Look at every setting that names columns of the table."""
+    names = [column.name for column in columns]
+    for setting in _NAMING_COLUMNS:
+        wanted = getattr(settings, setting) or ()
+        yield from _unknown(setting, [name for name in wanted if name not in names], names, settings)
+        if repeated := sorted({name for name in wanted if wanted.count(name) > 1}):
+            yield SettingProblem(setting, f"{setting} names {', '.join(repeated)} more than once")
+    # A rename keeps the partition: either name will do.
+    expressions = [renamed_partition(one, settings.renames) for one in settings.partition_by]
+    for message, missing in partition_problems(expressions, columns):
+        more = "" if missing is None else f"; {nearest(missing, names)}"
+        yield SettingProblem("partition_by", f"{message}{more}")
+
+
+def _unknown(
+    setting: str, missing: Sequence[str], names: Sequence[str], settings: TableSettings
+) -> Iterator[SettingProblem]:
+    for name in missing:
+        renamed = settings.renames.get(name)
+        meant = f"it was renamed to {renamed}" if renamed in names else nearest(name, names)
+        yield SettingProblem(setting, f"{setting} names {name!r}, which is no column of the table; {meant}")
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Say which name was meant, by case or by spelling, and which names there are."""
+    by_case = [one for one in names if one.lower() == name.lower()]
+    close = by_case or difflib.get_close_matches(name, names, n=1)
+    listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"did you mean {close[0]!r}? columns: {listed}" if close else f"columns: {listed}"

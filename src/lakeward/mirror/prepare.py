@@ -1,0 +1,162 @@
+"""Prepare an op without writing: read, check, fold and plan what was chosen. `plan` shows it, `run` carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakeward import schemas as S
+from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.op import check
+from lakeward.mirror.op.changelog import FileRecord, OpRecord
+from lakeward.mirror.op.context import Waiting
+from lakeward.mirror.op.effect import OpInput, Prepared
+from lakeward.mirror.op.reading import read_work
+from lakeward.mirror.op.schema import describe_changes
+from lakeward.mirror.op.steps import Step
+from lakeward.model import Disposition, FileClass, OrderBy, Progress
+from lakeward.transforms.columns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.formats.base import FileSummary
+    from lakeward.mirror.op.context import TableContext, Work
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.model import Generation, Place
+    from lakeward.spark.workspace import Workspace
+
+
+def prepare(
+    context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases
+) -> Prepared | Waiting:
+    """Read, check, fold and plan one op; where change files must be applied before a load, plan these.
+
+    Raises:
+        DataError: the input is refused; nothing was written.
+    """
+    before = bases.columns
+    context.adapt_plans(wanted=False)
+    columns, records, summaries = read_work(
+        context, workspace, work.generation, work.files, before, erased=bases.erased
+    )
+    stable = [one for one in summaries if one.stable]
+    unstable = tuple(one.path for one in summaries if not one.stable)
+    if records is not None:
+        records = _taking_part(records, unstable)
+        check.require_good_rows(context, records, stable, columns)
+        check.require_clear_keys(context, records, stable, columns, bases)
+    kind = kind_of(work.kind)
+    if work.files and (not stable or (unstable and kind.needs_every_file)):
+        return Waiting(f"{len(unstable)} files are still being written: {', '.join(unstable[:3])}")
+    decided = kind.decide(context, work, progress, columns, stable)
+    if decided.kind is not work.kind:
+        return prepare(context, workspace, decided, progress, bases)
+    context.reached(Step.CHECK_READ)
+    record = _op_record(context, decided, progress, stable)
+    given = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
+    kind.check_input(context, decided, given, stable)
+    effect = kind.work_out(context, workspace, given)
+    kind.check_effect(context, decided, effect, columns, bases.mirror)
+    context.reached(Step.CHECK_FOLD)
+    changes = describe_changes(before, columns, context.settings.renames)
+    files = tuple(_file_record(summary, record) for summary in stable) + decided.notes
+    rows, count = kind.rows_to_log(records, stable)
+    is_last = decided.is_last and not unstable
+    return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
+
+
+def _op_record(context: TableContext, work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> OpRecord:
+    """Number the op and say how far the table is once it is logged."""
+    changes = [one for one in summaries if one.file_class is not FileClass.LOAD]
+    generation = replace(work.generation, order_by=check.common_order(context, work.generation.order_by, changes))
+    known = (*progress.generations, *work.earlier)
+    earlier = tuple(one for one in known if one.number != generation.number)
+    generations = tuple(sorted((*earlier, generation), key=lambda one: one.number))
+    is_current = generations[-1] is generation
+    reached_before = progress.last_place if is_current and not work.starts else None
+    firsts = [one.first for one in changes if one.first is not None]
+    lasts = [one.last for one in changes if one.last is not None]
+    newest = max([*lasts, *([reached_before] if reached_before else [])], default=None)
+    commits = [one.newest_commit for one in changes] + ([progress.newest_commit] if not work.starts else [])
+    newest_commit = max((one for one in commits if one is not None), default=None)
+    reached = (newest, newest_commit) if is_current else (progress.last_place, progress.newest_commit)
+    before = replace(progress, newest_commit=None, moved_until=None) if work.starts else progress
+    moves = any(one.moves for one in changes)
+    moved_until = newest_commit if moves and is_current else before.moved_until
+    return OpRecord(
+        op=progress.op + 1,
+        kind=work.kind,
+        generation=generation.number,
+        progress=Progress(
+            op=progress.op + 1,
+            generations=generations,
+            last_place=reached[0],
+            newest_commit=reached[1],
+            undone=progress.undone,
+            newest_file=_newest_file(work, progress, summaries),
+            moved_until=moved_until,
+        ),
+        starts=work.starts,
+        late=bool(
+            firsts
+            and reached_before
+            and (_reaches_back(context, generation, min(firsts), reached_before) or _continues_commit(before, changes))
+        ),
+        partial=any(one.partial for one in changes),
+        moves=moves,
+        decision=work.decision,
+    )
+
+
+def _newest_file(work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> int | None:
+    """Return the latest modification time among the newest generation's files once the op is logged."""
+    times = [one.identity.mtime_us for one in summaries]
+    if not work.starts and progress.newest_file is not None:
+        times.append(progress.newest_file)
+    return max(times, default=None)
+
+
+def _continues_commit(progress: Progress, summaries: Sequence[FileSummary]) -> bool:
+    """Whether changes may belong to a commit with key changes that is logged in part: it is then folded whole.
+
+    Without commit times nothing tells where a commit ends, and every key change may continue one.
+    """
+    oldest = [one.oldest_commit for one in summaries if one.first is not None]
+    known = [one for one in oldest if one is not None]
+    if len(known) < len(oldest) or progress.newest_commit is None:
+        return any(one.moves for one in summaries)
+    first = min(known)
+    goes_on = progress.moved_until is not None and first <= progress.moved_until
+    return goes_on or (first <= progress.newest_commit and any(one.moves for one in summaries))
+
+
+def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:
+    """Tell whether changes come before others that are already applied.
+
+    Without a key, a change sequence sent again is a repeat, the last one in a newer file too: only looking back tells.
+    """
+    if generation.order_by is OrderBy.SEQUENCE and not context.settings.primary_key:
+        return first.sequence <= reached.sequence
+    return first < reached
+
+
+def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:
+    if record.generation < record.progress.generations[-1].number:
+        return FileRecord(summary, Disposition.SUPERSEDED)
+    return FileRecord(summary, Disposition.CONSUMED if summary.rows else Disposition.EMPTY)
+
+
+def _taking_part(records: DataFrame, unstable: Sequence[str]) -> DataFrame:
+    rows = records.filter(column(S.KIND).isin(S.KIND_CHANGE, S.KIND_BAD))
+    return rows.filter(~column(S.FILE).isin(*unstable)) if unstable else rows
+
+
+def _only_changes(records: DataFrame | None) -> DataFrame | None:
+    return records.filter(column(S.KIND) == S.KIND_CHANGE) if records is not None else None
+
+
+def _good_rows(summaries: Sequence[FileSummary]) -> int:
+    return sum(one.rows - one.bad for one in summaries)

@@ -1,0 +1,220 @@
+"""Bad rows that were set aside: a view of the changelog, and ops that put them back or drop them.
+
+A repaired row goes back at its own place in the order: it keeps its file, row and sequence, so that later changes
+of the same key still win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError
+from lakeward.formats.base import ReadSpec
+from lakeward.formats.dms.quarantined import parse_raw
+from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.op.changelog import OpRecord, Resolution, is_named, open_rows
+from lakeward.mirror.op.effect import OpInput, Prepared, capture
+from lakeward.mirror.op.erased import is_erased
+from lakeward.mirror.op.ledger import bad_row_details, current_progress, progress_of
+from lakeward.mirror.op.schema import describe_changes, known_columns, require_names
+from lakeward.mirror.run import carry_out, finish_interrupted
+from lakeward.model import OpKind, Place
+from lakeward.spark.marks import in_task
+from lakeward.spark.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.columns import Column
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.mirror.op.report import OpReport
+    from lakeward.model import Progress
+
+# Rows put back by one op: they are parsed on the driver.
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that was set aside. ``id`` names it: file and row number."""
+
+    op: int
+    generation: int
+    file: str
+    file_time: str
+    row: int
+    reason: str
+    column: str | None
+    value: str | None
+    raw: str
+
+    @property
+    def id(self) -> str:
+        """The name by which commands speak of the row."""
+        return f"{self.file}:{self.row}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the row as plain data."""
+        return {"id": self.id, **vars(self)}
+
+
+@dataclass(frozen=True)
+class QuarantineReport:
+    """What a retry or drop did: rows handled, rows that are still bad and why, and the ops that did it."""
+
+    handled: int = 0
+    still_bad: tuple[BadRow, ...] = ()
+    ops: tuple[OpReport, ...] = ()
+
+    def __add__(self, other: QuarantineReport) -> QuarantineReport:
+        return QuarantineReport(self.handled + other.handled, self.still_bad + other.still_bad, self.ops + other.ops)
+
+
+def bad_rows(context: TableContext, ids: Collection[str] = (), *, limit: int | None = None) -> Iterator[BadRow]:
+    """Give the bad rows that are neither put back nor dropped, in file and row order."""
+    if not context.changelog.exists():
+        return
+    head = context.changelog.require_head().id
+    rows = open_rows(context.changelog.read(head), current_progress(context, head))
+    if ids:
+        rows = rows.filter(is_named(ids))
+    rows = rows.orderBy(S.OP, S.FILE_TIME, S.FILE, S.ROW)
+    for row in (rows.limit(limit) if limit is not None else rows).toLocalIterator():
+        reason, name, value = bad_row_details(row[S.DETAIL])
+        yield BadRow(
+            row[S.OP], row[S.GENERATION], row[S.FILE], row[S.FILE_TIME], row[S.ROW], reason, name, value, row[S.RAW]
+        )
+
+
+def retry_rows(context: TableContext, ids: Collection[str], replacements: Mapping[str, str]) -> QuarantineReport:
+    """Parse bad rows again under the current settings and put back those that fit now; all rows when none is named.
+
+    ``replacements`` gives repaired text for some rows.
+    """
+    finish_interrupted(context)
+    report = QuarantineReport()
+    for group in _groups(context, {*ids, *replacements}):
+        report += _retry(context, group, replacements)
+    return report
+
+
+def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
+    """Give bad rows up: they stay in the changelog and are no longer listed."""
+    finish_interrupted(context)
+    report = QuarantineReport()
+    for group in _groups(context, ids):
+        report += QuarantineReport(len(group), (), (_resolve(context, group, None, "dropped"),))
+    return report
+
+
+def _groups(context: TableContext, ids: Collection[str]) -> Iterator[list[BadRow]]:
+    """Give the chosen rows in groups of one op's size and one generation; the reading is pinned."""
+    rows = bad_rows(context, ids)
+    found = 0
+    while group := list(islice(rows, BATCH)):
+        found += len(group)
+        for generation in sorted({row.generation for row in group}):
+            yield [row for row in group if row.generation == generation]
+    if found < len(ids):
+        msg = f"{context.table}: {len(ids) - found} of the named rows are not among its bad rows"
+        raise ConfigurationError(msg, hint=f"lakeward quarantine list {context.table}")
+
+
+def _retry(context: TableContext, rows: Sequence[BadRow], replacements: Mapping[str, str]) -> QuarantineReport:
+    progress, _ = _standing(context)
+    generation = next(one for one in progress.generations if one.number == rows[0].generation)
+    spec = ReadSpec(context.table, _columns(context), context.settings, generation.order_by)
+    good: list[tuple[BadRow, pa.RecordBatch]] = []
+    still_bad: list[BadRow] = []
+    for row in rows:
+        text = replacements.get(row.id, row.raw)
+        batch = parse_raw(text, row.file, row.file_time, row.row, spec, load=not row.file_time)
+        kinds = batch.column(S.KIND).to_pylist()
+        if S.KIND_BAD in kinds:
+            still_bad.append(_with_detail(row, batch.column(S.DETAIL)[kinds.index(S.KIND_BAD)].as_py()))
+        else:
+            good.append((row, batch))
+    if not good:
+        return QuarantineReport(0, tuple(still_bad))
+    table = pa.Table.from_batches([batch for _, batch in good])
+    return QuarantineReport(
+        len(good), tuple(still_bad), (_resolve(context, [row for row, _ in good], table, "retried"),)
+    )
+
+
+def _with_detail(row: BadRow, detail: str) -> BadRow:
+    reason, name, value = bad_row_details(detail)
+    return replace(row, reason=reason, column=name, value=value)
+
+
+def _columns(context: TableContext) -> tuple[Column, ...]:
+    settings, mirror = context.settings, context.mirror.columns()
+    columns = known_columns(context.table, mirror, settings.columns, settings.renames)
+    require_names(context.table, columns, settings, mirror)
+    return columns
+
+
+def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | None, outcome: str) -> OpReport:
+    """Log the rows' resolution, with their changes if they were repaired, and apply it as one op."""
+    progress, bases = _standing(context)
+    partial = changes is not None and any(changes.column(S.UNCHANGED).to_pylist())
+    moves = changes is not None and any(step == S.STEP_MOVED_HERE for step in changes.column(S.STEP).to_pylist())
+    record = OpRecord(
+        op=progress.op + 1,
+        kind=OpKind.RETRY,
+        generation=rows[0].generation,
+        progress=_reached(progress, rows[0].generation, changes),
+        late=True,
+        partial=partial,
+        moves=moves,
+    )
+    columns = _columns(context)
+    evolution = describe_changes(context.mirror.columns(), columns, context.settings.renames)
+    with Workspace() as workspace:
+        frame, count = None, 0
+        if changes is not None:
+            frame, count = workspace.keep(_frame(context, changes, columns)), changes.num_rows
+        if frame is not None and bases.erased is not None:
+            # A row may have been repaired so that only now its key is known.
+            frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
+            count = frame.count()
+        given = OpInput(record, bases, columns, frame, count)
+        effect = kind_of(record.kind).work_out(context, workspace, given)
+        prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
+        return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
+
+
+def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Progress:
+    """Give the progress once repaired rows are logged: a file that comes before them is late from then on."""
+    following = replace(progress, op=progress.op + 1)
+    if changes is None or progress.generation is None or generation != progress.generation.number:
+        return following
+    fields = (changes.column(name).to_pylist() for name in (S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP))
+    # A load row has no sequence: it lies before every change.
+    places = [Place(*values) for values in zip(*fields, strict=True) if values[0] is not None]
+    last = max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
+    commits = [pc.max(changes.column(S.COMMIT_TIME)).cast(pa.int64()).as_py(), progress.newest_commit]
+    newest = max((one for one in commits if one is not None), default=None)
+    moved = newest if S.STEP_MOVED_HERE in changes.column(S.STEP).to_pylist() else progress.moved_until
+    return replace(following, last_place=last, newest_commit=newest, moved_until=moved)
+
+
+def _standing(context: TableContext) -> tuple[Progress, Bases]:
+    bases = capture(context)
+    return progress_of(context, bases), bases
+
+
+def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) -> DataFrame:
+    """Make an Arrow table a frame, the way that Spark 3.5 can too."""
+    batches = table.to_batches()
+    numbers = context.spark.range(0, 1, 1, 1)
+    return numbers.mapInArrow(in_task(lambda _: batches), S.record_struct(columns))

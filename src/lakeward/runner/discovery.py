@@ -1,0 +1,166 @@
+"""Find tables in landing and register those that are new, inactive until someone decides on their key."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.formats.dms.listing import (
+    SkippedFolder,
+    list_transactions,
+    table_folders,
+    unreadable_folder,
+    why_no_table,
+)
+from lakeward.model import TableId
+from lakeward.text import escape_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from lakeward.config import Config
+    from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What a look at landing found.
+
+    ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
+    folders hold files and are no tables, or lie where tables do and were left out. ``stray`` is a file that shows
+    where landing keeps its files if it holds no table at all.
+    """
+
+    new: tuple[TableId, ...] = ()
+    unlanded: tuple[TableId, ...] = ()
+    skipped: tuple[SkippedFolder, ...] = ()
+    stray: str | None = None
+
+
+def discover(config: Config, storage: Storage, state: StateStore, *, read_transactions: bool = False) -> Discovery:
+    """Register tables found in landing that are neither declared nor known.
+
+    Folders of known tables are not looked into, so that looking again costs one listing per schema. Tables that only
+    transaction files name have no folder: those files are read from end to end if ``read_transactions`` says so.
+    """
+    known = {*config.declared(), *(one.table for one in state.registered())}
+    skipped: list[SkippedFolder] = []
+    new: list[TableId] = []
+    any_table = False
+    for found in landed_tables(config, storage, known):
+        if isinstance(found, SkippedFolder):
+            skipped.append(found)
+            continue
+        any_table = True
+        if found not in known and state.register(found, active=False):
+            new.append(found)
+    unlanded: list[TableId] = []
+    for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
+        (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
+    stray = None if any_table or unlanded else _first_file(storage)
+    return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
+
+
+def _first_file(storage: Storage) -> str | None:
+    try:
+        return next((escape_name(file.path) for file in storage.walk("")), None)
+    except (OSError, DataError):
+        return None  # the folder that cannot be listed is among those left out
+
+
+def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
+    """Return the tables in landing that ``include`` and ``exclude`` let through, and what lies there and is none.
+
+    Folders of known tables are not looked into; of others only those with a load part or change file are tables.
+    """
+    for found in table_folders(storage, transactions=config.transactions):
+        if not _concerns(config, found):
+            continue
+        if isinstance(found, SkippedFolder) or found in known:
+            yield found
+            continue
+        try:
+            reason = why_no_table(storage, _folder(found))
+        except OSError as error:
+            yield unreadable_folder(_folder(found), error)
+            continue
+        except DataError as error:
+            # A folder that cannot be looked into is one table's matter.
+            yield SkippedFolder(_folder(found), error.message)
+            continue
+        if reason is None:
+            yield found
+        elif reason:
+            yield SkippedFolder(_folder(found), reason)
+
+
+def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
+    """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` let through."""
+    if isinstance(found, TableId) or "/" in found.path:
+        return is_wanted(config, str(found) if isinstance(found, TableId) else found.path.replace("/", ".", 1))
+    # A whole schema: some table of it may be wanted.
+    return any(fnmatchcase(found.path, pattern.partition(".")[0]) for pattern in config.include)
+
+
+def is_wanted(config: Config, name: str) -> bool:
+    """Tell whether ``include`` and ``exclude`` let a name through."""
+    is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
+    return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
+
+
+def require_landing(config: Config, storage: Storage) -> None:
+    """Refuse an empty, missing or unreadable landing folder: it is more often a wrong path than an empty source."""
+    try:
+        is_there = storage.exists("")
+    except OSError as error:
+        msg = f"landing {config.landing} cannot be listed: {error.strerror or error}"
+        raise ConfigurationError(msg, hint="let this user read it, or correct landing: in lakeward.yaml") from error
+    if not is_there:
+        msg = f"landing {config.landing} is missing or empty: no file to read"
+        hint = "correct landing: in lakeward.yaml, or let the capture tool write there first; to try: lakeward demo"
+        raise ConfigurationError(msg, hint=hint)
+
+
+def _folder(table: TableId) -> str:
+    return f"{table.schema}/{table.name}"
+
+
+def _register_unlanded(
+    config: Config, storage: Storage, state: StateStore, known: Collection[TableId]
+) -> Iterator[TableId | SkippedFolder]:
+    """Register the tables that only transaction files name, and give them."""
+    if not config.transactions:
+        msg = "there are no transaction files to read: transactions: is not set"
+        raise ConfigurationError(msg, hint="set transactions: to the folder of the CDC_TXN files in lakeward.yaml")
+    for table in sorted(_named_in_transactions(config, storage, config.transactions.strip("/")) - {*known}):
+        if not is_wanted(config, str(table)):
+            continue
+        try:
+            table.require_usable()
+        except ConfigurationError as error:
+            yield SkippedFolder(_folder(table), error.message)
+        else:
+            if state.register(table, active=False):
+                yield table
+
+
+def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
+    """Read every transaction file for the names in it; one that is still being written is read the next time."""
+    from lakeward.formats.dms import transactions as T
+    from lakeward.formats.dms.files import Limits
+
+    named: set[TableId] = set()
+    limits = Limits.of(config.defaults)
+    for file in list_transactions(storage, folder, config.defaults):
+        for batch in T.sort_file(storage, file, config.defaults.csv, limits):
+            rows = batch.select([T.SCHEMA, T.TABLE, T.ENDING]).to_pylist()
+            named |= {TableId(row[T.SCHEMA], row[T.TABLE]) for row in rows if row[T.ENDING] is None}
+            ending = rows[-1][T.ENDING]
+            if ending and (problem := json.loads(ending)["problem"]):
+                msg = f"{file.path} cannot be used: {problem}"
+                raise DataError(msg, hint="repair or remove it, then: lakeward discover --read-transactions")
+    return named

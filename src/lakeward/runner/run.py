@@ -1,0 +1,286 @@
+"""Run many tables on one Spark application. One failing, slow, locked or waiting table never stops another."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+from lakeward.errors import BugError, ConflictError, LakewardError, LeaseHeldError, RetriableError
+from lakeward.logs import bind
+from lakeward.mirror.op.context import RunBudget
+from lakeward.mirror.op.cut import load_warning
+from lakeward.mirror.op.loads import undecided_loads
+from lakeward.mirror.op.reading import TransactionShelf
+from lakeward.mirror.op.report import Outcome, RunReport, TableReport
+from lakeward.mirror.run import RunEnd, TableOps
+from lakeward.model import OpKind
+from lakeward.runner.history import is_repeated
+from lakeward.runner.maintain import maintain_after_run
+from lakeward.runner.slots import Slots, Turn, step_listener
+from lakeward.runner.workbench import new_run_id
+from lakeward.session.sessions import load_catalog, table_session
+from lakeward.spark.errors import as_lakeward_error
+from lakeward.state.base import TableRun
+from lakeward.state.leases import HeldLease, current_owner
+from lakeward.views.versions.current import publish_current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import RetrySettings
+    from lakeward.mirror.maintenance import TableMaintenance
+    from lakeward.mirror.op.context import RunOptions, TableContext
+    from lakeward.mirror.op.report import OpReport
+    from lakeward.runner.observers import Observer
+    from lakeward.runner.tables import KnownTable
+    from lakeward.runner.workbench import Workbench
+
+
+# How long to wait before a passing fault is tried again.
+
+
+def may_pass(error: LakewardError) -> bool:
+    """Tell whether the same call may succeed later: a passing fault, or another writer that was faster."""
+    return isinstance(error, (RetriableError, ConflictError))
+
+
+def retry_delay(settings: RetrySettings, attempt: int) -> float:
+    """Give the seconds to wait before attempt number ``attempt`` + 1: doubled each time, up to a limit.
+
+    Half of it is left to chance: tables that one fault stopped shall not all come back at one moment.
+    """
+    longest = min(settings.max_delay, settings.first_delay * 2.0 ** (attempt - 1))
+    return longest * random.uniform(0.5, 1)
+
+
+logger = logging.getLogger(__name__)
+# Sessions connect to their lake one after the other, also those of runs that overlap: the first on a new lake makes
+# the catalog's tables.
+_opening = threading.Lock()
+
+
+def run_tables(
+    bench: Workbench,
+    tables: Sequence[KnownTable],
+    options: RunOptions,
+    observer: Observer,
+    *,
+    wait: float = 0,
+    parallel: int | None = None,
+    stop: threading.Event | None = None,
+) -> RunReport:
+    """Run every table, those of the highest priority first, and report them in the order given.
+
+    ``wait`` is how many seconds to wait for a table that another writer holds. Setting ``stop`` from another thread
+    ends the run as Ctrl-C would: the current commits are finished or abandoned, leases given back.
+
+    Raises:
+        KeyboardInterrupt: the run was ended early.
+    """
+    by_priority = sorted(tables, key=lambda known: (-known.settings.priority, known.table))
+    with _Run(bench, options, observer, wait, stop or threading.Event()) as run:
+        observer.run_started(run.id, [str(known.table) for known in tables])
+        found = {one.table: one for one in run.all(by_priority, slots=parallel or bench.config.parallel)}
+        report = RunReport(run.id, tuple(found[str(known.table)] for known in tables), time.monotonic() - run.started)
+    observer.run_finished(report)
+    return report
+
+
+class _Run:
+    """One run: what its tables share, and how each gets its turn."""
+
+    def __init__(
+        self, bench: Workbench, options: RunOptions, observer: Observer, wait: float, stop: threading.Event
+    ) -> None:
+        self.id, self.started = new_run_id(), time.monotonic()
+        self._bench = bench
+        self._options = options
+        self._observer = observer
+        self._wait = wait
+        self._owner = current_owner(self.id)
+        self._stop = stop
+        self._turns: dict[str, Turn] = {}
+        self._sessions = threading.local()
+        self._shelf = TransactionShelf(bench.storage)
+        self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shelf.close()
+
+    def all(self, tables: Sequence[KnownTable], *, slots: int) -> list[TableReport]:
+        """Give every table its turn."""
+        pool = Slots(self._one, stop=self._stop, look=self._look, cancel=self._cancel)
+        return pool.run(tables, slots=slots)
+
+    def _one(self, known: KnownTable) -> TableReport:
+        began, started = datetime.now(UTC), time.monotonic()
+        with bind(run=self.id, table=str(known.table)):
+            self._observer.table_started(str(known.table))
+            report = self._with_retries(known)
+            if report.ops and report.outcome is not Outcome.FAILED and known.settings.maintain == "auto":
+                report = replace(report, maintenance=self._maintain(known))
+            report = replace(report, seconds=time.monotonic() - started)
+            self._record(known, began, report)
+            self._observer.table_finished(report)
+        return report
+
+    def _with_retries(self, known: KnownTable) -> TableReport:
+        """Run one table, again after passing faults, and turn whatever stops it into its report."""
+        ops: list[OpReport] = []
+        name, settings = str(known.table), self._bench.config.retry
+        attempts = settings.attempts if self._options.attempts is None else self._options.attempts
+        for attempt in itertools.count(1):
+            try:
+                return self._attempt(known, ops)
+            except LakewardError as error:
+                if not may_pass(error) or attempt > attempts:
+                    return _failed(name, error, ops)
+                delay = retry_delay(settings, attempt)
+                self._observer.retry(name, attempt, delay, error)
+            if self._stop.wait(delay):
+                raise KeyboardInterrupt
+        msg = f"{name}: attempts have run out without an end"
+        raise BugError(msg)
+
+    def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport:
+        """Run one table once, adding to ``ops`` what is published.
+
+        Raises:
+            LakewardError: what stopped the table.
+        """
+        limit = self._options.time_limit or known.settings.time_limit
+        turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
+        try:
+            if not known.registered:
+                self._bench.state.register(known.table, active=known.active)
+            seconds = self._bench.config.lease_seconds
+            with HeldLease(self._bench.state, known.table, self._owner, seconds=seconds, wait=self._wait) as lease:
+                return self._leased(known, lease, turn, ops)
+        except LeaseHeldError as error:
+            return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
+        except Exception as error:
+            # Whatever it is, a fault of this program included, it is this table's and no other's.
+            stopped = _why_it_stopped(turn, error)
+            raise stopped from (error.__cause__ if stopped is error else error)
+        finally:
+            self._turns.pop(turn.table, None)
+
+    def _leased(self, known: KnownTable, lease: HeldLease, turn: Turn, ops: list[OpReport]) -> TableReport:
+        context = self._bench.context(
+            known,
+            lease,
+            options=self._options,
+            spark=self._session(),
+            shelf=self._shelf,
+            budget=self._budget,
+            reached=step_listener(turn, self._bench.on_step),
+        )
+        turn.begin()
+        self._turns[turn.table] = turn
+        end = self._ops(context, turn, ops)
+        # The mirror stays done whatever becomes of its plain copy, which the next run makes good.
+        turn.begin_op()
+        publish_current(context)
+        outcome = Outcome.WAITING if end.reason else Outcome.DONE if ops else Outcome.IDLE
+        warnings = tuple(_warnings(context, ops))
+        return TableReport(turn.table, outcome, tuple(ops), end.reason, mirror_rows=end.rows, warnings=warnings)
+
+    def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> RunEnd:
+        """Carry out op after op until none is due or the table's time is up."""
+        table_ops = TableOps(context)
+        for report in table_ops:
+            ops.append(report)
+            self._observer.op_published(turn.table, report)
+            if turn.is_over and not report.is_last:
+                reason = "the table has had its time_limit; the rest waits for the next run"
+                return RunEnd(report.mirror_rows, reason)
+            turn.begin_op()
+        return table_ops.end
+
+    def _maintain(self, known: KnownTable) -> TableMaintenance:
+        """Work on the table's debt in its own slot, within its limits."""
+        turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, None, self._stop)
+        self._turns[turn.table] = turn
+        try:
+            turn.begin()
+            reached = step_listener(turn, self._bench.on_step)
+            return maintain_after_run(self._bench, known, spark=self._session(), reached=reached)
+        finally:
+            self._turns.pop(turn.table, None)
+
+    def _session(self) -> SparkSession:
+        """Give this thread's session: tables that follow one another in a slot share it."""
+        session: SparkSession | None = getattr(self._sessions, "session", None)
+        if session is None:
+            with _opening:
+                session = self._sessions.session = table_session(self._bench.spark)
+                load_catalog(session)
+        return session
+
+    def _look(self) -> None:
+        for turn in list(self._turns.values()):
+            turn.look()
+
+    def _cancel(self) -> None:
+        for turn in list(self._turns.values()):
+            turn.cancel()
+
+    def _record(self, known: KnownTable, began: datetime, report: TableReport) -> None:
+        """Keep history and the error that stopped the table.
+
+        Both are only a cache's content: failing to keep them must not undo what was published, so it is said and
+        not raised.
+        """
+        if report.outcome is Outcome.LOCKED:
+            return
+        state, table = self._bench.state, known.table
+        try:
+            error = report.message if report.outcome is Outcome.FAILED else None
+            if error != known.error:
+                state.set_error(table, error)
+            run = TableRun(self.id, table, began, datetime.now(UTC), report.outcome, report.to_dict())
+            if not is_repeated(state, run):
+                state.record_run(run)
+        except Exception as error:
+            reason = as_lakeward_error(error, str(table)).message
+            logger.warning("%s: the run could not be recorded: %s", known.table, reason)
+
+
+def _warnings(context: TableContext, ops: Sequence[OpReport]) -> Iterator[str]:
+    """Yield what a person should know though the table came through."""
+    progress = context.state.progress(context.table)
+    if undecided := undecided_loads(context, progress.generation if progress else None):
+        yield undecided
+    decisions = (op.decision for op in ops if op.decision is not None)
+    yield from (warning for decision in decisions if (warning := load_warning(context, decision)))
+    if context.options.reload and not any(op.kind == OpKind.LOAD for op in ops):
+        yield "--reload was given, but no load file was written since the load was read"
+
+
+def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:
+    """Give the error that stopped a table: its own, unless its jobs were cancelled from outside."""
+    try:
+        turn.require_time()
+    except LakewardError as cancelled:
+        return cancelled
+    return as_lakeward_error(error, turn.table)
+
+
+def _failed(name: str, error: LakewardError, ops: Sequence[OpReport]) -> TableReport:
+    return TableReport(
+        name, Outcome.FAILED, tuple(ops), error.message, error.hint, error_kind=error.kind, exit_code=error.exit_code
+    )

@@ -1,0 +1,194 @@
+"""Work on many things at a time, in threads that each have a thread of their own in Spark's JVM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyspark import InheritableThread
+
+from lakeward.errors import TimeLimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark import SparkContext
+
+    from lakeward.mirror.op.steps import Step
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_LOOK_SECONDS = 0.2
+# Cancelled jobs end within a second or two; a commit that is under way is waited for.
+_GRACE_SECONDS = 60.0
+
+
+class Slots(Generic[Item, Result]):
+    """Runs ``work`` on every item, so many at a time, in the order given.
+
+    ``stop`` is set when the work shall end: by an exception that ``work`` lets out, by Ctrl-C, or from outside.
+    ``look`` is called a few times a second meanwhile, ``cancel`` when the work shall end early.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Item], Result],
+        *,
+        stop: threading.Event,
+        look: Callable[[], None],
+        cancel: Callable[[], None],
+    ) -> None:
+        self._work = work
+        self._stop = stop
+        self._look = look
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._working = 0
+        self._next = 0
+        self._results: dict[int, Result] = {}
+        self._error: BaseException | None = None
+
+    def run(self, items: Sequence[Item], *, slots: int) -> list[Result]:
+        """Give the results in the items' order.
+
+        Raises:
+            BaseException: what the first failing ``work`` let out; the others have ended.
+            KeyboardInterrupt: Ctrl-C, a signal or ``stop``; what could be ended was ended, leases are given back.
+        """
+        self._working = min(slots, len(items))
+        for number in range(self._working):
+            # A second Ctrl-C must end the process whatever the threads do.
+            InheritableThread(target=self._take_turns, args=(items,), name=f"slot-{number}", daemon=True).start()
+        try:
+            while not self._stop.is_set() and self._is_working(_LOOK_SECONDS):
+                self._look()
+        except KeyboardInterrupt:
+            self._end()
+            raise
+        if self._stop.is_set():
+            self._end()
+            raise self._error or KeyboardInterrupt
+        return [self._results[number] for number in range(len(items))]
+
+    def _take_turns(self, items: Sequence[Item]) -> None:
+        try:
+            while (number := self._take(len(items))) is not None:
+                result = self._work(items[number])
+                with self._lock:
+                    self._results[number] = result
+        except BaseException as error:
+            with self._lock:
+                self._error = self._error or error
+            self._stop.set()
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def _take(self, count: int) -> int | None:
+        with self._lock:
+            if self._stop.is_set() or self._next == count:
+                return None
+            self._next += 1
+            return self._next - 1
+
+    def _end(self) -> None:
+        """Cancel what runs and wait until every thread has tidied up."""
+        self._stop.set()
+        deadline = time.monotonic() + _GRACE_SECONDS
+        self._cancel()
+        while self._is_working(_LOOK_SECONDS) and time.monotonic() < deadline:
+            # A job that began after the last cancelling.
+            self._cancel()
+
+    def _is_working(self, patience: float) -> bool:
+        """Wait a moment for the last thread's end.
+
+        Not by ``Thread.join``: interrupted by Ctrl-C, it takes a thread that works on for one that has ended.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._working, patience)
+            return self._working > 0
+
+
+# One table's turn on the shared Spark application: its jobs' name, pool and description, its time, its end.
+
+
+_DESCRIPTION = "spark.job.description"
+_POOL = "spark.scheduler.pool"
+
+
+class Turn:
+    """A table's time with the application. The thread that works on the table calls everything but :meth:`look`."""
+
+    def __init__(
+        self, context: SparkContext, table: str, run_id: str, limit: float | None, stop: threading.Event
+    ) -> None:
+        self.table = table
+        self.group = f"{run_id} {table}"
+        self._context = context
+        self._limit = limit
+        self._stop = stop
+        self._began = self._op_began = time.monotonic()
+        self._expired = threading.Event()
+
+    def begin(self) -> None:
+        """Put the jobs of this thread into the table's group and pool, where they can be seen and cancelled."""
+        self._context.setJobGroup(self.group, f"{self.table}: looking", interruptOnCancel=True)
+        self._context.setLocalProperty(_POOL, self.table)
+
+    def begin_op(self) -> None:
+        """Start the clock of an op."""
+        self._op_began = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the table has had its time: no further op is begun."""
+        return self._limit is not None and time.monotonic() - self._began >= self._limit
+
+    def passed(self, step: Step) -> None:
+        """Describe the jobs that follow, or end the work here if it shall end.
+
+        Raises:
+            KeyboardInterrupt: the whole run shall end.
+            TimeLimitError: the op took too long.
+        """
+        self.require_time()
+        if step.work_after:
+            self._context.setLocalProperty(_DESCRIPTION, f"{self.table}: {step.work_after}")
+
+    def require_time(self) -> None:
+        """End the work here if it shall end; jobs that were cancelled for it fail with an error of Spark's."""
+        if self._stop.is_set():
+            raise KeyboardInterrupt
+        if self._expired.is_set():
+            msg = f"{self.table}: an op took longer than time_limit {self._limit:g} s and was taken back"
+            hint = f"raise time_limit, or lower max_files or max_bytes for {self.table}"
+            raise TimeLimitError(msg, hint=hint)
+
+    def look(self) -> None:
+        """Cancel an op that has gone on for longer than the table's limit; called from outside."""
+        if self._limit is None or self._expired.is_set():
+            return
+        if time.monotonic() - self._op_began >= self._limit:
+            self._expired.set()
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the jobs that run now."""
+        self._context.cancelJobGroup(self.group)
+
+
+def step_listener(turn: Turn, listener: Callable[[str, Step], None] | None) -> Callable[[Step], None]:
+    """Return the function that is called with every step that the turn's table passes."""
+
+    def reached(step: Step) -> None:
+        turn.passed(step)
+        if listener:
+            listener(turn.table, step)
+
+    return reached

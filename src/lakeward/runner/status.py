@@ -1,0 +1,236 @@
+"""How every table stands: state, rows, what waits, what nobody can read, what needs a decision.
+
+Everything is told from listings, table metadata and the state store: no Spark job, unless the state store was wiped
+and a table's ledger must be read from the lake again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeward.documents import Document
+from lakeward.iceberg.rewrite import Debt, debt_of
+from lakeward.mirror.maintenance import maintained_at
+from lakeward.mirror.op.choose import Scan, pending_files
+from lakeward.mirror.op.effect import bases_of
+from lakeward.mirror.op.erased import unfinished_erasure
+from lakeward.mirror.op.ledger import progress_of
+from lakeward.mirror.op.loads import undecided_loads
+from lakeward.mirror.op.report import Outcome
+from lakeward.mirror.run import unfinished_op
+from lakeward.session.sessions import table_session
+from lakeward.spark.errors import as_lakeward_error
+from lakeward.views.verification.verify import last_verified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.model import Progress
+    from lakeward.runner.tables import KnownTable
+    from lakeward.runner.workbench import Workbench
+    from lakeward.state.base import TableRun
+    from lakeward.views.verification.report import Verified
+
+
+@dataclass(frozen=True)
+class TableStatus(Document):
+    """One table as `lakeward status` shows it.
+
+    ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
+    ``current``; ``unfinished_erasure`` the op of an erasure that was interrupted; ``next_command`` is what helps where
+    something waits for a person.
+    """
+
+    table: str
+    state: str
+    generation: int | None = None
+    op: int = 0
+    rows: int | None = None
+    files_consumed: int = 0
+    files_pending: int = 0
+    bytes_pending: int = 0
+    oldest_pending_seconds: float | None = None
+    unknown_files: tuple[str, ...] = ()
+    unknown_count: int = 0
+    quarantined: int = 0
+    error: str | None = None
+    hint: str | None = None
+    locked_by: str | None = None
+    last_run: str | None = None
+    last_outcome: str | None = None
+    last_seconds: float | None = None
+    rows_per_second: float | None = None
+    debt: Debt | None = None
+    changelog_debt: Debt | None = None
+    maintained: str | None = None
+    verified: Verified | None = None
+    unfinished_erasure: int | None = None
+    warnings: tuple[str, ...] = ()
+    next_command: str | None = None
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """Whether a person has to do something that no later run does."""
+        is_erasing = self.unfinished_erasure is not None
+        return self.state in ("inactive", "failed") or bool(self.quarantined) or is_erasing or bool(self.warnings)
+
+
+@dataclass(frozen=True)
+class StatusTotals(Document):
+    """All tables together; ``states`` counts them by state, the age is that of the oldest file that waits."""
+
+    tables: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    files_pending: int = 0
+    bytes_pending: int = 0
+    oldest_pending_seconds: float | None = None
+    quarantined: int = 0
+
+
+@dataclass(frozen=True)
+class _Pending:
+    files: int
+    size: int
+    oldest_seconds: float | None
+
+
+def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
+    """Sum up statuses."""
+    ages = [one.oldest_pending_seconds for one in statuses if one.oldest_pending_seconds is not None]
+    return StatusTotals(
+        tables=len(statuses),
+        states=dict(Counter(one.state for one in statuses)),
+        rows=sum(one.rows or 0 for one in statuses),
+        files_pending=sum(one.files_pending for one in statuses),
+        bytes_pending=sum(one.bytes_pending for one in statuses),
+        oldest_pending_seconds=max(ages, default=None),
+        quarantined=sum(one.quarantined for one in statuses),
+    )
+
+
+def table_statuses(bench: Workbench, tables: Iterable[KnownTable]) -> list[TableStatus]:
+    """Look at tables; one that cannot be looked at is reported with the reason and does not hide the others.
+
+    They share one session: a session of its own would make each table open the catalog anew. Several are looked at
+    at one time: with lake and landing in a store far away, it is waiting that takes long.
+    """
+    held = {lease.table: str(lease.owner) for lease in bench.state.leases()}
+    spark = table_session(bench.spark)
+
+    def look(known: KnownTable) -> TableStatus:
+        return _status(bench.context(known, spark=spark), known, held.get(known.table))
+
+    with ThreadPoolExecutor(bench.config.parallel, "status") as pool:
+        try:
+            return list(pool.map(look, tables))
+        except BaseException:
+            # Ctrl-C shall not wait for hundreds of tables.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _status(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
+    try:
+        return _looked_at(context, known, holder)
+    except Exception as error:
+        stopped = as_lakeward_error(error, str(known.table))
+        command = f"lakeward plan {known.table}"
+        return TableStatus(
+            str(known.table),
+            "failed",
+            error=stopped.message,
+            hint=stopped.hint,
+            locked_by=holder,
+            next_command=command,
+        )
+
+
+def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
+    changelog, mirror = context.changelog.look(), context.mirror.look()
+    bases = bases_of(changelog, mirror)
+    progress = progress_of(context, bases)
+    scan = Scan()
+    pending = _pending(context, progress, scan)
+    interrupted = unfinished_op(context, bases) is not None if bases.changelog else False
+    erasing = unfinished_erasure(changelog)
+    state = _state(known, interrupted=interrupted, pending=pending.files)
+    return TableStatus(
+        table=str(context.table),
+        state=state,
+        generation=progress.generation.number if progress.generation else None,
+        op=progress.op,
+        rows=bases.mirror.rows if bases.mirror else None,
+        files_consumed=context.state.count_files(context.table),
+        files_pending=pending.files,
+        bytes_pending=pending.size,
+        oldest_pending_seconds=pending.oldest_seconds,
+        unknown_files=tuple(scan.unknown),
+        unknown_count=scan.unknown_count,
+        quarantined=bases.bad_rows,
+        error=known.error,
+        locked_by=holder,
+        debt=debt_of(mirror) if mirror else None,
+        changelog_debt=debt_of(changelog) if changelog else None,
+        maintained=maintained_at(mirror) if mirror else None,
+        verified=last_verified(mirror, progress) if mirror else None,
+        unfinished_erasure=erasing.op if erasing else None,
+        warnings=(warning,) if (warning := undecided_loads(context, progress.generation)) else (),
+        next_command=_next_command(known, state, bases.bad_rows, is_erasing=erasing is not None),
+        **_last_run(context.state.runs(context.table, limit=1)),
+    )
+
+
+def _last_run(runs: Sequence[TableRun]) -> dict[str, Any]:
+    """Tell of the last run when it ended, how, how long it took and how fast it was."""
+    if not runs:
+        return {}
+    last, report = runs[0], runs[0].report
+    seconds = sum(op["seconds"] for op in report["ops"])
+    return {
+        "last_run": last.finished_at.isoformat(),
+        "last_outcome": last.outcome,
+        "last_seconds": report["seconds"],
+        "rows_per_second": report["rows_in"] / seconds if report["rows_in"] and seconds else None,
+        "hint": report["hint"] if last.outcome == Outcome.FAILED else None,
+    }
+
+
+def _pending(context: TableContext, progress: Progress, scan: Scan) -> _Pending:
+    count, size, oldest = 0, 0, None
+    for file in pending_files(context, progress, scan):
+        count += 1
+        size += file.identity.size
+        oldest = min(oldest or file.identity.mtime_us, file.identity.mtime_us)
+    return _Pending(count, size, max(0.0, time.time() - oldest / 1e6) if oldest else None)
+
+
+def _state(known: KnownTable, *, interrupted: bool, pending: int) -> str:
+    if not known.active:
+        return "inactive"
+    if known.error:
+        return "failed"
+    if interrupted:
+        return "interrupted"
+    return "pending" if pending else "current"
+
+
+def _next_command(known: KnownTable, state: str, quarantined: int, *, is_erasing: bool) -> str | None:
+    table = shlex.quote(str(known.table))
+    if is_erasing:
+        return f"lakeward erase {table} --resume"
+    if state == "inactive" and not known.settings.primary_key:
+        return f"lakeward tables set {table} --primary-key COLUMN --activate"
+    if state == "inactive":
+        return f"lakeward tables activate {table}"
+    if state in ("pending", "interrupted"):
+        return f"lakeward run {table}"
+    if state == "failed":
+        return f"lakeward plan {table}"
+    return f"lakeward quarantine list {table}" if quarantined else None

@@ -1,0 +1,343 @@
+"""Whether a table's settings fit its files: looked at before a table is activated, by `tables check` and `doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from lakeward.columns import describe_problems, name_problems, renames_for
+from lakeward.documents import Document
+from lakeward.errors import ConfigurationError, LakewardError, SchemaError
+from lakeward.formats.base import FileSummary, ReadSpec
+from lakeward.formats.dms.listing import UnknownFile, list_folder, table_folder
+from lakeward.formats.dms.sniffing import peek
+from lakeward.mirror.op.reading import check_keys, check_keys_with_spark, describe_keys, unique_key
+from lakeward.mirror.op.schema import known_columns, with_file_columns
+from lakeward.mirror.op.settings import nearest, settings_problems
+from lakeward.model import FileClass
+from lakeward.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.columns import Column
+    from lakeward.config import Config
+    from lakeward.formats.dms.sniffing import Peek
+    from lakeward.model import LandingFile
+    from lakeward.runner.tables import KnownTable
+    from lakeward.storage.landing import Storage
+
+
+# The few files of a table that its settings are held against.
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A table's load parts, and of its files those to look at: the smallest of each kind and the newest change.
+
+    ``unknown`` is how many files no rule knows, ``first_unknown`` one of them.
+    """
+
+    loads: tuple[LandingFile, ...] = ()
+    looked_at: tuple[LandingFile, ...] = ()
+    unknown: int = 0
+    first_unknown: str = ""
+
+    @property
+    def load_bytes(self) -> int:
+        """Size of the load."""
+        return sum(part.identity.size for part in self.loads)
+
+
+def take_sample(storage: Storage, known: KnownTable) -> Sample:
+    """Walk the table's folder once, holding no more than its load parts.
+
+    Small files are chosen because a file is fetched whole, and one without rows may be without columns too.
+    """
+    loads: list[LandingFile] = []
+    smallest: LandingFile | None = None
+    newest: LandingFile | None = None
+    unknown, first_unknown = 0, ""
+    for file in list_folder(storage, table_folder(known.table, known.settings), known.settings):
+        if isinstance(file, UnknownFile):
+            unknown, first_unknown = unknown + 1, first_unknown or file.path
+        elif file.file_class is FileClass.LOAD:
+            loads.append(file)
+        elif file.identity.size:
+            smallest = file if smallest is None or file.identity.size < smallest.identity.size else smallest
+            newest = file if newest is None or file.order > newest.order else newest
+    filled = [part for part in loads if part.identity.size]
+    first = min(filled, key=lambda part: (part.identity.size, part.path)) if filled else None
+    chosen = dict.fromkeys(file for file in (first, smallest, newest) if file is not None)
+    parts = tuple(sorted(loads, key=lambda part: part.order))
+    return Sample(parts, tuple(chosen), unknown, first_unknown)
+
+
+# A load up to this size is read in this process, a larger one by Spark.
+LOCAL_BYTES = 64 << 20
+_OPTIONS = {
+    "primary_key": "--primary-key COLUMN",
+    "partition_by": "--partition-by FIELD",
+    "schema": "--set schema='id int, name string, …'",
+}
+
+
+class Severity(StrEnum):
+    """An error would stop the table or lose rows; a warning is for a person to judge."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding(Document):
+    """One thing that does not fit. ``setting`` is the setting to change, or ``files`` where it is the files' fault."""
+
+    table: str
+    severity: Severity
+    setting: str
+    message: str
+    hint: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the table must not be activated as it is."""
+        return self.severity is Severity.ERROR
+
+
+class SettingsCheck:
+    """Holds one table's settings against its files.
+
+    ``spark`` starts Spark where a load is large; without it such a load's keys are not checked, and that is said.
+    """
+
+    def __init__(
+        self,
+        known: KnownTable,
+        config: Config,
+        storage: Storage,
+        *,
+        check_data: bool = True,
+        spark: Callable[[], SparkSession] | None = None,
+    ) -> None:
+        self._known = known
+        self._table, self._settings = known.table, known.settings
+        self._config = config
+        self._storage = storage
+        self._check_data = check_data
+        self._spark = spark
+
+    def findings(self) -> list[Finding]:
+        """Give everything that does not fit, errors first."""
+        found: list[Finding] = []
+        try:
+            # What was found before something stops the look stays found.
+            found.extend(self._looked_at())
+        except SchemaError as error:
+            found.append(self._error("schema", error.message))
+        except LakewardError as error:
+            found.append(self._error("files", error.message))
+        except Exception as error:  # one table's files must not hide what is found of the others
+            from lakeward.spark.errors import as_lakeward_error
+
+            found.append(self._error("files", as_lakeward_error(error, str(self._table)).message))
+        return sorted(found, key=lambda one: one.severity)
+
+    def _looked_at(self) -> Iterator[Finding]:
+        if not self._settings.primary_key:
+            message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
+            yield self._warning("primary_key", message)
+        sample = take_sample(self._storage, self._known)
+        yield from self._about_files(sample)
+        columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
+        if not columns:
+            first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
+            columns = next((one.columns for one in first if one.columns and one.tells_types), ())
+            if not columns:
+                yield from self._without_columns(first)
+                return
+        peeks = [peek(self._storage, file, self._spec(columns)) for file in sample.looked_at]
+        stops = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        suggested = list(self._about_looks(peeks))
+        yield from (*stops, *suggested)
+        if any(one.is_error for one in suggested):
+            return  # whatever else is found would be found under settings that are wrong
+        columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
+        problems = list(settings_problems(columns, self._settings))
+        yield from (self._error(one.setting, one.message) for one in problems)
+        yield from self._about_names(columns)
+        yield from self._about_renames(columns)
+        yield from self._about_changes(peeks, columns)
+        if self._check_data and not problems and not stops:
+            yield from self._about_keys(sample, columns)
+
+    def _spec(self, columns: Sequence[Column]) -> ReadSpec:
+        return ReadSpec(self._table, tuple(columns), self._settings)
+
+    def _about_files(self, sample: Sample) -> Iterator[Finding]:
+        if not sample.looked_at and not self._config.transactions:
+            folder, landing = table_folder(self._table, self._settings), self._config.landing
+            message = f"there is no load or change file in folder {folder} of landing {landing}: nothing can be checked"
+            yield self._warning("path", message)
+        if sample.unknown:
+            many = f"{sample.unknown:,} files such as " if sample.unknown > 1 else ""
+            message = f"{many}{sample.first_unknown}: no name that a load part or change file has, so not read"
+            yield self._warning("files", message)
+
+    def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
+        problems = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        yield from problems
+        if peeks and not problems:
+            message = "there is no schema: CSV files do not tell types, and they are never guessed"
+            yield self._error("schema", message)
+
+    def _about_looks(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
+        """Name the settings with which the files would look right, each once."""
+        found = {(tip.setting, tip.value): (one.path, tip) for one in reversed(peeks) for tip in one.suggestions}
+        for path, tip in found.values():
+            make = self._error if tip.stops else self._warning
+            yield make(tip.setting, f"{path}: {tip.message}", tip.value)
+
+    def _about_names(self, columns: Sequence[Column]) -> Iterator[Finding]:
+        if problems := name_problems([column.name for column in columns]):
+            message = f"the lake cannot have these columns: {describe_problems(problems)}"
+            yield self._error("renames", message, renames_for(problems, self._settings.renames))
+
+    def _about_renames(self, columns: Sequence[Column]) -> Iterator[Finding]:
+        names = [column.name for column in columns]
+        for old, new in self._settings.renames.items():
+            if new not in names:
+                message = f"renames gives {old!r} the name {new!r}, which no file or schema has; {nearest(new, names)}"
+                yield self._warning("renames", message)
+
+    def _about_changes(self, peeks: Sequence[Peek], columns: Sequence[Column]) -> Iterator[Finding]:
+        """Look for the capture's own columns in change files."""
+        settings, explicit = self._settings, self._settings.model_fields_set
+        changes = [one for one in peeks if one.has_layout and one.file_class is not FileClass.LOAD]
+        for one in changes:
+            if settings.timestamp_column and not (one.has_timestamp or one.has_sequence):
+                message = f"{one.path} has no column {settings.timestamp_column!r}, by which changes are to be ordered"
+                names = [column.name for column in one.columns or columns]
+                yield self._error("timestamp_column", f"{message}; {nearest(settings.timestamp_column, names)}")
+            if not one.has_operation:
+                message = f"{one.path} has no column {settings.operation_column!r}: every row counts as an insert"
+                yield self._warning("operation_column", message)
+            if "sequence_column" in explicit and not one.has_sequence:
+                yield self._warning("sequence_column", f"{one.path} has no column {settings.sequence_column!r}")
+            if explicit & {"before_image_prefix", "before_image_suffix"} and not one.has_before_images:
+                pattern = f"{settings.before_image_prefix}…{settings.before_image_suffix}"
+                yield self._warning("before_image_prefix", f"{one.path} has no before-image column named {pattern}")
+
+    def _about_keys(self, sample: Sample, columns: Sequence[Column]) -> Iterator[Finding]:
+        """Read the load for its keys."""
+        if not self._settings.primary_key or not sample.loads:
+            return
+        spec = self._spec(columns)
+        if sample.load_bytes <= LOCAL_BYTES:
+            report = check_keys(self._storage, sample.loads, spec)
+        elif self._spark is not None:
+            report = check_keys_with_spark(self._spark(), self._storage, sample.loads, spec)
+        else:
+            yield self._warning("primary_key", f"the load has {sample.load_bytes:,} bytes: its keys were not checked")
+            return
+        yield from (self._error("files", problem) for problem in report.problems)
+        if report.unread:
+            unread = count(
+                len(report.unread),
+                "load part has other columns and was not read",
+                "load parts have other columns and were not read",
+            )
+            message = f"{unread}: {report.unread[0]} …"
+            yield self._warning("primary_key", message)
+        if report.bad:
+            unfit = "does not fit" if report.bad == 1 else "do not fit"
+            message = f"{report.bad:,} of {count(report.rows, 'row')} of the load {unfit} the schema"
+            yield self._warning("on_bad_row", message)
+        if report.repeated:
+            keys = count(report.repeated, "key comes", "keys come")
+            message = f"{keys} more than once in the load, where only the last row would stay"
+            yield self._error("primary_key", f"{message}: {describe_keys(report.examples)}")
+        for name, nulls in report.nulls.items():
+            if nulls:
+                rows = count(nulls, "row of the load has", "rows of the load have")
+                message = f"{rows} NULL in key column {name}; it counts as a value like others"
+                yield self._warning("primary_key", message)
+
+    def _error(self, setting: str, message: str, value: str | None = None) -> Finding:
+        return Finding(str(self._table), Severity.ERROR, setting, message, self._remedy(setting, value))
+
+    def _warning(self, setting: str, message: str, value: str | None = None) -> Finding:
+        return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting, value))
+
+    def _remedy(self, setting: str, value: str | None) -> str:
+        """Say how to change a setting, to ``value`` where that is known."""
+        if setting == "files":
+            return f"repair or remove the files, then: lakeward tables check {quote(str(self._table))}"
+        if self._known.declared and value is None:
+            return f"correct tables: {self._table}: {setting}: in lakeward.yaml"
+        if self._known.declared:
+            outer, _, inner = setting.partition(".")
+            written = f"{outer}: {{{inner}: {value}}}" if inner else f"{setting}: {value}"
+            return f"set tables: {self._table}: {written} in lakeward.yaml"
+        options = _OPTIONS.get(setting, f"--set {setting}=VALUE") if value is None else None
+        chosen = options or f"--set {quote(f'{setting}={value}')}"
+        return f"lakeward tables set {quote(str(self._table))} {chosen}"
+
+
+def require_fitting(
+    table: KnownTable, findings: Sequence[Finding], *, force: bool, on_finding: Callable[[Finding], None] | None
+) -> None:
+    """Refuse to activate a table with errors, unless forced; warnings are only told.
+
+    Raises:
+        ConfigurationError: some finding is an error.
+    """
+    errors = [one for one in findings if one.is_error]
+    if errors and not force:
+        shown = "".join(f"\n  {one.setting}: {one.message}" for one in errors)
+        msg = f"{table.table} was not activated: its settings do not fit its files:{shown}"
+        raise ConfigurationError(msg, hint=f"{errors[0].hint}; or --force")
+    if on_finding is not None:
+        for one in findings:
+            on_finding(one)
+
+
+def _summary(found: Peek, file: LandingFile) -> FileSummary:
+    """Give what a look at a file found as the reader would sum it up."""
+    columns = None if found.columns is None else tuple((column.name, column.type) for column in found.columns)
+    return FileSummary(
+        found.path, found.file_class, file.time, file.identity, "", mismatch=found.mismatch, columns=columns
+    )
+
+
+# What a new table's own files propose for its settings: a key that is unique in the load, the commit time's column.
+
+
+# A load up to this size is read for a proposal.
+READ_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Proposal(Document):
+    """Settings for a person to look at; empty where the files do not tell."""
+
+    primary_key: tuple[str, ...] = ()
+    timestamp_column: str | None = None
+
+
+def propose(storage: Storage, known: KnownTable) -> Proposal:
+    """Look at a table's files for settings; nothing is proposed where they do not name their columns and types."""
+    sample = take_sample(storage, known)
+    first = [peek(storage, file, ReadSpec(known.table, (), known.settings)) for file in sample.looked_at]
+    tips = [tip for one in first for tip in one.suggestions if tip.setting == "timestamp_column"]
+    timestamp = tips[0].column if tips else known.settings.timestamp_column
+    settings = known.settings.model_copy(update={"timestamp_column": timestamp, "primary_key": ()})
+    spec = ReadSpec(known.table, (), settings)
+    columns = next((one.columns for file in sample.looked_at if (one := peek(storage, file, spec)).tells_types), None)
+    if not columns or sample.load_bytes > READ_BYTES:
+        return Proposal((), timestamp)
+    return Proposal(unique_key(storage, sample.loads, ReadSpec(known.table, columns, settings)), timestamp)

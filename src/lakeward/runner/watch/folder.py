@@ -1,0 +1,140 @@
+"""Hearing of new files in a local landing folder from the operating system (inotify on Linux)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import watchfiles
+
+from lakeward.errors import ConfigurationError
+from lakeward.runner.watch.requests import Ask, PathFilter, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+logger = logging.getLogger(__name__)
+
+# The inbox gathers bursts; here only what comes at the same moment is grouped.
+_GROUP_MS, _QUIET_MS = 100, 20
+# How often the watch looks whether the folder is still the one it watches.
+_LOOK_MS = 500
+_READY_SECONDS = 120.0
+_REOPEN_SECONDS = 1.0
+
+
+class FolderWatcher:
+    """Asks for runs as files appear below a folder: written there, moved there, or in folders that appear.
+
+    A folder that appears is asked about as a whole: files may land in it before the system watches it. What is
+    missed all the same (an overflow, a network file system that tells nothing) is left to the periodic full look.
+    """
+
+    def __init__(self, root: str, put: Callable[[Ask], None], accepts: PathFilter | None = None) -> None:
+        self._root = Path(root)
+        self._put = put
+        self._accepts = accepts or PathFilter()
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._failure: Exception | None = None
+        self._is_anew = False
+        self._thread = threading.Thread(target=self._run, name="lakeward-folder", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; returns once nothing that lands from now on is missed.
+
+        Raises:
+            ConfigurationError: the folder is missing, or the system watches no more folders.
+        """
+        if not self._root.is_dir():
+            msg = f"landing {self._root} is not a folder: nothing to watch"
+            raise ConfigurationError(msg, hint="make the folder, or correct landing: in lakeward.yaml")
+        self._thread.start()
+        is_ready = self._ready.wait(_READY_SECONDS)
+        if self._failure is not None:
+            raise _refused(self._root, self._failure) from self._failure
+        if not is_ready:
+            self.stop()
+            msg = f"watching {self._root} did not begin within {_READY_SECONDS:.0f} s"
+            raise ConfigurationError(msg, hint="watch on a schedule instead: lakeward watch --every 1m")
+
+    def drain(self) -> None:
+        """Do nothing: a run finds by itself what waits in the folder."""
+
+    def stop(self) -> None:
+        """End watching."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._watch()
+            except Exception as error:  # whatever it is, the one who waits for the watch must hear of it
+                if not self._ready.is_set():
+                    self._failure = error
+                    self._ready.set()
+                    return
+                logger.warning("watching %s failed and is begun anew: %s", self._root, error)
+            if not self._stop.wait(_REOPEN_SECONDS):
+                self._await_root()
+                self._is_anew = True
+
+    def _watch(self) -> None:
+        """Watch until told to stop, or until the folder is another one than at the beginning."""
+        watched = _identity(self._root)
+        for changes in watchfiles.watch(
+            self._root, watch_filter=None, debounce=_GROUP_MS, step=_QUIET_MS, stop_event=self._stop,
+            rust_timeout=_LOOK_MS, yield_on_timeout=True, raise_interrupt=False, ignore_permission_denied=True,
+        ):  # fmt: skip
+            self._ready.set()
+            if self._is_anew:
+                # Not before the watch stands: what lands between a full look and the watch would be missed.
+                self._put(Ask("landing is watched anew", everything=True))
+                self._is_anew = False
+            self._tell(path for change, path in changes if change is not watchfiles.Change.deleted)
+            # A new folder may get the old one's number.
+            is_gone = (watchfiles.Change.deleted, str(self._root)) in changes
+            if is_gone or _identity(self._root) != watched:
+                logger.warning("landing %s is gone; waiting for it to come back", self._root)
+                return
+
+    def _await_root(self) -> None:
+        """Wait for the folder to be there again."""
+        while not self._root.is_dir() and not self._stop.wait(_REOPEN_SECONDS):
+            pass
+
+    def _tell(self, paths: Iterable[str]) -> None:
+        folders, trees = set(), set()
+        for path in paths:
+            try:
+                relative = Path(path).relative_to(self._root).as_posix()
+            except ValueError:
+                logger.warning("%s is not below %s and is left out", path, self._root)
+                continue
+            # Not Path.is_dir, which raises for a folder that may not be entered.
+            if os.path.isdir(path):  # noqa: PTH112
+                if self._accepts.accepts_tree(relative):
+                    trees.add(relative)
+            elif self._accepts.accepts_file(relative):
+                folders.add(parent(relative))
+        if folders or trees:
+            self._put(Ask("files landed", frozenset(folders), frozenset(trees)))
+
+
+def _identity(root: Path) -> tuple[int, int] | None:
+    try:
+        status = root.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _refused(root: Path, error: Exception) -> ConfigurationError:
+    msg = f"the system does not watch {root}: {error}"
+    hint = "raise the limit (sysctl fs.inotify.max_user_watches), or watch on a schedule: lakeward watch --every 1m"
+    return ConfigurationError(msg, hint=hint)

@@ -1,0 +1,153 @@
+"""S3 event notifications in every wrapping they come in: bare, by SNS (raw or not), by SQS, by EventBridge.
+
+Plain Python: the Lambda handler reads them with this module too, and must stay small.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
+
+from lakeward.text import is_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_CREATED = "ObjectCreated:"
+_CREATED_DETAIL = "Object Created"
+_SHOWN = 200
+# SQS in SNS in SQS … no set-up nests deeper, and a message that does is not one of ours.
+_DEEPEST = 5
+
+
+@dataclass(frozen=True)
+class S3Object:
+    """An object that was created. ``key`` is as the bucket lists it, no longer encoded."""
+
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What one message tells: objects created, how many other records it has (tests, removals), and what is none."""
+
+    created: tuple[S3Object, ...] = ()
+    others: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def read_notice(body: str | Mapping[str, Any]) -> Notice:
+    """Read a message's text or an event already read as JSON; what cannot be read is told among the problems."""
+    found = list(_records(body, 0))
+    return Notice(
+        tuple(dict.fromkeys(one for one in found if isinstance(one, S3Object))),
+        sum(1 for one in found if one is None),
+        tuple(one for one in found if isinstance(one, str)),
+    )
+
+
+def path_under(landing: str, one: S3Object) -> str | None:
+    """Give an object's path relative to ``s3://bucket/prefix``, None for one elsewhere."""
+    bucket, _, prefix = landing.partition("://")[2].partition("/")
+    folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    return one.key.removeprefix(folder) if one.bucket == bucket and one.key.startswith(folder) else None
+
+
+def _records(body: Any, depth: int) -> Iterator[S3Object | str | None]:
+    """Give the objects of an event, None for a record that tells of no new object, a text for one that is none."""
+    try:
+        yield from _opened(_parsed(body), depth)
+    except _NoEventError as error:
+        yield str(error)
+
+
+def _opened(event: Any, depth: int) -> Iterator[S3Object | str | None]:
+    if not isinstance(event, dict) or depth > _DEEPEST:
+        raise _NoEventError(event)
+    if event.get("Event") == "s3:TestEvent":
+        yield None
+    elif isinstance(event.get("Records"), list):
+        for record in event["Records"]:
+            yield from _of_record(record, depth)
+    elif isinstance(event.get("detail"), dict) and event.get("source") == "aws.s3":
+        yield _from_event_bridge(event)
+    elif isinstance(event.get("Message"), str) and "TopicArn" in event:
+        yield from _records(event["Message"], depth + 1)
+    else:
+        raise _NoEventError(event)
+
+
+def _of_record(record: Any, depth: int) -> Iterator[S3Object | str | None]:
+    """Read one entry of ``Records``: S3's own, or another service's envelope as Lambda gets it.
+
+    Entries stand for themselves: one that cannot be read must not take the others with it.
+    """
+    envelope = record if isinstance(record, dict) else {}
+    if isinstance(envelope.get("Sns"), dict):
+        yield from _records(envelope["Sns"].get("Message"), depth + 1)
+    elif isinstance(envelope.get("body"), str):
+        yield from _records(envelope["body"], depth + 1)
+    else:
+        try:
+            yield _from_s3(record)
+        except _NoEventError as error:
+            yield str(error)
+
+
+def _from_s3(record: dict[str, Any]) -> S3Object | None:
+    try:
+        bucket, key = record["s3"]["bucket"]["name"], record["s3"]["object"]["key"]
+        name = record["eventName"]
+    except (KeyError, TypeError):
+        raise _NoEventError(record) from None
+    if not (isinstance(bucket, str) and isinstance(key, str) and isinstance(name, str)):
+        raise _NoEventError(record)
+    # Bare notifications encode keys as HTML forms do: a space is +, everything else %XX. Some names have the prefix.
+    is_created = name.removeprefix("s3:").startswith(_CREATED)
+    return _named(bucket, unquote_plus(key)) if is_created else None
+
+
+def _from_event_bridge(event: dict[str, Any]) -> S3Object | None:
+    """EventBridge gives keys as they are: decoding them again would spoil a ``+`` or ``%``."""
+    try:
+        bucket, key = event["detail"]["bucket"]["name"], event["detail"]["object"]["key"]
+    except (KeyError, TypeError):
+        raise _NoEventError(event) from None
+    if not (isinstance(bucket, str) and isinstance(key, str)):
+        raise _NoEventError(event)
+    return _named(bucket, key) if event.get("detail-type") == _CREATED_DETAIL else None
+
+
+def _named(bucket: str, key: str) -> S3Object:
+    """Return the object; names in S3 are UTF-8, so that lone surrogates are nobody's."""
+    if not is_utf8(bucket + key):
+        raise _NoEventError(bucket + key)
+    return S3Object(bucket, key)
+
+
+def _parsed(body: Any) -> Any:
+    if not isinstance(body, str):
+        return body
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise _NoEventError(body) from None
+
+
+class _NoEventError(Exception):
+    """Something that is no S3 event in any known wrapping."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__(f"not an S3 event notification: {_as_text(found)[:_SHOWN]!r}")
+
+
+def _as_text(found: Any) -> str:
+    if isinstance(found, str):
+        return found
+    try:
+        return json.dumps(found, default=str)
+    except (ValueError, RecursionError):
+        return f"a {type(found).__name__} that is nested too deeply to show"

@@ -1,0 +1,128 @@
+"""From settings to a watcher: which triggers and timers fit the landing folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakeward.errors import ConfigurationError
+from lakeward.runner.tables import find_tables
+from lakeward.runner.watch.folder import FolderWatcher
+from lakeward.runner.watch.inbox import Inbox
+from lakeward.runner.watch.queue import Queue, QueuePoller
+from lakeward.runner.watch.requests import PathFilter
+from lakeward.runner.watch.timers import Cron, Every, SystemClock
+from lakeward.runner.watch.watcher import Watcher
+from lakeward.storage.landing import LocalStorage
+from lakeward.storage.s3 import is_s3
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterable, Sequence
+
+    from lakeward.config import Config
+    from lakeward.config.services import WatchSettings
+    from lakeward.mirror.op.context import RunOptions
+    from lakeward.mirror.op.report import RunReport
+    from lakeward.runner.discovery import Discovery
+    from lakeward.runner.observers import Observer
+    from lakeward.runner.tables import KnownTable
+    from lakeward.runner.watch.timers import Timer
+    from lakeward.runner.watch.watcher import RunObserver, Trigger
+    from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
+
+
+# What watching needs of a lake.
+
+
+class Lake(Protocol):
+    """A lake as watching sees it; several threads may call ``run`` at one time, for different tables."""
+
+    config: Config
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session, started at first use."""
+        ...
+
+    def has_spark(self) -> bool:
+        """Tell whether the Spark application still runs."""
+        ...
+
+    def tables(self) -> list[KnownTable]:
+        """All tables that are declared or registered."""
+        ...
+
+    def discover(self) -> Discovery:
+        """Register tables found in landing."""
+        ...
+
+    def run(
+        self,
+        tables: Iterable[str] = (),
+        *,
+        options: RunOptions | None = None,
+        stop: threading.Event | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> RunReport:
+        """Bring mirrors up to date; ``observers`` hear of this run."""
+        ...
+
+
+class WatchedLake(Lake, Protocol):
+    """A lake that knows where its landing files and its registry are."""
+
+    storage: Storage
+    state: StateStore
+
+    def count_poison(self) -> None:
+        """Count a message that could not be read."""
+        ...
+
+
+def open_watcher(
+    lake: WatchedLake, names: Iterable[str], settings: WatchSettings, observers: Sequence[RunObserver] = ()
+) -> Watcher:
+    """Make the watcher that settings describe; nothing is started yet.
+
+    Raises:
+        ConfigurationError: a table is unknown or inactive, or nothing would ever wake a run.
+    """
+    chosen = tuple(names)
+    find_tables(lake.config, lake.state, chosen)
+    clock = SystemClock()
+    timers = _timers(settings, clock)
+    inbox = Inbox(settings.settle, clock)
+    triggers = _triggers(lake, settings, inbox)
+    return Watcher(lake, inbox, names=chosen, triggers=triggers, timers=timers, observers=observers)
+
+
+def _timers(settings: WatchSettings, clock: SystemClock) -> list[Timer]:
+    timers: list[Timer] = []
+    if settings.every is not None:
+        timers.append(Every(settings.every, clock, reason=f"every {settings.every:g} s"))
+    if settings.cron is not None:
+        timers.append(Cron(settings.cron, clock, timezone=settings.timezone))
+    if settings.rescan:
+        timers.append(Every(settings.rescan, clock, reason="full look"))
+    return timers
+
+
+def _triggers(lake: WatchedLake, settings: WatchSettings, inbox: Inbox) -> list[Trigger]:
+    """Choose what tells of new files: the queue, else the folder; a schedule needs neither."""
+    landing = lake.config.resolve(lake.config.landing)
+    accepts = PathFilter(settings.prefix, settings.suffix)
+    if settings.queue is not None:
+        if not is_s3(landing):
+            msg = f"the queue {settings.queue} tells of objects in S3, but landing is {lake.config.landing}"
+            raise ConfigurationError(
+                msg, hint="leave out --queue (and watch.queue): a local folder is watched by itself"
+            )
+        return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts, on_poison=lake.count_poison)]
+    if settings.every is not None or settings.cron is not None:
+        return []
+    if isinstance(lake.storage, LocalStorage):
+        return [FolderWatcher(lake.storage.root, inbox.put, accepts)]
+    msg = f"landing {lake.config.landing} cannot be watched by itself: something must tell of new objects"
+    hint = "lakeward watch --queue URL (docs/deploy.md sets it up), or on a schedule: lakeward watch --every 10m"
+    raise ConfigurationError(msg, hint=hint)

@@ -1,0 +1,212 @@
+"""What work on any table of a lake needs, and the context made from it for one of them."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakeward.columns import quote_name
+from lakeward.iceberg.define import changelog_of, is_complete, mirror_of
+from lakeward.iceberg.table import CATALOG
+from lakeward.mirror.op.check import row_changes
+from lakeward.mirror.op.choose import pending_files
+from lakeward.mirror.op.context import RunBudget, RunOptions, TableContext, ignore_step
+from lakeward.mirror.op.effect import capture
+from lakeward.mirror.op.ledger import progress_of
+from lakeward.mirror.op.reading import TransactionShelf
+from lakeward.mirror.op.report import Outcome, TablePlan, TableReport, op_report
+from lakeward.mirror.op.settings import kept_settings
+from lakeward.mirror.run import next_op
+from lakeward.model import RESERVED_SUFFIXES, TableId
+from lakeward.session.sessions import table_session
+from lakeward.spark.errors import as_lakeward_error
+from lakeward.spark.workspace import Workspace
+from lakeward.state.base import TableRun
+from lakeward.state.leases import HeldLease, current_owner
+from lakeward.transforms.columns import conformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.config import Config
+    from lakeward.mirror.op.check import RowChanges
+    from lakeward.mirror.op.context import Permission
+    from lakeward.mirror.op.effect import Prepared
+    from lakeward.mirror.op.report import OpReport
+    from lakeward.mirror.op.steps import Step
+    from lakeward.runner.tables import KnownTable
+    from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
+
+
+def new_run_id() -> str:
+    """Give an id that sorts by time."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+class NoPermissionNeeded:
+    """For what does not write."""
+
+    def require(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """Configuration, Spark, landing and state of one lake.
+
+    ``on_step`` hears (table, step) of every step passed, from the thread that works on the table; what it raises ends
+    the work. ``is_own_session`` says that Spark was started by the lake and not handed to it.
+    """
+
+    config: Config
+    spark: SparkSession
+    storage: Storage
+    state: StateStore
+    on_step: Callable[[str, Step], None] | None = None
+    is_own_session: bool = False
+
+    def context(
+        self,
+        known: KnownTable,
+        permission: Permission | None = None,
+        *,
+        options: RunOptions | None = None,
+        spark: SparkSession | None = None,
+        shelf: TransactionShelf | None = None,
+        budget: RunBudget | None = None,
+        reached: Callable[[Step], None] | None = None,
+    ) -> TableContext:
+        """Give one table's context; what is not given is the table's own: its session, its shelf, no limits."""
+        spark = spark or table_session(self.spark)
+        return TableContext(
+            table=known.table,
+            config=self.config,
+            settings=known.settings,
+            spark=spark,
+            storage=self.storage,
+            state=self.state,
+            permission=permission or NoPermissionNeeded(),
+            mirror=mirror_of(spark, known.table),
+            changelog=changelog_of(spark, known.table, known.settings.renames),
+            transactions=shelf or TransactionShelf(self.storage),
+            budget=budget or RunBudget(),
+            options=options or RunOptions(),
+            reached=reached or self._listener(str(known.table)),
+        )
+
+    @contextmanager
+    def leased(self, known: KnownTable) -> Iterator[TableContext]:
+        """Give one table's context for the time that its lease is held.
+
+        Raises:
+            LeaseHeldError: a live writer has the table.
+        """
+        owner, seconds = current_owner(new_run_id()), self.config.lease_seconds
+        with HeldLease(self.state, known.table, owner, seconds=seconds) as lease:
+            yield self.context(known, lease)
+
+    def _listener(self, table: str) -> Callable[[Step], None]:
+        on_step = self.on_step
+        return (lambda step: on_step(table, step)) if on_step else ignore_step
+
+
+# Say what a run would do next, table by table, without writing.
+
+
+def plan_tables(bench: Workbench, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
+    """Plan every table; one that would fail is reported with the reason."""
+    shelf = TransactionShelf(bench.storage)
+    try:
+        return [_plan_one(bench, known, options, shelf) for known in tables]
+    finally:
+        shelf.close()
+
+
+def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: TransactionShelf) -> TablePlan:
+    name = str(known.table)
+    try:
+        with Workspace() as workspace:
+            return _planned(bench.context(known, options=options, shelf=shelf), workspace)
+    except Exception as error:
+        stopped = as_lakeward_error(error, name)
+        return TablePlan(
+            name,
+            Outcome.FAILED,
+            message=stopped.message,
+            hint=stopped.hint,
+            error_kind=stopped.kind,
+            exit_code=stopped.exit_code,
+        )
+
+
+def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
+    name = str(context.table)
+    following = next_op(context, workspace, capture(context))
+    if following.op is None:
+        outcome = Outcome.WAITING if following.reason else Outcome.IDLE
+        return TablePlan(name, outcome, message=following.reason)
+    prepared = following.op
+    files = tuple(summary.path for summary in prepared.summaries)
+    report = op_report(prepared)
+    waiting, replaces = _waiting_files(context), _replaced_rows(context, prepared)
+    return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces)
+
+
+def _replaced_rows(context: TableContext, prepared: Prepared) -> RowChanges | None:
+    """Count the rows that a reload would insert, update and delete; None where nothing is replaced."""
+    load, mirror = prepared.effect.load_rows, prepared.bases.mirror
+    if load is None or mirror is None or not prepared.record.starts:
+        return None
+    before = conformed(context.mirror.read(mirror.id), prepared.columns, context.settings.renames)
+    return row_changes(before, load, context.settings.primary_key)
+
+
+def _waiting_files(context: TableContext) -> int:
+    """Count the files of a table that no op has taken."""
+    progress = progress_of(context, capture(context))
+    return sum(1 for _ in pending_files(context, progress))
+
+
+# Ops that no run did, kept in the history as runs of one op, so that `runs` and `status` tell of them.
+
+
+def record_op(state: StateStore, table: TableId, began: datetime, op: OpReport) -> None:
+    """Keep one op that was published by a command of its own."""
+    report = TableReport(str(table), Outcome.DONE, (op,), mirror_rows=op.mirror_rows, seconds=op.seconds)
+    state.record_run(TableRun(new_run_id(), table, began, datetime.now(UTC), report.outcome, report.to_dict()))
+
+
+# Fill the registry from the lake: a mirror carries its table's settings as a property.
+
+
+def rebuild_registry(spark: SparkSession, config: Config, state: StateStore) -> list[TableId]:
+    """Register every mirror found in the lake as active, with the settings it carries; give those tables."""
+    spark, declared = table_session(spark), config.declared()
+    found = []
+    for table in _mirrors(spark):
+        settings = kept_settings(mirror_of(spark, table))
+        if settings is None or not is_complete(changelog_of(spark, table)):
+            continue
+        found.append(table)
+        if table not in declared:
+            state.set_table(table, active=True, settings=settings)
+    return found
+
+
+def _mirrors(spark: SparkSession) -> Iterator[TableId]:
+    for namespace in spark.sql(f"SHOW NAMESPACES IN {CATALOG}").toLocalIterator():
+        schema = _unquoted(namespace[0])
+        if not schema.endswith(tuple(RESERVED_SUFFIXES)):
+            for row in spark.sql(f"SHOW TABLES IN {CATALOG}.{quote_name(schema)}").toLocalIterator():
+                yield TableId(schema, row["tableName"])
+
+
+def _unquoted(name: str) -> str:
+    """Give a namespace's own name: Spark quotes those that need it, and only those."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

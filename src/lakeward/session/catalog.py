@@ -1,0 +1,275 @@
+"""The configured catalog as Spark settings: SQLite by default, Hadoop, REST or Glue by configuration."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from lakeward.config.base import from_environment
+from lakeward.config.services import create_file, create_folder
+from lakeward.errors import ConfigurationError
+from lakeward.redaction import holds_login, redact_address
+from lakeward.storage.s3 import DEFAULT_REGION, S3Location, hadoop_s3_settings, is_s3, s3_client, s3_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config import Config
+
+
+# Fixed: an Iceberg JDBC catalog keeps its name in every row, so other engines must use the same one.
+CATALOG_NAME = "lake"
+CATALOG_KEY = f"spark.sql.catalog.{CATALOG_NAME}"
+
+S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+# Where that client stops reading an address.
+CUT_OFF_SIGNS = ("?", "#")
+
+# A writer that finds the catalog file locked waits this long before it gives up.
+SQLITE_BUSY_TIMEOUT_MS = 30_000
+
+
+class CatalogKind(StrEnum):
+    """The catalogs that Lakeward knows, by the scheme that chooses them."""
+
+    SQLITE = "sqlite"
+    HADOOP = "hadoop"
+    REST = "rest"
+    GLUE = "glue"
+
+
+KNOWN_CATALOGS = (
+    "sqlite:///lake/catalog.db (four slashes for an absolute path)",
+    "hadoop:///lake/data (or hadoop://s3a://bucket/prefix)",
+    "rest+https://host/path",
+    "glue:// (or glue://ACCOUNT?region=REGION)",
+)
+_SCHEMES = {
+    "sqlite": CatalogKind.SQLITE,
+    "hadoop": CatalogKind.HADOOP,
+    "rest+http": CatalogKind.REST,
+    "rest+https": CatalogKind.REST,
+    "glue": CatalogKind.GLUE,
+}
+
+
+def catalog_kind(config: Config) -> CatalogKind:
+    """Tell the kind of the configured catalog by its scheme."""
+    scheme, separator, _ = config.lake.catalog.partition("://")
+    kind = _SCHEMES.get(scheme) if separator else None
+    if kind is None:
+        raise _refused(config, "is of no known kind")
+    return kind
+
+
+def is_on_s3(config: Config) -> bool:
+    """Tell whether the lake's files are in S3, as far as the configuration says.
+
+    A REST catalog keeps them where it likes: an ``s3:`` block says that it does so in S3.
+    """
+    kind = catalog_kind(config)
+    if kind is CatalogKind.HADOOP and (location := hadoop_location(config)):
+        return is_s3(location)
+    return (
+        kind is CatalogKind.GLUE
+        or is_s3(config.lake.warehouse)
+        or (kind is CatalogKind.REST and "s3" in config.model_fields_set)
+    )
+
+
+def publishes_to_s3(config: Config) -> bool:
+    """Tell whether a declared table's plain copy goes to S3."""
+    return any(is_s3(one.publish.to) for one in config.tables.values() if one.publish is not None)
+
+
+def hadoop_location(config: Config) -> str:
+    """Give what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
+    return config.lake.catalog.removeprefix("hadoop://")
+
+
+def catalog_conf(config: Config) -> dict[str, str]:
+    """Give the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
+
+    Raises:
+        ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set, or an address
+            of files holds one.
+    """
+    kind = catalog_kind(config)
+    for place in (config.lake.warehouse, hadoop_location(config) if kind is CatalogKind.HADOOP else ""):
+        if holds_login(place):
+            msg = f"{redact_address(place)} holds a password: the lake's metadata would name all files by it"
+            raise ConfigurationError(msg, hint="leave it out; keys of S3 are set under s3: (docs/s3.md)")
+    properties = {
+        **(s3_properties(config, kind) if is_on_s3(config) else {}),
+        **_PROPERTIES[kind](config),
+        # A cached table handle in a second session is stale: it knows neither new branches nor new snapshots.
+        "cache-enabled": "false",
+        **{name: from_environment(value, f"lake.properties {name}") for name, value in config.lake.properties.items()},
+    }
+    own = {f"{CATALOG_KEY}.{name}": value for name, value in properties.items()}
+    return {CATALOG_KEY: "org.apache.iceberg.spark.SparkCatalog", **own}
+
+
+def sqlite_file(config: Config) -> Path:
+    """Give the absolute path of a SQLite catalog's file."""
+    return _local_path(config, config.lake.catalog.removeprefix("sqlite://"))
+
+
+def _sqlite_properties(config: Config) -> dict[str, str]:
+    file = sqlite_file(config)
+    if "?" in str(file):
+        raise _refused(config, "holds a '?', which the SQLite driver reads as the start of its options")
+    with _telling_errors(file):
+        create_folder(file.parent, config.file_access)
+        create_file(file, config.file_access)
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{file}?busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
+        # V1 is the layout that pyiceberg reads and writes too.
+        "jdbc.schema-version": "V1",
+        "warehouse": _warehouse(config),
+    }
+
+
+def _hadoop_properties(config: Config) -> dict[str, str]:
+    location = hadoop_location(config)
+    if location and "://" not in location:
+        folder = _local_path(config, location)
+        _create_folder(folder)
+        return {"type": "hadoop", "warehouse": str(folder)}
+    place = location or _warehouse(config)
+    # Hadoop knows S3 by the scheme s3a only.
+    return {"type": "hadoop", "warehouse": re.sub("^s3:", "s3a:", place)}
+
+
+def _rest_properties(config: Config) -> dict[str, str]:
+    properties = {"type": "rest", "uri": config.lake.catalog.removeprefix("rest+")}
+    # To a REST catalog a warehouse is a name of its own: the default folder would mean nothing to it.
+    if "warehouse" in config.lake.model_fields_set:
+        properties["warehouse"] = config.lake.warehouse
+    return properties
+
+
+def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
+    """Give the catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
+    if kind is CatalogKind.HADOOP:
+        # As the catalog's own: the settings of the application are shared by every lake in it.
+        return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
+    if any(sign in config.lake.warehouse for sign in CUT_OFF_SIGNS):
+        msg = (
+            f"lake.warehouse {config.lake.warehouse!r} holds a '?' or '#', where Iceberg cuts the path of its files off"
+        )
+        raise ConfigurationError(msg, hint="choose a prefix without them")
+    settings, keys = config.s3, config.s3.keys()
+    properties = {
+        "io-impl": S3_FILE_IO,
+        # The Java runtime's own client: Iceberg's first choice is none that the pinned jars have.
+        "http-client.type": "urlconnection",
+        "s3.path-style-access": str(settings.is_path_style).lower(),
+        "s3.endpoint": settings.endpoint,
+        # A store other than AWS has no region, and Amazon's client starts with none.
+        "client.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
+        "s3.access-key-id": keys.access if keys else None,
+        "s3.secret-access-key": keys.secret if keys else None,
+        "s3.session-token": keys.token if keys else None,
+    }
+    return {name: value for name, value in properties.items() if value is not None}
+
+
+def _glue_properties(config: Config) -> dict[str, str]:
+    if not is_s3(config.lake.warehouse):
+        msg = f"lake.warehouse is {config.lake.warehouse!r}; a Glue catalog needs an s3:// location"
+        raise ConfigurationError(msg, hint="set lake.warehouse to s3://bucket/prefix")
+    account, _, query = config.lake.catalog.removeprefix("glue://").partition("?")
+    options = dict(parse_qsl(query))
+    if unknown := sorted(options.keys() - {"region"}):
+        raise _refused(config, f"has the unknown option {unknown[0]!r}")
+    properties = {
+        "catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        "warehouse": config.lake.warehouse,
+    }
+    if account.strip("/"):
+        properties["glue.id"] = account.strip("/")
+    if "region" in options:
+        properties["client.region"] = options["region"]
+    return properties
+
+
+_PROPERTIES = {
+    CatalogKind.SQLITE: _sqlite_properties,
+    CatalogKind.HADOOP: _hadoop_properties,
+    CatalogKind.REST: _rest_properties,
+    CatalogKind.GLUE: _glue_properties,
+}
+
+
+def _warehouse(config: Config) -> str:
+    location = config.resolve(config.lake.warehouse)
+    if "://" not in location:
+        _create_folder(Path(location))
+    return location
+
+
+def _local_path(config: Config, rest: str) -> Path:
+    """Read what follows ``scheme://`` as database URLs do: ``/relative/path`` or ``//absolute/path``."""
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise _refused(config, "names no path")
+    return Path(config.resolve(rest[1:]))
+
+
+def _create_folder(folder: Path) -> None:
+    """Create a folder of data files: who may read them is up to the umask, or to who made the folder before."""
+    with _telling_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _telling_errors(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"cannot create {place} for the lake: {error.strerror}"
+        raise ConfigurationError(msg, hint="check lake.catalog and lake.warehouse") from error
+
+
+def _refused(config: Config, problem: str) -> ConfigurationError:
+    msg = f"lake.catalog {redact_address(config.lake.catalog)!r} {problem}; known: {'; '.join(KNOWN_CATALOGS)}"
+    return ConfigurationError(msg)
+
+
+# Whether a warehouse in S3 can be used, found out without Spark.
+
+
+def s3_warehouse(config: Config) -> str | None:
+    """Give the place in S3 that the lake's files go to; None where a catalog decides that, or it is elsewhere."""
+    kind = catalog_kind(config)
+    if kind is CatalogKind.REST or not is_on_s3(config):
+        return None
+    return (hadoop_location(config) if kind is CatalogKind.HADOOP else None) or config.lake.warehouse
+
+
+def probe_s3_warehouse(config: Config, warehouse: str) -> None:
+    """Put, read, list and delete one small object in the warehouse.
+
+    Raises:
+        ConfigurationError: something of it is refused; names the address and the remedy.
+        RetriableError: S3 does not answer.
+    """
+    place = S3Location.parse(warehouse, "lake.warehouse")
+    key = "/".join(part for part in (place.prefix, f"lakeward-doctor-{uuid.uuid4().hex}") if part)
+    client = s3_client(config.s3, config.s3.keys())
+    try:
+        with s3_errors(f"s3://{place.bucket}/{key}"):
+            client.put_object(Bucket=place.bucket, Key=key, Body=b"lakeward doctor")
+            try:
+                client.head_object(Bucket=place.bucket, Key=key)
+                client.list_objects_v2(Bucket=place.bucket, Prefix=key, MaxKeys=1)
+            finally:
+                client.delete_object(Bucket=place.bucket, Key=key)
+    finally:
+        client.close()

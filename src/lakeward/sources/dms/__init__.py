@@ -1,1 +1,0 @@
-"""AWS DMS change files on a landing folder: names, listing, reading."""

@@ -1,0 +1,151 @@
+"""Text from outside, made safe to store, to print and to read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from lakeward.errors import ConfigurationError, DataError, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+
+# Text that came from outside, made safe to store and to print: file names, column names, values, messages.
+# A file name that is not UTF-8 reaches Python as lone surrogates, which no database, no JSON reader and no terminal
+# takes; control characters move the cursor, recolour a terminal, or forge a line of a log.
+
+
+# C0 without line feed and tab, DEL and C1, lone surrogates, line separators, marks that turn the writing direction.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_IN_NAMES = re.compile(f"[\t\n]|{_UNPRINTABLE.pattern}")
+_UNDECODED = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether the text can be written as UTF-8: it holds no byte that could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def escape_undecoded(text: str) -> str:
+    r"""Return the text with bytes that were not UTF-8 written as ``\xNN``; everything else stays as it is."""
+    return _UNDECODED.sub(_escaped, text)
+
+
+def escape_text(text: str) -> str:
+    r"""Return the text as it may be printed: what would control a terminal is written as ``\xNN`` or ``\uNNNN``.
+
+    Line feeds and tabs stay: they are part of messages and of values.
+    """
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def escape_name(name: str) -> str:
+    """Return the name of a file, folder, table or column as it may be printed, in one line."""
+    return _IN_NAMES.sub(_escaped, name)
+
+
+def name_problem(name: str) -> str | None:
+    """Say why a name cannot be kept in tables, ledgers and logs; None for one that can."""
+    if not is_utf8(name):
+        return "its name is not UTF-8"
+    return "its name holds a control character" if _CONTROL.search(name) else None
+
+
+def to_json(document: Any, *, indent: int | None = None, default: Callable[[Any], str] = str) -> str:
+    """Return a document as JSON that any terminal and any reader takes: unprintable characters are escaped.
+
+    ``default`` makes texts of values that JSON does not have.
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return {9: "\\t", 10: "\\n"}.get(code, f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+# Numbers with their nouns, as every message writes them.
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """Return ``1 file`` or ``1,000 files``; a plural of its own may bring its verb, as in ``keys come``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def rate(rows: int, seconds: float) -> str:
+    """Return ``1,000 rows/s``."""
+    return f"{rows / seconds:,.0f} rows/s" if seconds > 0 else "- rows/s"
+
+
+# Text from outside: JSON that Lakeward once wrote and that may be damaged since, and addresses that people write.
+# Neither is a bug when it cannot be read, whatever exception its reader raises.
+
+
+# What taking an unexpected document apart can raise.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@contextmanager
+def refusing_damage(what: str, *, hint: str, kind: type[LakewardError] = DataError) -> Iterator[None]:
+    """Turn whatever reading a document raises into an error that names it.
+
+    Raises:
+        LakewardError: of the given kind; the document is not what was once written.
+    """
+    try:
+        yield
+    except MALFORMED as error:
+        found = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        msg = f"{what} is damaged: {found}"
+        raise kind(msg, hint=hint) from error
+
+
+def reading_property(name: str, *, of: str) -> AbstractContextManager[None]:
+    """Refuse a table property that is not as it was written.
+
+    Raises:
+        DataError: inside the context.
+    """
+    earlier = (
+        f"set {name} back to what an earlier metadata file of the {of} says (its table metadata_log_entries names them)"
+    )
+    return refusing_damage(f"the property {name} of the {of}", hint=earlier)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: the text is no JSON, or another value than an object.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        msg = f"expected a JSON object, found {text[:40]!r}"
+        raise ValueError(msg)  # noqa: TRY004 - one type for all that is wrong with the text
+    return found
+
+
+def split_address(text: str, what: str) -> SplitResult:
+    """Take an address apart.
+
+    Raises:
+        ConfigurationError: it cannot be; the message does not repeat it, because it may hold a password.
+    """
+    try:
+        return urlsplit(text)
+    except ValueError as error:
+        msg = f"{what} is no address: {error}"
+        raise ConfigurationError(msg, hint="an address of IPv6 is written in brackets: http://[::1]:8080/") from None

@@ -1,0 +1,396 @@
+"""Erase keys from every place that Lakeward keeps rows in, and prove by scanning that none is left.
+
+Changelog and mirror are cleaned by the op itself, which any later run finishes. What is made of them follows here:
+histories, published files, old snapshots, and on request the landing files. An erasure that was interrupted is known
+by a property of the changelog until it is finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.documents import Document
+from lakeward.errors import BugError, ConfigurationError
+from lakeward.formats.dms.quarantined import TOLD
+from lakeward.iceberg.attempt import Attempt, drop_abandoned
+from lakeward.iceberg.cleanup import Stored, count_stored, expire_unreferenced, places, purge, stored_rows
+from lakeward.iceberg.define import APPLIED_STAMP, history_of
+from lakeward.iceberg.metadata import MAIN
+from lakeward.mirror.erase import (
+    MAX_KEYS,
+    erase_keys,
+    hashes_of,
+    landing_traces,
+    next_record,
+    record_of,
+    rewrite_landing,
+    with_moved_keys,
+)
+from lakeward.mirror.kinds.erase import (
+    CHANGELOG,
+    MIRROR,
+    doomed_in_changelog,
+    doomed_in_mirror,
+    erasure_of,
+    references_by_snapshot,
+    same_stamps,
+)
+from lakeward.mirror.op.effect import capture
+from lakeward.mirror.op.erased import (
+    SALT_PROPERTY,
+    UNFINISHED_PROPERTY,
+    Erasure,
+    UnfinishedErasure,
+    is_erased_key,
+    keys_of_bad_rows,
+    new_salt,
+    note,
+    unfinished_erasure,
+)
+from lakeward.mirror.op.steps import Step
+from lakeward.mirror.run import finish_interrupted
+from lakeward.spark.workspace import Workspace
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.transforms.columns import column
+from lakeward.transforms.versions import VALID_FROM
+from lakeward.views.history.keys import row_key
+from lakeward.views.history.scd2 import shown_names
+from lakeward.views.versions.folders import read_version
+from lakeward.views.versions.manage import rebuild_publication
+from lakeward.views.versions.manifest import PublicationKind, list_publications, record_publication
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.iceberg.metadata import TableMetadata
+    from lakeward.iceberg.table import IcebergTable
+    from lakeward.mirror.erase import LandingTrace
+    from lakeward.mirror.op.changelog import OpRecord
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.views.versions.manifest import Publication
+
+
+# Copies of a table's rows, cleaned of erased keys: its history, and the files that were published of it.
+
+
+HISTORY = "history"
+
+
+def doomed_in_history(context: TableContext, record: OpRecord, stored: DataFrame) -> DataFrame:
+    """Give the places of erased keys' versions; those that began after the erasure are of new rows."""
+    erasure, key = erasure_of(record), context.settings.primary_key
+    since = column(shown_names([one.name for one in context.mirror.columns()])[VALID_FROM])
+    is_older = since.isNull() | (F.unix_micros(since) <= F.lit(erasure.at))
+    return places(stored.filter(is_erased_key(stored, key, erasure.salt, erasure.hashes) & is_older))
+
+
+def clean_history(context: TableContext, record: OpRecord) -> None:
+    """Take erased keys out of the table's history, where one is kept."""
+    history = history_of(context.spark, context.table)
+    metadata = drop_abandoned(history)
+    head = metadata.head() if metadata else None
+    if metadata is None or head is None:
+        return
+    with Workspace() as workspace:
+        doomed = workspace.keep(doomed_in_history(context, record, stored_rows(history, head.id)))
+        found = count_stored(doomed)
+        if not found.files:
+            return
+        note(context.changelog, HISTORY, found)
+        with Attempt(history, op=record.op, base=head.id) as attempt:
+            purge(attempt, doomed, found)
+            attempt.stamp(same_stamps(metadata, head))
+            attempt.publish(before=context.permission.require)
+
+
+def published(context: TableContext, record: OpRecord) -> list[Publication]:
+    """Give the published files that were made of the table before the erasure; tags are the mirror's own."""
+    metadata = context.mirror.metadata()
+    files = [one for one in list_publications(metadata) if one.kind is not PublicationKind.TAG]
+    there = [one for one in files if open_filesystem(context.spark, context.config, one.location).exists(one.location)]
+    return [one for one in there if one.op <= record.op]
+
+
+def rows_in_publication(context: TableContext, record: OpRecord, publication: Publication) -> Stored:
+    """Count rows of erased keys in published files."""
+    erasure, key = erasure_of(record), context.settings.primary_key
+    rows = read_version(context.spark, context.config, publication.location)
+    found = rows.filter(is_erased_key(rows, key, erasure.salt, erasure.hashes))
+    by_file = found.groupBy(F.input_file_name().alias("file")).count()
+    return sum((Stored(count, 0, (file,)) for file, count in by_file.toLocalIterator()), Stored())
+
+
+def clean_publications(context: TableContext, record: OpRecord) -> None:
+    """Make every published version anew that holds erased rows; the files that held them are gone then."""
+    holding = [(one, rows_in_publication(context, record, one)) for one in published(context, record)]
+    for publication, found in holding:
+        note(context.changelog, f"publication {publication.location}", found)
+    for publication, found in holding:
+        # Making one copy of the current state anew lets go of the others.
+        if found.files and publication.id in {one.id for one in published(context, record)}:
+            rebuild_publication(context, publication)
+            context.reached(Step.ERASE_REBUILT)
+    _count_tags(context)
+
+
+def _count_tags(context: TableContext) -> None:
+    """Let the records of tags that the erasure cleaned say how many rows they have now."""
+    metadata = context.mirror.metadata()
+    for one in list_publications(metadata):
+        head = metadata.head(one.location) if one.kind is PublicationKind.TAG else None
+        if head is not None and head.rows != one.rows:
+            record_publication(context.mirror, replace(one, rows=head.rows))
+
+
+# The receipt of an erasure: what was removed from which place, and what a scan of all of them found afterwards.
+
+
+@dataclass(frozen=True)
+class ErasedPlace:
+    """One place that holds rows of the table.
+
+    ``rows`` were seen by readers, ``hidden`` ones deleted before and still stored; ``files`` held either.
+    ``remaining_rows`` and ``remaining_files`` are what the scan found at the end; None in a dry run.
+    """
+
+    place: str
+    rows: int
+    hidden: int
+    files: int
+    remaining_rows: int | None = None
+    remaining_files: int | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the scan found nothing."""
+        return not self.remaining_rows and not self.remaining_files
+
+
+@dataclass(frozen=True)
+class Receipt(Document):
+    """What an erasure did. No key is in it, only salted hashes.
+
+    ``bad_rows_untold`` are bad rows in quarantine whose text does not tell their key: they were left.
+    """
+
+    table: str
+    op: int
+    reason: str
+    erased_at: str | None
+    keys: int
+    hashes: tuple[str, ...]
+    places: tuple[ErasedPlace, ...]
+    snapshots_expired: int
+    landing: tuple[LandingTrace, ...]
+    bad_rows_untold: int
+    proved: bool
+    dry_run: bool = False
+
+    def require_clean(self) -> None:
+        """Refuse to call an erasure finished that left something behind."""
+        if self.proved:
+            return
+        left = ", ".join(one.place for one in self.places if not one.is_clean)
+        msg = f"{self.table}: rows of erased keys are still found in {left}"
+        raise BugError(msg, hint=f"lakeward erase {self.table} --resume")
+
+
+def receipt_of(
+    context: TableContext,
+    record: OpRecord,
+    places: tuple[ErasedPlace, ...],
+    landing: tuple[LandingTrace, ...],
+    untold: int,
+    *,
+    expired: int = 0,
+    dry_run: bool = False,
+) -> Receipt:
+    """Put a receipt together."""
+    erasure = erasure_of(record)
+    return Receipt(
+        table=str(context.table),
+        op=record.op,
+        reason=erasure.reason,
+        erased_at=datetime.fromtimestamp(erasure.at / 1e6, UTC).isoformat() if not dry_run else None,
+        keys=len(erasure.hashes),
+        # Those of a dry run are made with a salt that nobody keeps: they say nothing.
+        hashes=() if dry_run else erasure.hashes,
+        places=places,
+        snapshots_expired=expired,
+        landing=landing,
+        bad_rows_untold=untold,
+        proved=not dry_run and all(one.is_clean for one in places),
+        dry_run=dry_run,
+    )
+
+
+# Every place that may hold rows of erased keys, scanned: before an erasure to tell what it would do, and as proof.
+
+
+def found_places(context: TableContext, record: OpRecord) -> Iterator[ErasedPlace]:
+    """Give the places that hold rows of the keys now; old snapshots, which expire whatever they hold, are left out."""
+    for place, found in _scanned(context, record, only_heads=True):
+        if found.files:
+            yield ErasedPlace(place, found.rows, found.hidden, len(found.files))
+
+
+def remaining(context: TableContext, record: OpRecord) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Give what every place holds of the keys' rows after the erasure: rows, hidden ones too, and files with them."""
+    for place, found in _scanned(context, record, only_heads=False):
+        yield place, (found.rows + found.hidden, len(found.files))
+
+
+def untold_bad_rows(context: TableContext, record: OpRecord) -> int:
+    """Count the bad rows whose text does not tell a key: whether they are of an erased one nobody knows."""
+    head = context.changelog.require_head()
+    log = context.changelog.read(head.id)
+    bad = log.filter((column(S.KIND) == S.KIND_BAD) & (column(S.OP) < record.op))
+    return keys_of_bad_rows(context, bad).filter(~column(TOLD)).count() if bad.take(1) else 0
+
+
+def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, Stored]]:
+    """Scan the files of every kept snapshot, each once, and of every publication; hidden rows are found too."""
+    mirror = context.mirror.metadata()
+    for place, snapshot_id in _mirror_places(mirror, record, only_heads=only_heads):
+        yield place, count_stored(doomed_in_mirror(context, record, snapshot_id))
+    changelog = context.changelog.metadata()
+    for number, snapshot_id in enumerate(_newest_first(changelog, only_heads=only_heads)):
+        place = CHANGELOG if not number else f"{CHANGELOG} snapshot {snapshot_id}"
+        yield place, count_stored(doomed_in_changelog(context, record, snapshot_id))
+    history = history_of(context.spark, context.table)
+    if (metadata := history.look()) is not None:
+        for number, snapshot_id in enumerate(_newest_first(metadata, only_heads=only_heads)):
+            place = HISTORY if not number else f"{HISTORY} snapshot {snapshot_id}"
+            yield place, count_stored(doomed_in_history(context, record, stored_rows(history, snapshot_id)))
+    for publication in published(context, record):
+        yield f"publication {publication.location}", rows_in_publication(context, record, publication)
+
+
+def _mirror_places(mirror: TableMetadata, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, int]]:
+    """Give the mirror's snapshots by what keeps them; states after the erasure hold new rows only."""
+    names = {snapshot.id: references for snapshot, references in references_by_snapshot(mirror)}
+    head = mirror.head(MAIN)
+    for snapshot_id in mirror.snapshots():
+        if int(mirror.stamp_at(APPLIED_STAMP, snapshot_id) or 0) > record.op:
+            continue
+        for name in names.get(snapshot_id, ()):
+            yield f"{MIRROR} {name}", snapshot_id
+        if head is not None and snapshot_id == head.id:
+            yield MIRROR, snapshot_id
+        elif snapshot_id not in names and not only_heads:
+            yield f"{MIRROR} snapshot {snapshot_id}", snapshot_id
+
+
+def _newest_first(metadata: TableMetadata, *, only_heads: bool) -> list[int]:
+    """Give a table's snapshots, the head of ``main`` first or alone."""
+    head = metadata.head(MAIN)
+    if only_heads:
+        return [head.id] if head else []
+    return sorted(metadata.snapshots(), key=lambda one: (head is None or one != head.id, one))
+
+
+def erase(
+    context: TableContext,
+    keys: Sequence[Mapping[str, Any]],
+    reason: str,
+    *,
+    landing: bool = False,
+    moves: str | None = None,
+) -> list[Receipt]:
+    """Erase keys and give the receipt; first come those of an erasure that was interrupted, which is finished before.
+
+    The caller holds the table's lease.
+
+    Raises:
+        ConfigurationError: a key does not fit the table, or key changes connect it with others.
+    """
+    earlier = resume(context)
+    salt = _known_salt(context) or new_salt()
+    hashes = with_moved_keys(context, salt, _hashes(context, keys, salt), moves)
+    record = erase_keys(context, Erasure(salt, hashes, reason, 0, landing))
+    return [*earlier, _finish(context, record)]
+
+
+def resume(context: TableContext) -> list[Receipt]:
+    """Finish an erasure that was interrupted and give its receipt; nothing where none was."""
+    for table in (context.changelog, context.mirror):
+        drop_abandoned(table)
+    finish_interrupted(context)
+    unfinished = unfinished_erasure(context.changelog.look())
+    return [_finish(context, record_of(context, unfinished.op))] if unfinished else []
+
+
+def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, *, moves: str | None = None) -> Receipt:
+    """Say what an erasure would remove, and change nothing: the hashes are those of a salt that nobody keeps."""
+    bases = capture(context)
+    salt = new_salt()
+    record = next_record(context, bases, Erasure(salt, (), reason, 0))
+    hashes = with_moved_keys(context, salt, _hashes(context, keys, salt), moves)
+    record = replace(record, erasure=Erasure(salt, hashes, reason, 2**62))
+    traces = tuple(landing_traces(context, erasure_of(record)))
+    places = tuple(found_places(context, record))
+    return receipt_of(context, record, places, traces, untold_bad_rows(context, record), dry_run=True)
+
+
+def _hashes(context: TableContext, keys: Sequence[Mapping[str, Any]], salt: str) -> tuple[str, ...]:
+    if not 1 <= len(keys) <= MAX_KEYS:
+        msg = f"{context.table}: {len(keys):,} keys to erase; expected 1 to {MAX_KEYS:,}"
+        raise ConfigurationError(msg, hint="--key id=42, or several calls")
+    if not context.mirror.exists():
+        msg = f"{context.table} has no rows yet: nothing was run, so there is nothing to erase"
+        raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
+    columns, primary = context.mirror.columns(), context.settings.primary_key
+    found = [row_key(context.table, columns, primary, one) for one in keys]
+    return hashes_of([one.frame(context.spark) for one in found], salt)
+
+
+def _known_salt(context: TableContext) -> str | None:
+    metadata = context.changelog.look()
+    return metadata.property(SALT_PROPERTY) if metadata else None
+
+
+def _finish(context: TableContext, record: OpRecord) -> Receipt:
+    """Clean what is made of changelog and mirror, prove that nothing is left, and close the erasure."""
+    clean_history(context, record)
+    context.reached(Step.ERASE_HISTORY)
+    clean_publications(context, record)
+    context.reached(Step.ERASE_PUBLICATIONS)
+    expired = sum(expire_unreferenced(table) for table in _tables(context))
+    context.reached(Step.ERASE_TIDIED)
+    erasure = erasure_of(record)
+    traces = list(landing_traces(context, erasure))
+    if erasure.landing:
+        traces = rewrite_landing(context, erasure, traces)
+    context.reached(Step.ERASE_LANDING)
+    unfinished = unfinished_erasure(context.changelog.metadata()) or UnfinishedErasure(record.op)
+    places, untold = _places(context, record, unfinished), untold_bad_rows(context, record)
+    expired += unfinished.expired or 0
+    receipt = receipt_of(context, record, places, tuple(traces), untold, expired=expired)
+    receipt.require_clean()
+    context.permission.require()
+    context.changelog.set_properties({UNFINISHED_PROPERTY: None})
+    context.reached(Step.ERASE_DONE)
+    return receipt
+
+
+def _places(context: TableContext, record: OpRecord, unfinished: UnfinishedErasure) -> tuple[ErasedPlace, ...]:
+    """Give every place that was scanned, with what was removed from it before and what the scan finds now."""
+    removed = unfinished.removed
+    left = dict(remaining(context, record))
+    return tuple(
+        ErasedPlace(place, *removed.get(place, (0, 0, 0)), *left.get(place, (0, 0)))
+        for place in sorted({*removed, *left})
+    )
+
+
+def _tables(context: TableContext) -> list[IcebergTable]:
+    history = history_of(context.spark, context.table)
+    return [context.mirror, context.changelog, *([history] if history.exists() else [])]

@@ -1,0 +1,313 @@
+"""A table's landing files read again, exactly those that its ops consumed, without looking at what came of them.
+
+Which files those are comes from the changelog's control rows and stays in Spark: each task reads its files and holds
+their content against what was recorded. A file that is gone, has other content or reads differently today is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakeward import schemas as S
+from lakeward.formats.base import FileSummary
+from lakeward.formats.dms import transactions as T
+from lakeward.formats.dms.files import Limits
+from lakeward.formats.dms.reader import read_file
+from lakeward.formats.dms.values import build_batch, record_schema
+from lakeward.mirror.op.changelog import FileRecord
+from lakeward.mirror.op.choose import Scan, list_landing
+from lakeward.mirror.op.cut import LOAD_TIMES, load_times
+from lakeward.mirror.op.ledger import load_decisions
+from lakeward.mirror.op.loads import is_part
+from lakeward.mirror.op.reading import read_work
+from lakeward.model import Disposition, FileClass, LandingFile, time_digits
+from lakeward.spark.marks import in_task
+from lakeward.transforms.columns import column
+from lakeward.transforms.fold import is_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.columns import Column
+    from lakeward.formats.base import ReadSpec
+    from lakeward.mirror.op.as_of import Standpoint
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.model import Generation, LedgerEntry, Progress
+    from lakeward.spark.workspace import Workspace
+    from lakeward.storage.landing import Storage
+    from lakeward.views.verification.recompute import PastSpecs
+
+
+_BYTES_PER_TASK = 16 << 20
+_FILES_PER_TASK = 250
+_PROBLEMS_SHOWN = 3
+_COUNTED = ("rows", "inserts", "updates", "deletes", "moves", "bad", "partial")
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """All records of a table's consumed files with their op; ``problem`` says why they cannot be counted on."""
+
+    records: DataFrame
+    rows: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a task needs to read files again. Pickled into it."""
+
+    storage: Storage
+    specs: PastSpecs
+    columns: tuple[Column, ...]
+    has_erasures: bool
+    look_only: bool = False
+
+
+def consumed_files(at: Standpoint, log: DataFrame) -> DataFrame:
+    """Give op and record of every file that counts at a standpoint and holds rows."""
+    is_counted = (
+        (column(S.KIND) == S.KIND_FILE)
+        & (column(S.GENERATION) == at.generation.number)
+        & (column(S.OP) <= at.progress.op)
+        & is_standing(at.progress.undone)
+    )
+    disposition = F.get_json_object(column(S.DETAIL), "$.disposition")
+    return log.filter(is_counted & (disposition == Disposition.CONSUMED.value)).select(S.OP, S.DETAIL)
+
+
+def read_files(
+    at: Standpoint, workspace: Workspace, log: DataFrame, specs: PastSpecs, columns: tuple[Column, ...]
+) -> FilesRead:
+    """Read every consumed file again; nothing large is read in vain where one is gone or has another size."""
+    files = consumed_files(at, log)
+    size, rows = (F.get_json_object(column(S.DETAIL), f"$.file.{name}") for name in ("identity.size", "rows"))
+    count, total_size, total_rows = files.agg(
+        F.count(F.lit(1)),
+        F.coalesce(F.sum(size.cast("long")), F.lit(0)),
+        F.coalesce(F.sum(rows.cast("long")), F.lit(0)),
+    ).collect()[0]
+    tasks = max(total_size // _BYTES_PER_TASK, count // _FILES_PER_TASK) + 1
+    spread = files.repartition(tasks) if tasks > 1 else files.coalesce(1)
+    reading = _Reading(at.context.storage, specs, columns, at.bases.erased is not None)
+    if tasks > 1:
+        looked_at = _read(spread, replace(reading, look_only=True))
+        if problem := _problem(looked_at, count):
+            return FilesRead(looked_at, total_rows, problem)
+    records = workspace.keep(_read(spread, reading))
+    return FilesRead(records, total_rows, _problem(records, count))
+
+
+def _read(files: DataFrame, reading: _Reading) -> DataFrame:
+    struct = StructType([S.OP_FIELDS[0], *S.record_struct(reading.columns).fields])
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for op, detail in zip(*(one.to_pylist() for one in batch.columns), strict=True):
+                yield from _read_one(op, FileRecord.from_json(detail).summary, reading)
+
+    return files.mapInArrow(in_task(read), struct)
+
+
+def _problem(records: DataFrame, count: int) -> str | None:
+    troubled = records.filter(column(S.KIND) == S.KIND_FILE).select(S.FILE, S.DETAIL)
+    found = troubled.limit(_PROBLEMS_SHOWN).collect()
+    if not found:
+        return None
+    shown = "; ".join(f"{row[0]} {row[1]}" for row in found)
+    number = troubled.count() if len(found) == _PROBLEMS_SHOWN else len(found)
+    return f"{number:,} of {count:,} consumed files cannot be read as they were: {shown}"
+
+
+def _read_one(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.RecordBatch]:
+    """Give a file's records, and a file record with what is wrong where something is."""
+    try:
+        identity = reading.storage.identity(recorded.path)
+    except FileNotFoundError:
+        yield _trouble(op, recorded, "is gone", reading)
+        return
+    spec = reading.specs.at(op)
+    if identity.size != recorded.identity.size:
+        trouble = f"has {identity.size:,} bytes now, and had {recorded.identity.size:,} when op {op} consumed it"
+        yield _trouble(op, recorded, trouble, reading)
+    elif spec is None:
+        yield _trouble(op, recorded, f"was read under columns that are no longer known, by op {op}", reading)
+    elif not reading.look_only:
+        location = reading.storage.location(recorded.path)
+        file = LandingFile(recorded.path, location, recorded.file_class, recorded.time, identity)
+        yield from _checked(op, recorded, _records(file, spec, reading.storage), reading)
+
+
+def _checked(
+    op: int, recorded: FileSummary, batches: Iterable[pa.RecordBatch], reading: _Reading
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.column(S.KIND)[0].as_py() != S.KIND_FILE:
+            yield _conformed(op, batch, reading)
+            continue
+        found = FileSummary.from_json(batch.column(S.DETAIL)[0].as_py())
+        if trouble := _difference(recorded, found, has_erasures=reading.has_erasures):
+            yield _trouble(op, recorded, trouble, reading)
+
+
+def _records(file: LandingFile, spec: ReadSpec, storage: Storage) -> Iterator[pa.RecordBatch]:
+    if file.file_class is not FileClass.TRANSACTIONS:
+        return read_file(storage, file, spec)
+    schema, table = T.source_name(spec)
+
+    def own() -> Iterator[pa.RecordBatch]:
+        for batch in T.sort_file(storage, file, spec.settings.csv, Limits.of(spec.settings)):
+            is_own = pc.and_(pc.equal(batch.column(T.SCHEMA), schema), pc.equal(batch.column(T.TABLE), table))
+            yield batch.filter(pc.or_(pc.fill_null(is_own, False), pc.is_valid(batch.column(T.ENDING))))
+
+    return T.read_sorted(own(), {file.path: file}, spec)
+
+
+def _difference(recorded: FileSummary, found: FileSummary, *, has_erasures: bool) -> str | None:
+    """Say in what a file differs from what was recorded when it was consumed."""
+    if not found.stable:
+        return "changed while it was read"
+    if found.content_hash != recorded.content_hash:
+        return "has other content than when it was consumed"
+    if found.problem or found.mismatch:
+        return f"cannot be read under today's settings: {found.problem or 'its columns do not fit'}"
+    # Rows of keys that were erased before the file came are counted apart, and not by what they do.
+    then = {"rows": recorded.rows + recorded.erased} if has_erasures else _counts(recorded)
+    now = {name: _counts(found)[name] for name in then}
+    if now != then:
+        shown = ", ".join(f"{now[name]:,} {name} for {then[name]:,}" for name in then if now[name] != then[name])
+        return f"reads differently under today's settings: {shown}"
+    return None
+
+
+def _counts(summary: FileSummary) -> dict[str, int]:
+    return {name: getattr(summary, name) for name in _COUNTED}
+
+
+def _conformed(op: int, batch: pa.RecordBatch, reading: _Reading) -> pa.RecordBatch:
+    """Give records of an earlier day the table's columns of now."""
+    schema = _schema(reading)
+    arrays = {
+        field.name: batch.column(field.name).cast(field.type) for field in schema if field.name in batch.schema.names
+    }
+    return build_batch(schema, batch.num_rows, {S.OP: op, **arrays})
+
+
+def _trouble(op: int, recorded: FileSummary, trouble: str, reading: _Reading) -> pa.RecordBatch:
+    fields = {S.OP: op, S.KIND: S.KIND_FILE, S.FILE: recorded.path, S.DETAIL: trouble}
+    return build_batch(_schema(reading), 1, fields)
+
+
+def _schema(reading: _Reading) -> pa.Schema:
+    return pa.schema([pa.field(S.OP, pa.int64(), nullable=False), *record_schema(reading.columns)])
+
+
+# Landing listed anew: every file in it is consumed, superseded for a recorded reason, or reported.
+# A verification does not repeat a decision. Which change files follow the current load is derived once more from the
+# content of the files, without looking at what was decided when the load was taken.
+
+
+_SHOWN = 3
+
+
+@dataclass
+class LandingAudit:
+    """What a look over landing found. ``findings`` are faults, ``notes`` what is worth knowing."""
+
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def audit_landing(context: TableContext, workspace: Workspace, bases: Bases, progress: Progress) -> LandingAudit:
+    """List a table's landing files and compare what became of each with what its content says."""
+    audit, current = LandingAudit(), progress.generation
+    if current is None:
+        return audit
+    cut = _cut_by_content(context, workspace, bases, current)
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    for file, entry in _known_files(context):
+        verdict = _verdict(context, file, entry, current, cut)
+        counts[verdict] += 1
+        if len(shown := examples.setdefault(verdict, [])) < _SHOWN:
+            shown.append(file.path)
+    for verdict in sorted(counts.keys() - {_FINE}):
+        names = ", ".join(examples[verdict])
+        text = f"{counts[verdict]:,} landing files {verdict}: {names}{' …' if counts[verdict] > _SHOWN else ''}"
+        (audit.notes if verdict == _WAITING else audit.findings).append(text)
+    if not current.emptied and current.number > 1:
+        audit.notes.append(_how_decided(context, bases, progress, current, cut))
+    return audit
+
+
+_FINE, _WAITING = "fine", "wait for a run"
+_CHANGED = "have other content than when they were consumed"
+_LOST = "follow the current load by their name, but are not applied to it"
+_REPLAYED = "precede the current load by their name, but are applied to it"
+
+
+def _known_files(context: TableContext) -> Iterator[tuple[LandingFile, LedgerEntry | None]]:
+    """Walk landing, each file with what the ledger has of it."""
+    for page in list_landing(context, Scan()):
+        known = context.state.lookup(context.table, [file.path for file in page])
+        yield from ((file, known.get(file.path)) for file in page)
+
+
+def _verdict(
+    context: TableContext, file: LandingFile, entry: LedgerEntry | None, current: Generation, cut: str | None
+) -> str:
+    if entry is None:
+        return _WAITING
+    if entry.disposition is Disposition.FENCED:
+        return _FINE
+    if entry.identity != file.identity:
+        with context.storage.spool(file.path) as (_, content_hash):
+            if content_hash != entry.content_hash:
+                return _WAITING if file.file_class is FileClass.LOAD else _CHANGED
+    if cut is None or file.file_class is FileClass.LOAD:
+        return _FINE
+    if file.time >= cut and entry.generation < current.number:
+        return _LOST
+    return _REPLAYED if file.time < cut and entry.generation == current.number else _FINE
+
+
+def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, current: Generation) -> str | None:
+    """Return the cut that the load's own rows prove, None where the load is the first or its rows carry no time."""
+    if current.number == 1 or context.settings.timestamp_column is None:
+        return None
+    entries = {entry.path: entry for entry in context.state.load_parts(context.table, current.number)}
+    pages = list_landing(context, Scan())
+    parts = [
+        file
+        for page in pages
+        for file in page
+        if file.path in entries and is_part(entries[file.path]) and file.file_class is FileClass.LOAD
+    ]
+    if not parts:
+        return None
+    columns, _, summaries = read_work(context, workspace, current, parts, bases.columns, erased=None)
+    times = load_times(context, columns, [one for one in summaries if one.stable])
+    return time_digits(times[0]) if times else None
+
+
+def _how_decided(context: TableContext, bases: Bases, progress: Progress, current: Generation, cut: str | None) -> str:
+    """Say from what the current generation's cut came, and whether the files prove it again."""
+    assert bases.changelog is not None  # the table has run
+    decision = load_decisions(context.changelog.read(bases.changelog.id), progress).get(current.number)
+    if decision is None:
+        return f"generation {current.number}: an earlier version of Lakeward took its load and recorded no reason"
+    proven = ", which their content proves again" if decision.evidence == LOAD_TIMES and cut == decision.cut else ""
+    return (
+        f"generation {current.number}: change files named from {decision.cut} on follow its load, by "
+        f"{decision.evidence}{proven}"
+    )

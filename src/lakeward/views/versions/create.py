@@ -1,0 +1,235 @@
+"""Create a version as files: the rows as of a moment, written whole, described and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import __version__
+from lakeward import schemas as S
+from lakeward.errors import ConflictError
+from lakeward.mirror.op.as_of import rows_as_of
+from lakeward.mirror.op.checkpoints import Moment, parse_moment
+from lakeward.mirror.op.effect import capture
+from lakeward.mirror.op.steps import Step
+from lakeward.model import OpKind
+from lakeward.spark.workspace import Workspace
+from lakeward.storage.checksum import CHECKSUM_VERSION
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.transforms.columns import column
+from lakeward.views.versions.folders import Place, publishing, put_in_place, require_free, require_own, table_root, tidy
+from lakeward.views.versions.layouts import Target, require_rows, set_keys, write_rows, write_rows_as_set
+from lakeward.views.versions.manifest import (
+    Lineage,
+    Manifest,
+    Publication,
+    PublicationKind,
+    list_publications,
+    new_id,
+    record_publication,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from lakeward.mirror.op.as_of import AsOf
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.effect import Bases
+    from lakeward.storage.claims import Claim
+    from lakeward.views.versions.layouts import Shape
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class FilesOrder:
+    """A version wanted as files: ``to`` is the folder above all tables, ``registered`` a table that points to it.
+
+    ``created`` is when it was made first, for one that is made anew: retention counts from then.
+    """
+
+    to: str
+    shape: Shape
+    registered: str = ""
+    replace: bool = False
+    created: str = ""
+
+
+def create_files(context: TableContext, moment: Moment, order: FilesOrder) -> Publication:
+    """Publish a table as of a moment as files.
+
+    The table's lease is not taken: rows are read from pinned snapshots, and an erasure that came in between is seen at
+    the end.
+
+    Raises:
+        ConfigurationError: the version exists, or the table cannot be asked for the moment.
+        LeaseHeldError: another command is publishing the table.
+    """
+    store = open_filesystem(context.spark, context.config, order.to)
+    place = Place(store, table_root(order.to, context.table), moment.label)
+    with publishing(context) as lease:
+        tidy(place)
+        require_free(place, replace=order.replace)
+        require_own(place, table_uuid(context))
+        return publish_as_of(context, moment, place, order, before=lease.require)
+
+
+def publish_as_of(
+    context: TableContext, moment: Moment, place: Place, order: FilesOrder, *, before: Callable[[], None]
+) -> Publication:
+    """Write the rows as of a moment to a place, again if an erasure was logged meanwhile.
+
+    Raises:
+        ConflictError: an erasure is being applied.
+    """
+    while True:
+        with Workspace() as workspace:
+            found = rows_as_of(context, workspace, moment)
+            require_erasures_applied(context, found.at.bases)
+            context.reached(Step.PUBLISH_ROWS)
+            published = _publish(context, found, place, order, before)
+        if not is_erased_since(context, found.at.bases.logged):
+            return published
+
+
+def _publish(
+    context: TableContext, found: AsOf, place: Place, order: FilesOrder, before: Callable[[], None]
+) -> Publication:
+    shape, columns = order.shape, found.at.bases.columns
+    folder_column = shape.folder_column(str(context.table), columns)
+    head = describe(context, found, place.version, shape, folder_column)
+    publications: list[Publication] = []
+
+    def write(claim: Claim) -> Manifest:
+        former = claim.store.files(claim.folder)
+        target = Target(claim.store, claim.folder, shape, columns, folder_column)
+        return written(context, found.rows, target, head, former=former)
+
+    def record(manifest: Manifest) -> None:
+        before()
+        made = publication_of(manifest, place.folder, PublicationKind.FILES, registered=order.registered)
+        publications.append(record_instead(context, replace(made, created=order.created or made.created)))
+
+    put_in_place(context, place, head.lineage.mirror_uuid, write, record)
+    return publications[0]
+
+
+def written(
+    context: TableContext, rows: DataFrame, target: Target, head: Manifest, *, former: dict[str, int]
+) -> Manifest:
+    """Write rows and give the manifest of the files that came of it, after counting what is in them."""
+    keys, layout = set_keys(context, target), None
+    if keys:
+        content, layout = write_rows_as_set(context, rows, target, keys)
+    else:
+        content = write_rows(context, rows, target)
+    files = written_files(target.store, target.folder, former)
+    manifest = replace(head, rows=content.rows, content_hash=content.text, files=files, set=layout)
+    if layout is None:
+        require_rows(context, target, sorted(files), rows, content)
+    return manifest
+
+
+def describe(context: TableContext, found: AsOf, version: str, shape: Shape, folder_column: str) -> Manifest:
+    """Give a version's manifest as far as it is known before anything is written."""
+    bases, checkpoint = found.at.bases, found.checkpoint
+    lineage = Lineage(
+        mirror_uuid=table_uuid(context),
+        generation=found.at.generation.number,
+        op=found.op,
+        changelog_snapshot=bases.changelog.id if bases.changelog else 0,
+        mirror_snapshot=bases.mirror.id if bases.mirror else 0,
+        checkpoint=checkpoint.snapshot if checkpoint else None,
+    )
+    return Manifest(
+        id=new_id(),
+        table=str(context.table),
+        version=version,
+        as_of=moment_text(found.at.moment),
+        rows=0,
+        content_hash="",
+        columns=bases.columns,
+        primary_key=context.settings.primary_key,
+        format=shape.format,
+        layout=shape.layout,
+        date_column=shape.date_column,
+        folder_column=folder_column,
+        timezone=shape.timezone,
+        lineage=lineage,
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        lakeward=__version__,
+        checksum_version=CHECKSUM_VERSION,
+    )
+
+
+def table_uuid(context: TableContext) -> str:
+    """Give the id that the mirror has for ever."""
+    return str(context.mirror.load().uuid())
+
+
+def publication_of(manifest: Manifest, location: str, kind: PublicationKind, *, registered: str = "") -> Publication:
+    """Give the record of a version that has a manifest."""
+    return Publication(
+        id=manifest.id,
+        kind=kind,
+        version=manifest.version,
+        moment=manifest.as_of,
+        location=location,
+        generation=manifest.lineage.generation,
+        op=manifest.lineage.op,
+        rows=manifest.rows,
+        content_hash=manifest.content_hash,
+        created=manifest.created,
+        changelog=manifest.lineage.changelog_snapshot,
+        format=manifest.format,
+        layout=manifest.layout,
+        date_column=manifest.date_column,
+        registered=registered,
+    )
+
+
+def record_instead(context: TableContext, made: Publication) -> Publication:
+    """Record a publication in place of those at the same location."""
+    known = list_publications(context.mirror.metadata())
+    record_publication(context.mirror, made, instead_of=[one.id for one in known if one.location == made.location])
+    return made
+
+
+def moment_text(moment: Moment) -> str:
+    """Give a moment in a form that means the same whatever the configured time zone is by then."""
+    if moment.micros is not None:
+        return (_EPOCH + timedelta(microseconds=moment.micros)).isoformat(timespec="microseconds")
+    return f"{moment.kind}:{str(moment.limit).lstrip('0') or '0'}"
+
+
+def moment_of(publication: Publication) -> Moment:
+    """Give the moment that a publication was made for."""
+    return replace(parse_moment(publication.moment), label=publication.version)
+
+
+def require_erasures_applied(context: TableContext, bases: Bases) -> None:
+    """Refuse to write what an erasure that is logged and not yet applied is about to remove.
+
+    Raises:
+        ConflictError: there is one.
+    """
+    if bases.applied < bases.logged and is_erased_since(context, bases.applied):
+        msg = f"{context.table}: an erasure is logged and not yet applied; what it erases would be published"
+        raise ConflictError(msg, hint=f"lakeward run {context.table} finishes it; then the same command")
+
+
+def is_erased_since(context: TableContext, op: int) -> bool:
+    """Tell whether an erasure was logged after an op: what was written from before it may hold what must not be."""
+    bases = capture(context)
+    if bases.changelog is None or bases.logged == op:
+        return False
+    log = context.changelog.read(bases.changelog.id)
+    is_erasure = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.ERASE
+    own = (column(S.KIND) == S.KIND_CONTROL) & (column(S.OP) > op) & column(S.FILE).isNull()
+    return bool(log.filter(own & is_erasure).take(1))

@@ -1,0 +1,278 @@
+"""The current state as plain files: a new version beside the old, then one pointer flip.
+
+Dates whose rows did not change are not written again: their files are linked from the version before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.mirror.op.as_of import AsOf, standpoint
+from lakeward.mirror.op.checkpoints import op_moment
+from lakeward.mirror.op.effect import capture
+from lakeward.mirror.op.steps import Step
+from lakeward.storage.checksum import CHECKSUM_VERSION, checksum_columns, checksum_form, read_checksum, total
+from lakeward.storage.claims import written_files
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.transforms.columns import column, columns
+from lakeward.views.versions.create import (
+    describe,
+    is_erased_since,
+    publication_of,
+    record_instead,
+    require_erasures_applied,
+    written,
+)
+from lakeward.views.versions.folders import Place, place_of, publishing, put_in_place, table_root, tidy
+from lakeward.views.versions.layouts import NO_DATE, Shape, Target, require_rows, with_dates, write_rows
+from lakeward.views.versions.manifest import PublicationKind, list_publications
+from lakeward.views.versions.tags import remove_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column
+
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.storage.checksum import Checksum
+    from lakeward.storage.claims import Claim
+    from lakeward.views.versions.manifest import Manifest, Publication
+
+POINTER, LINK = "_current.json", "current"
+# Readers that opened the version before the flip can finish.
+KEPT_VERSIONS = 2
+_DATE = f"{S.PREFIX}date"
+
+
+def publish_current(context: TableContext) -> Publication | None:
+    """Bring the plain copy of a table up to its mirror; None where nothing changed or nothing is to be published.
+
+    The caller holds the table's lease.
+    """
+    settings = context.settings.publish
+    if settings is None:
+        return None
+    bases = capture(context)
+    if bases.mirror is None or not bases.applied:
+        return None
+    to = context.config.resolve(settings.to)
+    shape = Shape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
+    place = Place(
+        open_filesystem(context.spark, context.config, to),
+        table_root(to, context.table),
+        op_moment(bases.applied).label,
+    )
+    known = _known(context, place.root)
+    if not _is_published(place, shape, known):
+        with publishing(context) as lease:
+            tidy(place)
+            return _publish(context, place, shape, lease.require)
+    if len(known) > KEPT_VERSIONS:
+        # A crash came between the flip and this.
+        with publishing(context):
+            remove_versions(context, known[:-KEPT_VERSIONS])
+    return None
+
+
+def rebuild_current(context: TableContext, publication: Publication) -> Publication:
+    """Make the copy of the current state anew, and let go of one that is no longer the newest."""
+    store = open_filesystem(context.spark, context.config, publication.location)
+    former = place_of(store, publication.location)
+    timezone = context.config.timezone
+    shape = Shape(publication.format, publication.layout, publication.date_column, timezone)
+    place = replace(former, version=op_moment(capture(context).applied).label)
+    with publishing(context) as lease:
+        tidy(place)
+        made = _publish(context, place, shape, lease.require, anew=True)
+        own = _known(context, place.root)
+        remove_versions(context, [one for one in own if one.id != made.id])
+    return made
+
+
+def _publish(
+    context: TableContext, place: Place, shape: Shape, before: Callable[[], None], *, anew: bool = False
+) -> Publication:
+    _require_own_pointer(place, str(context.table))
+    while True:
+        found, former = _current_rows(context), None if anew else _former(context, place, shape)
+        require_erasures_applied(context, found.at.bases)
+        context.reached(Step.PUBLISH_ROWS)
+        made = _written(context, found, place, shape, former, before)
+        _flip(context, place, made)
+        anew = is_erased_since(context, found.at.bases.logged)
+        if not anew:
+            break
+    remove_versions(context, _known(context, place.root)[:-KEPT_VERSIONS])
+    return made
+
+
+def _is_published(place: Place, shape: Shape, known: Sequence[Publication]) -> bool:
+    """Tell whether readers have the mirror's newest op already, in the shape that is wanted."""
+    manifest = place.manifest()
+    if manifest is None or _pointed(place) != place.version:
+        return False
+    return manifest.shape == shape and any(one.id == manifest.id for one in known)
+
+
+def _pointed(place: Place) -> str | None:
+    """Give the version that readers are led to; None where nothing or nothing readable says it."""
+    text = place.store.read_text(f"{place.root}/{POINTER}")
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return str(found.get("version")) if isinstance(found, dict) else None
+
+
+def _require_own_pointer(place: Place, table: str) -> None:
+    """Refuse to replace a file of somebody else that has the pointer's name."""
+    text = place.store.read_text(f"{place.root}/{POINTER}")
+    if text is None:
+        return
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("table") != table or "version" not in found:
+        msg = f"{place.root}/{POINTER} is there, and does not point to a version of {table}: it is not replaced"
+        raise ConfigurationError(msg, hint="look at it, and move it elsewhere, or publish to another folder")
+
+
+def _known(context: TableContext, root: str) -> list[Publication]:
+    """Give the recorded copies below a folder, oldest first."""
+    found = list_publications(context.mirror.metadata())
+    return [one for one in found if one.kind is PublicationKind.CURRENT and one.location.startswith(f"{root}/")]
+
+
+def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Manifest] | None:
+    """Give the newest whole version of the same shape, whose files may be used again."""
+    for one in reversed(_known(context, place.root)):
+        manifest = place_of(place.store, one.location).manifest()
+        if manifest is None or manifest.shape != shape or not manifest.parts:
+            continue
+        present = place.store.files(one.location)
+        if all(present.get(path) == size for path, size in manifest.files.items()):
+            return one.location, manifest
+    return None
+
+
+def _current_rows(context: TableContext) -> AsOf:
+    """Give the mirror as it is: its newest snapshot is the state after its newest op."""
+    bases = capture(context)
+    at = standpoint(context, op_moment(bases.applied))
+    head = context.mirror.require_head().id if at.bases.mirror is None else at.bases.mirror.id
+    return AsOf(at, context.mirror.read(head).select(*columns(at.names)), None, head)
+
+
+def _written(
+    context: TableContext,
+    found: AsOf,
+    place: Place,
+    shape: Shape,
+    former: tuple[str, Manifest] | None,
+    before: Callable[[], None],
+) -> Publication:
+    folder_column = shape.folder_column(str(context.table), found.at.bases.columns)
+    head = describe(context, found, place.version, shape, folder_column)
+    publications: list[Publication] = []
+
+    def write(claim: Claim) -> Manifest:
+        target = Target(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
+        if folder_column:
+            return _write_dates(context, found, target, head, former, claim)
+        return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
+
+    def record(manifest: Manifest) -> None:
+        before()
+        made = publication_of(manifest, place.folder, PublicationKind.CURRENT)
+        publications.append(record_instead(context, made))
+
+    put_in_place(context, place, head.lineage.mirror_uuid, write, record)
+    return publications[0]
+
+
+def _write_dates(
+    context: TableContext,
+    found: AsOf,
+    target: Target,
+    head: Manifest,
+    former: tuple[str, Manifest] | None,
+    claim: Claim,
+) -> Manifest:
+    """Write the dates whose rows changed, and link the files of all others."""
+    earlier = target.store.files(target.folder)
+    version = former[1].checksum_version if former else CHECKSUM_VERSION
+    parts, texts = _checksum_by_date(found, target, version)
+    known = former[1].parts if former else {}
+    changed = {date for date, text in texts.items() if known.get(date) != text}
+    if changed:
+        chosen = with_dates(found.rows, target.shape, target.folder_column).filter(_is_among(target, changed))
+        content = write_rows(context, chosen.select(*columns(target.names)), target)
+        if content != total(parts[date] for date in changed):
+            msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
+            raise DataError(msg, hint=f"lakeward run {context.table}")
+    fresh = written_files(target.store, target.folder, earlier)
+    context.reached(Step.PUBLISH_DATES)
+    linked = _link(claim, former, parts.keys() - changed)
+    whole, files = total(parts.values()), {**fresh, **linked}
+    require_rows(context, target, sorted(files), found.rows, whole)
+    by_date = {date: content.text for date, content in parts.items()}
+    return replace(head, rows=whole.rows, content_hash=whole.text, files=files, parts=by_date)
+
+
+def _checksum_by_date(found: AsOf, target: Target, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
+    """Return each date's checksum, and its text in a version of the checksum, by the text that names its folder."""
+    dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
+    wanted = checksum_columns(found.rows.schema, target.names)
+    if version != CHECKSUM_VERSION:
+        wanted += form.columns(found.rows.schema, target.names)
+    date = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE)).alias(_DATE)
+    checksums, texts = {}, {}
+    for row in dated.groupBy(date).agg(*wanted).toLocalIterator():
+        sums = row.asDict()
+        checksums[row[_DATE]], texts[row[_DATE]] = read_checksum(sums), form.text(sums)
+    return checksums, texts
+
+
+def _is_among(target: Target, dates: Iterable[str]) -> Column:
+    text = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE))
+    return text.isin(sorted(dates))
+
+
+def _link(claim: Claim, former: tuple[str, Manifest] | None, dates: Iterable[str]) -> dict[str, int]:
+    if former is None:
+        return {}
+    folder, manifest = former
+    wanted = set(dates)
+    files = {path: size for path, size in manifest.files.items() if _date_of(path) in wanted}
+    if files and folder != claim.folder:
+        claim.record(files)
+        claim.store.link({f"{folder}/{path}": f"{claim.folder}/{path}" for path in files})
+    return files
+
+
+def _date_of(path: str) -> str:
+    return path.partition("/")[0].rpartition("=")[2]
+
+
+def _flip(context: TableContext, place: Place, made: Publication) -> None:
+    """Let readers go to the new version by one step."""
+    pointer: Mapping[str, object] = {
+        "table": str(context.table),
+        "version": place.version,
+        "path": place.name,
+        "op": made.op,
+        "rows": made.rows,
+        "content_hash": made.content_hash,
+        "created": made.created,
+    }
+    # The link first: where something else has its name, the pointer does not say either that this was published.
+    place.store.point(place.root, LINK, place.name)
+    place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
+    context.reached(Step.PUBLISH_FLIPPED)

@@ -1,0 +1,298 @@
+"""Rows into files and back, in every format and layout, without a value changing on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakeward import schemas as S
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.spark.versions import gathered
+from lakeward.storage.checksum import checksum_columns, checksum_of, read_checksum
+from lakeward.storage.filesystem import for_reading
+from lakeward.storage.sets import SESSION, bucket_count, why_no_set, write_set
+from lakeward.transforms.columns import column, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeward.columns import Column
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.storage.checksum import Checksum
+    from lakeward.storage.filesystem import FileSystem
+    from lakeward.storage.sets import SetLayout
+
+
+_INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+# Microseconds as they are; nulls and empty texts kept apart; quotes doubled as everybody but Spark writes them.
+_TIMES = {"timestampFormat": _INSTANT, "timestampNTZFormat": _LOCAL_TIME, "dateFormat": "yyyy-MM-dd"}
+_OPTIONS: dict[str, dict[str, str]] = {
+    "parquet": {},
+    "orc": {},
+    "csv": {
+        **_TIMES,
+        "header": "true",
+        "escape": '"',
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+    },
+    "json": {**_TIMES, "ignoreNullFields": "false"},
+}
+# Spark reads an empty text in quotes as a null, unless it is told to read something else there.
+EMPTY_TEXT = "\x01empty\x01"
+_READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
+# The job's own mark says that Spark is done, not that the version is.
+_NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files to write: where, how, and the table's columns in order. ``folder_column`` is empty for flat ones."""
+
+    store: FileSystem
+    folder: str
+    shape: Shape
+    columns: tuple[Column, ...]
+    folder_column: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The table's column names."""
+        return tuple(one.name for one in self.columns)
+
+
+def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checksum:
+    """Write rows into a folder and return their checksum, which is taken while they are written.
+
+    Raises:
+        DataError: a reader finds another number of rows in the files than were written.
+    """
+    shape = target.shape
+    dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
+    observation = Observation()
+    # Rows of a date come together: each task would otherwise write a file for every date it meets.
+    together = gathered(dated, column(target.folder_column)) if target.folder_column else dated
+    observed = together.observe(observation, *checksum_columns(rows.schema))
+    writer = _as_text(observed, target).write.format(shape.format).mode("append")
+    for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_MARK}.items():
+        writer = writer.option(name, value)
+    if target.folder_column:
+        writer = writer.partitionBy(target.folder_column)
+    with context.spark_settings(SESSION):
+        writer.save(target.store.for_spark(target.folder))
+    return read_checksum(observation.get)
+
+
+def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
+    """Give the key by which a version's rows lie in buckets; empty where they lie otherwise."""
+    keys = context.settings.primary_key
+    if target.folder_column or target.shape.format != "parquet":
+        return ()
+    return () if why_no_set(S.table_struct(target.columns), keys) else keys
+
+
+def write_rows_as_set(
+    context: TableContext, rows: DataFrame, target: Target, keys: Sequence[str]
+) -> tuple[Checksum, SetLayout]:
+    """Write rows into a folder in buckets of their key; return the checksum as :func:`write_rows` does, and the set.
+
+    Raises:
+        DataError: a reader finds another number of rows in the files than were written.
+    """
+    observation = Observation()
+    observed = rows.select(*columns(target.names)).observe(observation, *checksum_columns(rows.schema))
+    # The mirror's rows are near enough: sets of different numbers of buckets can be compared too.
+    count = bucket_count(context.mirror.require_head().rows)
+    layout = write_set(observed, target.store, target.folder, keys, count=count)
+    content = read_checksum(observation.get)
+    _require_same(context, target, layout.rows, content.rows)
+    return content, layout
+
+
+def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
+    """Give rows the column of their date folder."""
+    if not folder_column or folder_column == shape.date_column:
+        return rows
+    return rows.withColumn(folder_column, _date_of(rows, shape))
+
+
+def read_files(
+    spark: SparkSession,
+    store: FileSystem,
+    folder: str,
+    paths: Iterable[str],
+    target_columns: Sequence[Column],
+    shape: Shape,
+) -> DataFrame:
+    """Read files of a version exactly as they were written: nothing is inferred."""
+    wanted = [store.for_spark(f"{folder}/{path}") for path in paths]
+    struct = S.table_struct(target_columns)
+    if not wanted:
+        return spark.createDataFrame([], struct)
+    reader = spark.read.format(shape.format).schema(text_struct(struct, shape))
+    empty = {"emptyValue": EMPTY_TEXT} if shape.format == "csv" else {}
+    for name, value in {**reader_options(shape), **empty, **store.options}.items():
+        reader = reader.option(name, value)
+    found = reader.option("basePath", store.for_spark(folder)).load([for_reading(path) for path in wanted])
+    return found.select(*[from_text(field, shape) for field in struct.fields])
+
+
+def reader_options(shape: Shape) -> dict[str, str]:
+    """Give the options with which Spark reads the files of a format as they were written."""
+    return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
+
+
+def require_rows(
+    context: TableContext, target: Target, paths: Iterable[str], rows: DataFrame, content: Checksum
+) -> None:
+    """Require that a reader finds in files what was written: ``rows``, whose checksum was taken on the way.
+
+    Parquet holds every value of the lake, so that the number of rows in its footers is enough. ORC has no place for
+    some times and gives them back as others, and text is only as good as its writer: there the values are read, too.
+    """
+    found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape)
+    if target.shape.format == "parquet":
+        _require_same(context, target, found.count(), content.rows)
+        return
+    given_back = checksum_of(found)
+    _require_same(context, target, given_back.rows, content.rows)
+    if given_back != content:
+        names = ", ".join(_changed_columns(found, rows, target.names))
+        msg = f"{context.table}: {target.shape.format} files do not give back every value of {names} as it was written"
+        raise DataError(msg, hint="nothing was published: choose --format parquet (or format: parquet under publish:)")
+
+
+def _changed_columns(found: DataFrame, rows: DataFrame, names: Sequence[str]) -> list[str]:
+    each, other = (
+        frame.agg(*[F.struct(*checksum_columns(frame.schema, [name])) for name in names]).collect()[0]
+        for frame in (found, rows)
+    )
+    return [name for name, found_sums, sums in zip(names, each, other, strict=True) if found_sums != sums]
+
+
+def _require_same(context: TableContext, target: Target, found: int, expected: int) -> None:
+    if found != expected:
+        msg = f"{context.table}: the files in {target.folder} hold {found:,} rows, expected {expected:,}"
+        raise DataError(msg, hint="nothing was published: try again, with another --format if it stays so")
+
+
+def _date_of(rows: DataFrame, shape: Shape) -> SparkColumn:
+    value = column(shape.date_column)
+    if isinstance(rows.schema[shape.date_column].dataType, T.TimestampType):
+        # The session counts in UTC.
+        value = F.from_utc_timestamp(value, shape.timezone)
+    return F.to_date(value)
+
+
+def _as_text(rows: DataFrame, target: Target) -> DataFrame:
+    """CSV has no form of its own for bytes."""
+    if target.shape.format != "csv":
+        return rows
+    binary = {one.name for one in target.columns if one.lake_type == "binary"}
+    return rows.select(
+        *[F.base64(column(name)).alias(name) if name in binary else column(name) for name in rows.columns]
+    )
+
+
+def text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
+    """Give the schema with which files of a format are read: CSV has no form of its own for bytes."""
+    if shape.format != "csv":
+        return struct
+    return T.StructType([T.StructField(one.name, _csv_type(one.dataType)) for one in struct.fields])
+
+
+def _csv_type(data_type: T.DataType) -> T.DataType:
+    return T.StringType() if isinstance(data_type, T.BinaryType) else data_type
+
+
+def from_text(field: T.StructField, shape: Shape) -> SparkColumn:
+    """Give a column's value as it was before it was written."""
+    value = column(field.name)
+    if shape.format != "csv" or not isinstance(field.dataType, T.StringType | T.BinaryType):
+        return value
+    text = F.when(value == F.lit(EMPTY_TEXT), F.lit("")).otherwise(value)
+    return (F.unbase64(text) if isinstance(field.dataType, T.BinaryType) else text).alias(field.name)
+
+
+# How a version's rows lie in files: the format, and one folder per date or none.
+
+
+FLAT, DATED = "flat", "dated"
+LAYOUTS = (FLAT, DATED)
+FORMATS = ("parquet", "csv", "json", "orc")
+# The folder of rows without a date, named as Hive and Spark name it.
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+_TIMESTAMPS = ("timestamp", "timestamp_ntz")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Format and layout; ``timezone`` says where the dates of a timestamp column begin."""
+
+    format: str = "parquet"
+    layout: str = FLAT
+    date_column: str = ""
+    timezone: str = "UTC"
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether there is one folder per date."""
+        return self.layout == DATED
+
+    def require_usable(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            ConfigurationError: the layout and the date column do not go together, or a name is not known.
+        """
+        if self.format not in FORMATS or self.layout not in LAYOUTS:
+            msg = f"format {self.format!r}, layout {self.layout!r}: known are {', '.join(FORMATS)} and flat, dated"
+            raise ConfigurationError(msg)
+        if self.is_dated and not self.date_column:
+            msg = "the dated layout needs a date column"
+            raise ConfigurationError(msg, hint="--layout dated --date-column COLUMN")
+        if self.date_column and not self.is_dated:
+            msg = f"a date column ({self.date_column}) is given, but the layout is flat"
+            raise ConfigurationError(msg, hint=f"--layout dated --date-column {self.date_column}")
+
+    def folder_column(self, table: str, columns: Sequence[Column]) -> str:
+        """Give the name of the date folders for a table's columns; empty for the flat layout.
+
+        Raises:
+            ConfigurationError: the date column is not there, is no date, or its folders' name is taken.
+        """
+        if not self.is_dated:
+            return ""
+        types = {one.name: one.lake_type for one in columns}
+        found = types.get(self.date_column)
+        if found is None:
+            msg = f"{table} has no column {self.date_column!r}; it has {', '.join(types)}"
+            raise ConfigurationError(msg)
+        if found == "date":
+            return self._from_date(table, columns)
+        if found not in _TIMESTAMPS:
+            msg = f"{table}: column {self.date_column!r} is of type {found}; folders by date need a date or a timestamp"
+            raise ConfigurationError(msg)
+        return self._from_timestamp(table, types)
+
+    def _from_date(self, table: str, columns: Sequence[Column]) -> str:
+        if len(columns) == 1:
+            msg = f"{table}: {self.date_column!r} is its only column; nothing would be left for the files"
+            raise ConfigurationError(msg, hint="--layout flat")
+        return self.date_column
+
+    def _from_timestamp(self, table: str, types: dict[str, str]) -> str:
+        name = f"{self.date_column}_date"
+        taken = next((one for one in types if one.casefold() == name.casefold()), None)
+        if taken is not None:
+            msg = f"{table}: the folders of {self.date_column!r} would be named like its column {taken!r}"
+            hint = f"--date-column {taken}" if types[taken] == "date" else "--layout flat"
+            raise ConfigurationError(msg, hint=hint)
+        return name

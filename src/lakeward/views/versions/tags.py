@@ -1,0 +1,225 @@
+"""Versions as tags of the mirror: no file is copied, and what differs from a kept state is written on a branch."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ConfigurationError
+from lakeward.iceberg.attempt import BRANCH_PREFIX, Attempt, drop_abandoned
+from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, EMPTY_TAG, GENERATION_STAMP, empty_snapshot
+from lakeward.iceberg.metadata import MAIN
+from lakeward.mirror.op.as_of import rows_as_of
+from lakeward.mirror.op.checkpoints import AS_OF_STAMP, MomentKind
+from lakeward.mirror.op.steps import Step
+from lakeward.mirror.run import finish_interrupted
+from lakeward.spark.workspace import Workspace
+from lakeward.storage.filesystem import open_filesystem
+from lakeward.transforms.columns import columns
+from lakeward.transforms.fold import is_delete
+from lakeward.views.versions.create import moment_text, record_instead, table_uuid
+from lakeward.views.versions.folders import place_of, publishing, remove_folder, tidy
+from lakeward.views.versions.manifest import (
+    Publication,
+    PublicationKind,
+    forget_publications,
+    list_publications,
+    new_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakeward.iceberg.metadata import Snapshot
+    from lakeward.mirror.op.as_of import AsOf
+    from lakeward.mirror.op.checkpoints import Moment
+    from lakeward.mirror.op.context import TableContext
+    from lakeward.mirror.op.fold import Folded
+
+
+# Names that Lakeward's own branches and tags have.
+_RESERVED = (BRANCH_PREFIX, "load-", "undone-", "lakeward-")
+
+
+def create_tag(
+    context: TableContext, moment: Moment, name: str, *, replacing: bool = False, former: Publication | None = None
+) -> Publication:
+    """Tag a table as of a moment; the caller holds the table's lease, as the branch that is written on is the mirror's.
+
+    ``former`` is the tag's record where it is made anew: retention counts from when it was made first.
+
+    Raises:
+        ConfigurationError: the name cannot be used or is taken, or the table cannot be asked for the moment.
+    """
+    _require_usable(name)
+    metadata = drop_abandoned(context.mirror)
+    known = list_publications(metadata) if metadata else []
+    if metadata is not None:
+        _require_free(context, name, metadata.references(), known, replacing=replacing or former is not None)
+    # Under the lease nobody else will: the tag would miss what the changelog already has.
+    finish_interrupted(context)
+    with Workspace() as workspace:
+        found = rows_as_of(context, workspace, moment)
+        context.reached(Step.PUBLISH_ROWS)
+        made = _publication(found, name)
+        made = replace(made, created=former.created) if former else made
+        if found.folded is None and found.start is not None:
+            head = next(context.mirror.lineage(found.start))
+            return _set(context, made, head)
+        return _written(context, found, made)
+
+
+def _written(context: TableContext, found: AsOf, made: Publication) -> Publication:
+    """Lay what differs upon the state it differs from, on a branch that never becomes ``main``."""
+    base = found.start if found.start is not None else empty_snapshot(context.mirror)
+    with Attempt(context.mirror, op=found.op, base=base) as attempt:
+        if found.folded is None:
+            attempt.append(found.rows, _stamps(found), expected=found.rows.count())
+        else:
+            _lay_upon(context, attempt, found, found.folded)
+        context.reached(Step.PUBLISH_BRANCH)
+        return _set(context, made, attempt.checked_head())
+
+
+def _lay_upon(context: TableContext, attempt: Attempt, found: AsOf, folded: Folded) -> None:
+    keys = context.settings.primary_key
+    attempt.delete_keys(folded.rows.select(*columns(keys)), keys, without_nulls=folded.bounds)
+    if folded.writes:
+        writes = folded.rows.filter(~is_delete()).select(*columns(found.at.names))
+        attempt.append(writes, _stamps(found), expected=folded.writes)
+    else:
+        attempt.stamp(_stamps(found))
+
+
+def _stamps(found: AsOf) -> dict[str, str]:
+    """Say what the state is, so that later questions start from it; one by sequence is no start for others."""
+    moment = found.at.moment
+    if moment.kind is MomentKind.SEQUENCE:
+        return {}
+    stamps = {APPLIED_STAMP: str(found.op), GENERATION_STAMP: str(found.at.generation.number)}
+    if moment.micros is not None:
+        return {**stamps, COMMIT_STAMP: str(moment.micros), AS_OF_STAMP: str(moment.micros)}
+    newest = found.at.progress.newest_commit
+    return {**stamps, COMMIT_STAMP: str(newest)} if newest is not None else stamps
+
+
+def _set(context: TableContext, made: Publication, head: Snapshot) -> Publication:
+    """Set the tag and record it, so that a crash in between leaves what lists tell as missing or as it was before."""
+    context.permission.require()
+    made = replace(made, rows=head.rows)
+    if made.location in context.mirror.metadata().tags():
+        context.mirror.replace_tag(made.location, head.id)
+        context.reached(Step.PUBLISH_TAGGED)
+        return record_instead(context, made)
+    record_instead(context, made)
+    context.reached(Step.PUBLISH_RECORDED)
+    context.mirror.create_tag(made.location, head.id)
+    return made
+
+
+def drop_tags(context: TableContext, gone: Sequence[Publication]) -> None:
+    """Remove tags, then their records."""
+    for one in gone:
+        context.mirror.drop_tag(one.location)
+        context.reached(Step.PUBLISH_UNTAGGED)
+    forget_publications(context.mirror, [one.id for one in gone])
+
+
+def _publication(found: AsOf, name: str) -> Publication:
+    changelog = found.at.bases.changelog
+    return Publication(
+        id=new_id(),
+        kind=PublicationKind.TAG,
+        version=found.at.moment.label,
+        moment=moment_text(found.at.moment),
+        location=name,
+        generation=found.at.generation.number,
+        op=found.op,
+        rows=0,
+        content_hash="",
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        changelog=changelog.id if changelog else 0,
+    )
+
+
+def _require_usable(name: str) -> None:
+    problem = None
+    if not name.strip() or name in (MAIN, EMPTY_TAG) or name.startswith(_RESERVED):
+        problem = f"Lakeward uses names such as main, {', '.join(_RESERVED)} itself"
+    elif re.fullmatch(r"\d+", name):
+        problem = "Spark would take it for the number of a snapshot"
+    if problem:
+        msg = f"a tag cannot be named {name!r}: {problem}"
+        raise ConfigurationError(msg, hint="--tag ANOTHER-NAME")
+
+
+def _require_free(
+    context: TableContext, name: str, references: Sequence[str], known: Sequence[Publication], *, replacing: bool
+) -> None:
+    if name not in references:
+        return
+    if not any(one.kind is PublicationKind.TAG and one.location == name for one in known):
+        msg = f"{context.table} has a branch or tag {name!r} that is no snapshot of Lakeward's"
+        raise ConfigurationError(msg, hint="--tag ANOTHER-NAME")
+    if not replacing:
+        msg = f"{context.table} has a tag {name!r} already; a version is never overwritten unasked"
+        raise ConfigurationError(msg, hint="the same command with --replace")
+
+
+# Drop versions: those named, those beyond a number, those of an age.
+
+
+def beyond(found: Iterable[Publication], *, keep: int | None, older_than: float | None) -> list[Publication]:
+    """Give the versions that retention lets go: in each folder, and among tags, all but the newest ``keep``.
+
+    ``older_than`` is an age in seconds. Newest is what was made last. The copy of the current state is not counted: it
+    has a rule of its own.
+    """
+    groups: dict[str, list[Publication]] = defaultdict(list)
+    for one in found:
+        if one.kind is not PublicationKind.CURRENT:
+            groups[_group(one)].append(one)
+    limit = datetime.now(UTC) - timedelta(seconds=older_than) if older_than is not None else None
+    gone: list[Publication] = []
+    for group in groups.values():
+        newest_first = sorted(group, key=lambda one: (one.created, one.id), reverse=True)
+        gone += [
+            one
+            for position, one in enumerate(newest_first)
+            if (keep is not None and position >= keep) or (limit and datetime.fromisoformat(one.created) < limit)
+        ]
+    return sorted(gone, key=lambda one: (one.created, one.id))
+
+
+def _group(one: Publication) -> str:
+    return "" if one.kind is PublicationKind.TAG else one.location.rpartition("/")[0]
+
+
+def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
+    """Remove versions and forget them. The table's lease is not needed: a tag goes by one commit of its own.
+
+    Files go first and records last: what a crash leaves is still known, and is dropped by the next call.
+    """
+    if tags := [one for one in gone if one.kind is PublicationKind.TAG]:
+        drop_tags(context, tags)
+    folders = [one for one in gone if one.kind is not PublicationKind.TAG]
+    if not folders:
+        return
+    with publishing(context) as lease:
+        remove_versions(context, folders)
+        lease.require()
+
+
+def remove_versions(context: TableContext, folders: Sequence[Publication]) -> None:
+    """Remove version folders one after the other; the caller holds the publishing lease."""
+    mirror_uuid = table_uuid(context)
+    for one in folders:
+        place = place_of(open_filesystem(context.spark, context.config, one.location), one.location)
+        tidy(place)
+        remove_folder(place, mirror_uuid)
+        context.reached(Step.PUBLISH_REMOVED)
+        forget_publications(context.mirror, [one.id])
+        context.reached(Step.PUBLISH_FORGOTTEN)

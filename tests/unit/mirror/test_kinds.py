@@ -1,0 +1,85 @@
+"""Op kinds: each has one object that says what it does, and the run of a table asks it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeward.errors import ConflictError
+from lakeward.mirror import run
+from lakeward.mirror.kinds import KINDS, kind_of
+from lakeward.mirror.kinds.base import Kind, RowKind
+from lakeward.mirror.op.changelog import OpRecord
+from lakeward.mirror.op.effect import Bases, OpInput, Strategy
+from lakeward.mirror.run import RunEnd, TableOps
+from lakeward.model import OpKind, Progress, TableId
+
+FIXED = {OpKind.TRUNCATE: Strategy.CLEAR, OpKind.VOID: Strategy.LOG_ONLY, OpKind.ERASE: Strategy.ERASE}
+
+
+def test_every_kind_of_op_has_one_object_that_says_what_it_does() -> None:
+    assert set(KINDS) == set(OpKind)
+    assert all(kind_of(name).name is name for name in OpKind)
+    for kind in KINDS.values():
+        assert type(kind).effect is not Kind.effect
+        assert not isinstance(kind, RowKind) or type(kind).fold is not RowKind.fold
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_the_effect_of_ops_without_rows_is_decided_by_their_kind(name: OpKind) -> None:
+    nothing: Any = None
+    given = OpInput(OpRecord(3, name, 1, Progress(3)), Bases(None, None), (), None, 0)
+    assert kind_of(name).effect(nothing, nothing, given).plan.strategy is FIXED[name]
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(run, "_first_bases", lambda _: Bases(None, None))
+    monkeypatch.setattr(run, "capture", lambda _: Bases(None, None, logged=1))
+    return SimpleNamespace(table=TableId("a", "b"), permission=SimpleNamespace(require=lambda: None))
+
+
+def attempts(monkeypatch: pytest.MonkeyPatch, *outcomes: object) -> list[int]:
+    """Let attempts at ops end as given, one after the other; return the list of what each stood on."""
+    following, stood_on = iter(outcomes), []
+
+    def attempt(_ops: TableOps, bases: Bases) -> object:
+        stood_on.append(bases.logged)
+        outcome = next(following)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(TableOps, "_attempt", attempt)
+    return stood_on
+
+
+def report(op: int, *, is_last: bool = False) -> Any:
+    return SimpleNamespace(op=op, is_last=is_last, mirror_rows=10 * op)
+
+
+def test_ops_follow_one_another_until_none_is_due(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stood_on = attempts(monkeypatch, report(1), report(2), None)
+    assert [found.op for found in TableOps(context)] == [1, 2]
+    assert stood_on == [0, 1, 1], "what was found at the beginning serves the first op only"
+
+
+def test_an_op_that_knows_to_be_the_last_ends_the_run(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts(monkeypatch, report(1, is_last=True))
+    ops = TableOps(context)
+    assert [found.op for found in ops] == [1]
+    assert ops.end == RunEnd(10)
+
+
+def test_a_writer_that_loses_a_race_starts_over_and_gives_up_at_the_fifth(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ConflictError("another writer was faster")
+    stood_on = attempts(monkeypatch, *[lost] * 4, report(1), *[lost] * 5)
+    ops = iter(TableOps(context))
+    assert next(ops).op == 1
+    with pytest.raises(ConflictError):
+        next(ops)
+    assert len(stood_on) == 10

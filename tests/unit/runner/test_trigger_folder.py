@@ -1,0 +1,111 @@
+"""The folder watcher on a real folder."""
+
+import os
+import queue
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+from lakeward.errors import ConfigurationError
+from lakeward.runner.watch.folder import FolderWatcher
+from lakeward.runner.watch.requests import PathFilter
+
+
+@contextmanager
+def watching(root, accepts=None):
+    asks = queue.Queue()
+    watcher = FolderWatcher(str(root), asks.put, accepts)
+    watcher.start()
+    try:
+        yield asks
+    finally:
+        watcher.stop()
+
+
+def heard(asks):
+    return asks.get(timeout=300)
+
+
+def silent(asks, seconds=0.4):
+    with pytest.raises(queue.Empty):
+        asks.get(timeout=seconds)
+    return True
+
+
+def test_files_written_moved_and_touched_are_heard_of(tmp_path):
+    folder = tmp_path / "landing/sales/product"
+    folder.mkdir(parents=True)
+    with watching(tmp_path / "landing") as asks:
+        (folder / "1.csv").write_text("x")
+        assert heard(asks).folders == {"sales/product"}
+        (folder / ".2.csv.tmp").write_text("x")
+        assert silent(asks)
+        (folder / ".2.csv.tmp").rename(folder / "2.csv")
+        assert heard(asks).folders == {"sales/product"}
+        os.utime(folder / "1.csv")
+        assert heard(asks).folders == {"sales/product"}
+        (folder / "1.csv").unlink()
+        assert silent(asks)
+
+
+def test_a_folder_that_appears_is_heard_of_with_what_is_in_it(tmp_path):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    with watching(landing) as asks:
+        (landing / "sales/new/2024").mkdir(parents=True)
+        (landing / "sales/new/2024/1.csv").write_text("x")
+        assert "sales" in heard(asks).trees
+        (tmp_path / "made").mkdir()
+        (tmp_path / "made/1.csv").write_text("x")
+        while not asks.empty():
+            asks.get()
+        (tmp_path / "made").rename(landing / "sales/moved")
+        # What was told of the first folder may still come.
+        while "sales/moved" not in heard(asks).trees:
+            pass
+        (landing / "sales/moved/2.csv").write_text("x")
+        while heard(asks).folders != {"sales/moved"}:
+            pass
+
+
+def test_filters_hold(tmp_path):
+    (tmp_path / "hr").mkdir()
+    with watching(tmp_path, PathFilter(prefixes=("sales/",))) as asks:
+        (tmp_path / "hr/1.csv").write_text("x")
+        (tmp_path / "hr/new").mkdir()
+        assert silent(asks)
+
+
+def test_a_landing_folder_that_goes_and_comes_back_is_watched_anew(tmp_path, caplog):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    with watching(landing) as asks:
+        shutil.rmtree(landing)
+        (landing / "sales").mkdir(parents=True)
+        ask = heard(asks)
+        while not ask.everything:
+            ask = heard(asks)
+        # One file, once: the full look is asked for when nothing is missed any more.
+        (landing / "sales/1.csv").write_text("x")
+        while "sales" not in ask.folders:
+            ask = heard(asks)
+    assert "is gone; waiting for it" in caplog.text
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
+        FolderWatcher(str(tmp_path / "none"), print).start()
+
+
+def test_a_system_that_watches_no_more_is_told(tmp_path, monkeypatch):
+    def refuse(*_paths, **_options):
+        raise OSError("OS file watch limit reached")  # noqa: EM101
+        yield
+
+    monkeypatch.setattr("watchfiles.watch", refuse)
+    watcher = FolderWatcher(str(tmp_path), print)
+    with pytest.raises(ConfigurationError, match="OS file watch limit reached") as refused:
+        watcher.start()
+    assert "max_user_watches" in (refused.value.hint or "")
+    watcher.stop()

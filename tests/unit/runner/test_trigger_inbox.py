@@ -1,0 +1,88 @@
+"""Bursts become one round, streams do not starve, and what waits for a moment comes at it.
+
+All times are multiples of a power of two, so that sums and comparisons are exact.
+"""
+
+import threading
+
+from tests.unit.runner.trigger_helpers import FakeReceipt
+
+from lakeward.runner.watch.inbox import Gathering, Inbox
+from lakeward.runner.watch.requests import Ask
+from lakeward.runner.watch.timers import SystemClock
+
+
+def landed(folder: str) -> Ask:
+    return Ask("files landed", folders=frozenset([folder]))
+
+
+def test_a_burst_is_taken_once_it_has_settled():
+    gathering = Gathering(settle=0.25)
+    for moment in (10.0, 10.125, 10.25):
+        gathering.add(landed(f"a/{moment}"), moment)
+    assert gathering.next_due() == 10.5
+    assert gathering.take(10.4375) == ()
+    assert len(gathering.take(10.5)) == 3
+    assert gathering.take(11.0) == () and gathering.next_due() is None
+
+
+def test_a_steady_stream_is_taken_after_a_while():
+    gathering = Gathering(settle=0.25)
+    moment = 10.0
+    while not (taken := gathering.take(moment)):
+        gathering.add(landed(f"a/{moment}"), moment)
+        moment += 0.125
+    assert moment == 12.0 and len(taken) == 16
+
+
+def test_a_long_settling_has_a_longer_bound():
+    assert Gathering(settle=5).limit == 20
+
+
+def test_the_same_ask_is_kept_once_but_every_message_is():
+    gathering = Gathering(settle=0.3)
+    for _ in range(1000):
+        gathering.add(landed("a/b"), 10.0)
+    assert len(gathering.fresh) == 1
+    for _ in range(2):
+        gathering.add(Ask("m", folders=frozenset(["a/b"]), receipt=FakeReceipt()), 10.0)
+    assert len(gathering.fresh) == 3
+
+
+def test_a_delayed_ask_does_not_take_a_burst_along_that_has_not_settled():
+    gathering = Gathering(settle=0.25)
+    gathering.delay(Ask("again"), 10.125, "t")
+    gathering.add(landed("a/b"), 10.0)
+    assert [ask.reason for ask in gathering.take(10.125)] == ["again"]
+    assert [ask.reason for ask in gathering.take(10.25)] == ["files landed"]
+
+
+def test_of_two_delayed_asks_with_a_key_the_earlier_counts():
+    gathering = Gathering(settle=0.3)
+    for due in (20.0, 12.0, 30.0):
+        gathering.delay(Ask(str(due)), due, "t")
+    assert gathering.next_due() == 12.0
+    assert [ask.reason for ask in gathering.take(40.0)] == ["12.0"]
+
+
+def test_the_inbox_wakes_whoever_waits():
+    inbox = Inbox(0.01, SystemClock())
+    assert inbox.take(0.0) == ()
+    threading.Timer(0.05, inbox.put, [landed("a/b")]).start()
+    assert [ask.reason for ask in inbox.take(20.0)] == ["files landed"]
+
+
+def test_the_inbox_can_be_left_for_something_else_and_forgets_nothing():
+    inbox = Inbox(60, SystemClock())
+    inbox.put(landed("a/b"))
+    threading.Timer(0.05, inbox.wake).start()
+    assert inbox.take(20.0) == ()
+    inbox.wake()
+    assert inbox.take(20.0) == (), "a wake that comes before the waiting counts"
+    assert len(inbox.take_all()) == 1
+
+
+def test_everything_can_be_taken_unsettled():
+    inbox = Inbox(60, SystemClock())
+    inbox.put(landed("a/b"))
+    assert len(inbox.take_all()) == 1 and inbox.take_all() == ()
