@@ -87,7 +87,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _growth(measured: list[Measured]) -> dict[str, float]:
-    """Give the growth exponent per batch size, from the smallest table to the largest."""
+    """Return the growth exponent per batch size, from the smallest table to the largest."""
     found = {}
     for changes in BATCH_SIZES:
         same = sorted((one for one in measured if one.changes == changes), key=lambda one: one.rows)
@@ -101,8 +101,8 @@ def _print(results: dict[str, Any]) -> None:
     table = Table(title="CPU-seconds per batch, median, whole process tree")
     for name in ("rows", "changes", "MERGE", "delete+append", "whole op", "MERGE / d+a", "whole / MERGE", "jobs"):
         table.add_column(name, justify="right")
-    for one in results.get("apply", []):
-        table.add_row(f"{one['rows']:,}", f"{one['changes']:,}", *(str(one[key]) for key in _SHOWN))
+    for result in results.get("apply", []):
+        table.add_row(f"{result['rows']:,}", f"{result['changes']:,}", *(str(result[key]) for key in _SHOWN))
     console.print(table)
     console.print("goals: MERGE / d+a ≥ 2.5 at 3 M and ≥ 4 at 12 M; whole / MERGE < 1 at 3 M and ≤ 0.4 at 12 M")
     console.print("goals: wall_ratio ≥ 1.6 on 2 cores, idle_table_ms ≤ 30, p50_seconds ≤ 3")

@@ -35,7 +35,7 @@ class Measured:
     steps: dict[str, list[float]] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
-        """Give medians and the ratios that the goals speak of."""
+        """Return medians and the ratios that the goals speak of."""
         whole, apply, merge = (statistics.median(one) for one in (self.whole, self.apply, self.merge))
         return {
             "rows": self.rows,
@@ -64,7 +64,7 @@ class StepClock:
         self.marks = [("start", tree_cpu())]
 
     def spent(self) -> dict[str, float]:
-        """Give CPU per step of the first op, and what came after it as the run's end."""
+        """Return CPU per step of the first op, and what came after it as the run's end."""
         found: dict[str, float] = {}
         for (_, before), (step, after) in zip(self.marks, self.marks[1:], strict=False):
             name = step if step not in found else "idle check"
@@ -123,6 +123,6 @@ def _jobs(spark: SparkSession) -> int:
 
 
 def growth_exponent(small: Measured, large: Measured) -> float:
-    """Give how the whole op's cost grows with the table: cost ~ rows ^ exponent."""
+    """Return how the whole op's cost grows with the table: cost ~ rows ^ exponent."""
     ratio = statistics.median(large.whole) / statistics.median(small.whole)
     return round(math.log(ratio) / math.log(large.rows / small.rows), 2)

@@ -75,7 +75,7 @@ class Stage:
         return str(self.folder / f"exports-{self._used}")
 
     def median(self, work: Callable[[], object], prepare: Callable[[], object] | None = None) -> float:
-        """Give the median of some rounds after those to warm up; preparing does not count."""
+        """Return the median of some rounds after those to warm up; preparing does not count."""
         spent = []
         for _ in range(_WARM_UPS + _TIMES):
             if prepare is not None:

@@ -20,17 +20,17 @@ class Spent:
 
 
 def tree_cpu(without: Collection[int] = ()) -> float:
-    """Give user and system time used so far; whatever has ended counts through the process that started it.
+    """Return user and system time used so far; whatever has ended counts through the process that started it.
 
     ``without`` names processes that are not to count, such as a server that the benchmark started.
     """
     total = 0.0
     process = psutil.Process()
-    for one in (process, *process.children(recursive=True)):
-        if one.pid in without:
+    for child in (process, *process.children(recursive=True)):
+        if child.pid in without:
             continue
         try:
-            times = one.cpu_times()
+            times = child.cpu_times()
         except psutil.NoSuchProcess:
             continue
         total += times.user + times.system + times.children_user + times.children_system
@@ -56,4 +56,4 @@ def cost(work: Callable[[], object], without: Collection[int] = ()) -> float:
 
 
 def _processes() -> set[int]:
-    return {one.pid for one in psutil.Process().children(recursive=True)}
+    return {child.pid for child in psutil.Process().children(recursive=True)}

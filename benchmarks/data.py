@@ -106,5 +106,5 @@ def _change_columns(keys: list[int], number: int, chance: random.Random) -> dict
 
 
 def change_file_name(number: int) -> str:
-    """Give the DMS name of a batch's file."""
+    """Return the DMS name of a batch's file."""
     return f"{_START + timedelta(hours=number):%Y%m%d-%H%M%S}000.parquet"

@@ -95,7 +95,7 @@ def _compared(made: Snapshots, cases: list[str]) -> dict[str, Any]:
 
 
 def _wide(load: DataFrame, folder: Path, rows: int) -> dict[str, Any]:
-    """Give each row a hundred columns, of the types and lengths of the narrow table's."""
+    """Return each row a hundred columns, of the types and lengths of the narrow table's."""
     others = [name for name in load.columns if name != _KEY]
     more = [
         F.col(others[at % len(others)]).alias(f"{others[at % len(others)]}_{at // len(others)}")
@@ -173,7 +173,7 @@ def _as_set(rows: DataFrame, folder: str) -> Side:
 
 
 def spark_extension(past: DataFrame, current: DataFrame) -> DataFrame:
-    """Give the diff as spark-extension makes it, without unchanged rows."""
+    """Return the diff as spark-extension makes it, without unchanged rows."""
     from gresearch.spark.diff import diff
 
     return diff(past, current, _KEY).filter(F.col("diff") != "N")
@@ -212,7 +212,7 @@ def _consume(rows: DataFrame) -> None:
 
 
 def _median(work: Callable[[], object]) -> float:
-    """Give the CPU-seconds of the process tree, the median after the JVM has warmed up."""
+    """Return the CPU-seconds of the process tree, the median after the JVM has warmed up."""
     for _ in range(_WARM_UP):
         work()
     return statistics.median(cost(work) for _ in range(_TIMES))

@@ -66,7 +66,7 @@ def _scans(lakeward: Lakeward, folder: Path, rows: int, batches: int) -> dict[st
 
 
 def _scan(spark: SparkSession, table: str) -> float:
-    """Give the CPU of reading every column of every row."""
+    """Return the CPU of reading every column of every row."""
     query = f"SELECT count(*), bit_xor(xxhash64({', '.join(SCHEMA.names)})) FROM {table}"
     spent = []
     for _ in range(2 + _SCANS):
@@ -111,7 +111,7 @@ def _batches(
 
 
 def _spent(clock: StepClock, prefix: str) -> float:
-    """Give the CPU of all steps of one kind, of as many slices as there were."""
+    """Return the CPU of all steps of one kind, of as many slices as there were."""
     return sum(after - before for (_, before), (step, after) in pairwise(clock.marks) if step.startswith(prefix))
 
 

@@ -59,7 +59,7 @@ def _land_changes(landing: Path, number: int) -> None:
 
 
 def _timed(lakeward: Lakeward, *, parallel: int | None, expected: Outcome) -> tuple[float, float]:
-    """Give wall and CPU seconds of one run."""
+    """Return wall and CPU seconds of one run."""
     began = time.monotonic()
     with measured() as spent:
         _require(lakeward.run(parallel=parallel), expected)
@@ -67,5 +67,5 @@ def _timed(lakeward: Lakeward, *, parallel: int | None, expected: Outcome) -> tu
 
 
 def _require(report: RunReport, outcome: Outcome) -> None:
-    if {one.outcome for one in report.tables} != {outcome}:
-        raise AssertionError([one.message for one in report.tables if one.outcome is not outcome])
+    if {table.outcome for table in report.tables} != {outcome}:
+        raise AssertionError([table.message for table in report.tables if table.outcome is not outcome])

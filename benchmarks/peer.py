@@ -48,4 +48,4 @@ def require_equal(spark: SparkSession, *tables: str) -> None:
 def require_done(report: Any) -> None:
     """Void the measurement if a table failed."""
     if report.exit_code:
-        raise AssertionError([one.message for one in report.tables])
+        raise AssertionError([table.message for table in report.tables])

@@ -65,7 +65,7 @@ def run_row_history(folder: Path, changes: int) -> dict[str, Any]:
 
 
 def _asked(lakeward: Lakeward) -> tuple[list[int], float]:
-    """Give how many changes some keys have, and the median CPU of one question."""
+    """Return how many changes some keys have, and the median CPU of one question."""
     counts, spent = [], []
     for key in (_KEYS[0], *_KEYS):
         with measured() as one:

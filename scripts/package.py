@@ -55,7 +55,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def find_uv() -> str:
-    """Give the uv that setting up uses: this clone's own, else the one on the PATH."""
+    """Return the uv that setting up uses: this clone's own, else the one on the PATH."""
     own = ROOT / ".cache/uv/bin/uv"
     return str(own) if own.exists() else "uv"
 

@@ -106,6 +106,6 @@ def _forbid_skip(report: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print how many inputs fuzz targets were given; reports carry it here from the processes that run tests."""
     reports = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
-    counts = [value for one in reports for name, value in one.user_properties if name == "fuzz_executions"]
+    counts = [value for report in reports for name, value in report.user_properties if name == "fuzz_executions"]
     if counts:
         terminalreporter.write_line(f"{sum(counts):,} inputs given to {len(counts)} fuzz targets")

@@ -55,7 +55,7 @@ class Column:
 
 
 def parse_type(text: str) -> str:
-    """Give a type's canonical text, or raise ConfigurationError naming what is understood."""
+    """Return a type's canonical text, or raise ConfigurationError naming what is understood."""
     lowered = " ".join(text.strip().lower().split())
     if lowered in SIMPLE_TYPES:
         return lowered
@@ -74,18 +74,18 @@ def parse_type(text: str) -> str:
 
 
 def lake_type(column_type: str) -> str:
-    """Give the type in which the lake stores values of ``column_type``."""
+    """Return the type in which the lake stores values of ``column_type``."""
     return _STORED_AS.get(column_type, column_type)
 
 
 def decimal_parts(column_type: str) -> tuple[int, int] | None:
-    """Give (precision, scale) of a decimal type, None for any other."""
+    """Return (precision, scale) of a decimal type, None for any other."""
     match = _DECIMAL.match(column_type)
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 def can_widen(narrow: str, wide: str) -> bool:
-    """Tell whether every value of lake type ``narrow`` fits ``wide`` and Iceberg can promote it in place."""
+    """Return whether every value of lake type ``narrow`` fits ``wide`` and Iceberg can promote it in place."""
     if narrow == wide or (narrow, wide) in {("int", "bigint"), ("float", "double")}:
         return True
     small, large = decimal_parts(narrow), decimal_parts(wide)
@@ -229,4 +229,4 @@ def _free_name(name: str, taken: set[str]) -> str:
     bare = name[len(OWN_PREFIX) :] if is_own else name
     bare = bare.lstrip("_") or "column"
     candidates = [bare, *(f"{bare}_{number}" for number in range(2, len(taken) + 3))]
-    return next(one for one in candidates if one.lower() not in taken)
+    return next(candidate for candidate in candidates if candidate.lower() not in taken)

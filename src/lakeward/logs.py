@@ -27,7 +27,7 @@ _ids: ContextVar[Mapping[str, Any]] = ContextVar("lakeward_ids")
 
 @contextmanager
 def bind(**ids: Any) -> Iterator[None]:
-    """Give every record of this thread these ids (``run``, ``table``, ``op``) until the block ends."""
+    """Yield every record of this thread these ids (``run``, ``table``, ``op``) until the block ends."""
     token = _ids.set({**_ids.get({}), **ids})
     try:
         yield
@@ -44,7 +44,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per record, in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give time, level, event, message, ids and the event's own fields."""
+        """Return time, level, event, message, ids and the event's own fields."""
         time = datetime.fromtimestamp(record.created, UTC)
         line = {
             "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
     """One line per record for eyes: events with the time of day, everything else as the command's own words."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give ``12:30:52 message`` or ``warning: message``, with a traceback only where the record has one."""
+        """Return ``12:30:52 message`` or ``warning: message``, with a traceback only where the record has one."""
         level = "note" if record.levelno <= logging.INFO else record.levelname.lower()
         is_event = hasattr(record, "event")
         text = f"{datetime.fromtimestamp(record.created).astimezone():%H:%M:%S} " if is_event else ""
@@ -104,9 +104,9 @@ def log_to_stderr(log_format: LogFormat) -> LineHandler:
 
 
 def logs_messages() -> bool:
-    """Tell whether what a command says to its user belongs into the log, too."""
-    return any(one.is_whole for one in _line_handlers())
+    """Return whether what a command says to its user belongs into the log, too."""
+    return any(handler.is_whole for handler in _line_handlers())
 
 
 def _line_handlers() -> list[LineHandler]:
-    return [one for one in logging.getLogger().handlers if isinstance(one, LineHandler)]
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]

@@ -235,7 +235,7 @@ class Progress(Record, required=("op", "generations", "last_place", "newest_comm
         return self.generations[-1] if self.generations else None
 
     def after_undoing(self, op: int, *, back_to: int) -> Progress:
-        """Give the progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""
+        """Return progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""
         return replace(self, op=op, undone=(*self.undone, (back_to + 1, op - 1)))
 
 

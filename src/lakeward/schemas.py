@@ -77,22 +77,22 @@ OP_FIELDS = (
 
 
 def spark_type(lake_type: str) -> T.DataType:
-    """Give the Spark type of a lake type."""
+    """Return the Spark type of a lake type."""
     if parts := decimal_parts(lake_type):
         return T.DecimalType(*parts)
     return _SIMPLE[lake_type]
 
 
 def table_struct(columns: Iterable[Column]) -> T.StructType:
-    """Give the mirror's struct: the source's columns and nothing else."""
+    """Return the mirror's struct: the source's columns and nothing else."""
     return T.StructType([T.StructField(column.name, spark_type(column.lake_type)) for column in columns])
 
 
 def record_struct(columns: Iterable[Column]) -> T.StructType:
-    """Give the struct of a parsed frame: record fields, then the table's columns."""
+    """Return the struct of a parsed frame: record fields, then the table's columns."""
     return T.StructType([*RECORD_FIELDS, *table_struct(columns).fields])
 
 
 def changelog_struct(columns: Iterable[Column]) -> T.StructType:
-    """Give the changelog's struct: op fields, record fields, then the table's columns."""
+    """Return the changelog's struct: op fields, record fields, then the table's columns."""
     return T.StructType([*OP_FIELDS, *record_struct(columns).fields])

@@ -55,7 +55,7 @@ def escape_name(name: str) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Say why a name cannot be kept in tables, ledgers and logs; None for one that can."""
+    """Return why a name cannot be kept in tables, ledgers and logs; None for one that can."""
     if not is_utf8(name):
         return "its name is not UTF-8"
     return "its name holds a control character" if _CONTROL.search(name) else None

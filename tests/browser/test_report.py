@@ -112,4 +112,4 @@ def test_changed_cells_are_marked_by_more_than_colour(browser, page_file, scheme
 
 def test_no_request_leaves_the_page_and_no_script_runs(browser, page_file):
     _, requests = opened(browser, page_file, "light", WIDE)
-    assert [one for one in requests if one not in (page_file.as_uri(), "data:,")] == []
+    assert [request for request in requests if request not in (page_file.as_uri(), "data:,")] == []

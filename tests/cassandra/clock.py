@@ -24,7 +24,7 @@ class Clock(datetime):
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-        """Give its time."""
+        """Return its time."""
         return datetime.now(tz) + cls.offset
 
     @classmethod

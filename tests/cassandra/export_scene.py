@@ -33,8 +33,8 @@ class Exports:
 
     def run(self, *statements: str) -> None:
         self.session.execute(f"USE {self.keyspace}")
-        for one in statements:
-            self.session.execute(one, timeout=60)
+        for statement in statements:
+            self.session.execute(statement, timeout=60)
 
     def export(self, table: str, *, to: str = "out", **choices: Any) -> ExportReport:
         target = to if "://" in to else str(self.folder / to)

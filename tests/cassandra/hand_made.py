@@ -59,9 +59,9 @@ def export(
             "checksum": layout.checksum,
             "primary_key": list(schema.primary_key),
             "format": "parquet",
-            "schema": [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields],
+            "schema": [{"name": field.name, "type": field.dataType.jsonValue()} for field in struct.fields],
             "set": layout.to_dict(),
-            "files": [{"path": one.path, "size": one.size} for one in layout.buckets],
+            "files": [{"path": bucket.path, "size": bucket.size} for bucket in layout.buckets],
             "cassandra": {
                 "cluster": "prod",
                 "keyspace": schema.name.keyspace,

@@ -67,7 +67,7 @@ def edit(session: Session, schema: TableSchema, row: Row, sign: str) -> None:
     *keys, name = row
     column = schema.column(name).cql
     query = f"UPDATE {schema.name.cql} SET {column} = {column} {sign} ? WHERE {_where(schema, keys)}"
-    run(session, query, [row[one] for one in (name, *keys)])
+    run(session, query, [row[key] for key in (name, *keys)])
 
 
 def work(session: Session, schema: TableSchema, steps: Iterable[Step]) -> None:
@@ -136,7 +136,7 @@ def _read(
 
 
 def set_apart(schema: TableSchema, number: int) -> TableSchema:
-    """Give the same table with types under other names: those of several tables then fit into one keyspace."""
+    """Return the same table with types under other names: those of several tables then fit into one keyspace."""
     text = json.dumps(schema.to_dict())
     for name in schema.udts:
         text = re.sub(rf"\b{name}\b", f"{name}{number}", text)
@@ -144,7 +144,7 @@ def set_apart(schema: TableSchema, number: int) -> TableSchema:
 
 
 def renamed(schema: TableSchema, name: TableName) -> TableSchema:
-    """Give the same table under another name."""
+    """Return the same table under another name."""
     return replace(schema, name=name)
 
 

@@ -49,8 +49,8 @@ def drawn(strategy: SearchStrategy[Any], count: int, *, number: int = 0) -> list
 def _size(example: Any) -> int:
     """Count the rows of an example and the steps of its workloads; of others, what they are made of."""
     parts = example if isinstance(example, tuple) else (example,)
-    rows = sum(len(one.rows) for one in parts if isinstance(one, Filling))
-    return rows + sum(len(one) for one in parts if isinstance(one, list)) or len(repr(example))
+    rows = sum(len(part.rows) for part in parts if isinstance(part, Filling))
+    return rows + sum(len(part) for part in parts if isinstance(part, list)) or len(repr(example))
 
 
 def _search(strategy: SearchStrategy[Any], number: int) -> list[Any]:
@@ -85,7 +85,7 @@ def _type_texts(udts: Udts, *, ordered: bool, depth: int) -> SearchStrategy[str]
         return plain
     inner = _type_texts(udts, ordered=ordered, depth=depth - 1)
     sorted_inner = _type_texts(udts, ordered=True, depth=depth - 1)
-    names = [one for one in udts if not (ordered and parse_cql_type(one, udts).holds(WITHOUT_ORDER))]
+    names = [udt for udt in udts if not (ordered and parse_cql_type(udt, udts).holds(WITHOUT_ORDER))]
     made = [
         *[plain] * 4,
         inner.map(lambda one: f"list<{one}>"),
@@ -104,7 +104,7 @@ def user_types(draw: DrawFn) -> Udts:
     for name in ("address", "thing")[: draw(st.integers(0, 2))]:
         fields = [draw(types(udts, ordered=True, depth=1)) for _ in range(draw(st.integers(1, 3)))]
         # Cassandra takes no field of its own right in a type: all that is nested is frozen.
-        texts = [parse_cql_type(f"list<{one.cql}>", udts).parameters[0].cql for one in fields]
+        texts = [parse_cql_type(f"list<{field.cql}>", udts).parameters[0].cql for field in fields]
         udts[name] = tuple((COLUMN_NAMES[at], text) for at, text in enumerate(texts))
     return udts
 
@@ -135,13 +135,13 @@ def tables(draw: DrawFn, *, nested: bool = True) -> TableSchema:
     others = [CqlColumn(next(names), draw(types(udts, depth=depth)), kind, -1) for kind in kinds]
     others.sort(key=lambda one: (one.kind != ColumnKind.STATIC, one.name))
     schema = TableSchema(TableName("ks", "t"), (*columns, *others), udts)
-    return TableSchema(schema.name, schema.columns, {one: udts[one] for one in schema.used_types()})
+    return TableSchema(schema.name, schema.columns, {data_type: udts[data_type] for data_type in schema.used_types()})
 
 
 def values(cql: CqlType) -> SearchStrategy[Any]:
-    """Give a strategy for values of a type, never null themselves."""
+    """Return a strategy for values of a type, never null themselves."""
     if cql.name in ("tuple", "udt"):
-        return st.tuples(*(st.none() | values(one) for one in cql.parameters))
+        return st.tuples(*(st.none() | values(parameter) for parameter in cql.parameters))
     if cql.name == "map":
         pairs = st.tuples(*map(values, cql.parameters))
         return st.lists(pairs, max_size=3, unique_by=lambda pair: _identity(pair[0])).map(Pairs)

@@ -128,7 +128,7 @@ def test_clusters_with_other_partitioners_are_compared_row_by_row(compare, table
     found = compare()
     assert found.counts == {"missing": 0, "different": 1, "surplus": 0}
     assert (found.differing, found.rows[0]) == (found.ranges, PARTITIONS * DAYS + PARTITIONS // 2 + 1)
-    assert [one.key for one in found.result.examples] == [{"customer": "4", "day": None}]
+    assert [example.key for example in found.result.examples] == [{"customer": "4", "day": None}]
 
 
 def test_tables_with_another_key_are_refused(compare, tables, cassandra_server):
@@ -147,8 +147,8 @@ def test_columns_that_only_one_has_are_told_and_left_out(compare, tables, cassan
     session.execute(f"ALTER TABLE {copy.name.cql} ADD own int")
     found = compare()
     assert (found.is_same, found.has_same_rows, found.lacking) == (False, True, ("extra",))
-    assert [one for one in found.schema_differences if "'extra'" in one]
-    assert [one for one in found.schema_differences if "'own' is only in the copy" in one]
+    assert [difference for difference in found.schema_differences if "'extra'" in difference]
+    assert [difference for difference in found.schema_differences if "'own' is only in the copy" in difference]
 
 
 def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
@@ -169,8 +169,8 @@ def test_a_copy_with_wider_types_is_equal_and_can_be_repaired(
     # A change set in the very minute in which all has been read is waited for to be of another one.
     out = tmp_path / "out" / copy.name.keyspace / copy.name.table
     minutes = [Path(change_set_folder(str(out), datetime.now(UTC) + timedelta(minutes=at))) for at in range(15)]
-    for one in minutes:
-        one.mkdir(parents=True)
+    for minute in minutes:
+        minute.mkdir(parents=True)
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: [one.rmdir() for one in minutes])
     monkeypatch.setattr("lakeward.cassandra.compare.time", clock)
     found = compare(table=table, copy=copy, to=str(tmp_path / "out"), rechecks=0)

@@ -88,7 +88,7 @@ def test_a_folder_that_is_in_use_is_not_touched(tmp_path):
     result = invoke("demo", "cassandra", str(tmp_path))
     assert result.exit_code == 2
     assert "lakeward demo cassandra OTHER_FOLDER" in result.stderr
-    assert [one.name for one in tmp_path.iterdir()] == ["own.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["own.txt"]
 
 
 @pytest.mark.parametrize(

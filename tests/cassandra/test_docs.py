@@ -64,7 +64,7 @@ def test_every_command_of_the_page(
     exec(example, found)
     assert found["exported"].rows == 4
     copies = [read_table_schema(session, TableName(one, "orders")) for one in (first, second)]
-    cells = [read_cells(session, one) for one in copies]
+    cells = [read_cells(session, copy) for copy in copies]
     assert cells[0] == cells[1] and len(cells[0]) == 4
 
 
@@ -74,8 +74,8 @@ def first_cells(title: str) -> set[str]:
 
 
 def test_every_field_of_the_json_is_described() -> None:
-    assert first_cells("export") == {one.name for one in fields(ExportReport)}
-    assert first_cells("import and apply") == {one.name for one in fields(WriteReport)}
+    assert first_cells("export") == {field.name for field in fields(ExportReport)}
+    assert first_cells("import and apply") == {field.name for field in fields(WriteReport)}
     assert first_cells("sync") == set(SyncReport((), None).to_dict())
     empty = ComparisonReport("a", "b", (0, 0), 1, 0, 1, (), None, 0.0)
     assert first_cells("compare") == set(empty.to_dict())

@@ -78,7 +78,7 @@ def test_an_export_holds_every_row_once_and_says_what_it_is(exports: Exports, cl
     found = {(row["shop"], row["customer"], row["at"]): row.asDict() for row in side.frame.collect()}
     _assert_rows(found)
     # Nothing is left of the work.
-    assert sorted(one.name for one in folder.iterdir()) == ["snapshot"]
+    assert sorted(path.name for path in folder.iterdir()) == ["snapshot"]
     origin = origin_of(side.identity)
     assert origin is not None
     assert origin.schema.primary_key == side.primary_key
@@ -110,7 +110,7 @@ def _assert_described(exports: Exports, exported: ExportReport, manifest: dict[s
     assert block["server"].split(".")[0].isdigit()
     assert block["driver"].split(".")[0].isdigit()
     ranges = block["ranges"]
-    assert sum(one["rows"] for one in ranges) == exported.rows
+    assert sum(token_range["rows"] for token_range in ranges) == exported.rows
     assert (ranges[0]["start"], ranges[-1]["end"]) == (MURMUR3.ring.start, MURMUR3.ring.end)
     assert all(one["end"] == other["start"] for one, other in pairwise(ranges))
     assert exported.ranges == len(ranges) >= 8

@@ -42,13 +42,13 @@ def _filled(session: Session, keyspace: str) -> TableName:
     futures = [
         session.execute_async(insert, (p, c, f"s{p}", f"{p}-{c}")) for p in range(_PARTITIONS) for c in range(_EACH)
     ]
-    for one in futures:
-        one.result()
+    for future in futures:
+        future.result()
     return TableName(keyspace, "t")
 
 
 def _keys(batches: Any) -> list[tuple[int, int]]:
-    """Give the keys of rows in order; static rows are -1."""
+    """Return the keys of rows in order; static rows are -1."""
     rows = (row for batch in batches for row in batch.to_pylist())
     return sorted((row["p"], -1 if row["c"] is None else row["c"]) for row in rows)
 
@@ -83,7 +83,7 @@ def test_pages_that_fail_are_asked_for_again_and_no_row_comes_twice(
     assert _keys(found) == _ALL
     assert max(batch.num_rows for batch in found) < 70 + _PARTITIONS
     assert len(asked) > 20
-    one_by_one = [batch for one in ranges for batch in read_range(session, plan, one)]
+    one_by_one = [batch for token_range in ranges for batch in read_range(session, plan, token_range)]
     assert _keys(one_by_one) == _ALL
 
 
@@ -110,7 +110,7 @@ def test_a_range_that_keeps_failing_ends_the_reading_and_leaves_no_file(
     monkeypatch.setattr(reading.Query, "ask", ask)
     done = read_group(ReadPlan(cassandra_server.address, schema), LocalPlace(str(tmp_path)), group)
     assert sum(done.rows) == len(_ALL)
-    assert {one.name for one in tmp_path.iterdir()} == {done.file, "group-00000.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {done.file, "group-00000.json"}
     assert (tmp_path / str(done.file)).stat().st_size == done.bytes
 
 
@@ -145,7 +145,10 @@ def test_the_ring_of_the_random_partitioner_is_read_whole(tmp_path: Path) -> Non
         assert _keys(found) == _ALL
         assert len(ranges) >= 16
         # The ring's ends are not lost to whom the first token belongs.
-        assert (min(ranges).start, max(one.end for one in ranges)) == (RANDOM.ring.start, RANDOM.ring.end)
+        assert (min(ranges).start, max(token_range.end for token_range in ranges)) == (
+            RANDOM.ring.start,
+            RANDOM.ring.end,
+        )
         assert estimated_size(session, schema.name, RANDOM) is None
 
 

@@ -117,7 +117,7 @@ def test_an_empty_table_is_a_snapshot_without_rows(exports: Exports, format_: st
 
 
 def _rows(exports: Exports, folder: str) -> dict[tuple[str, str | None], dict[str, Any]]:
-    """Give rows by their key; as text, in which NaN equals NaN and -0.0 is not 0.0."""
+    """Return rows by their key; as text, in which NaN equals NaN and -0.0 is not 0.0."""
     rows = [row.asDict(recursive=True) for row in exports.side(folder).frame.collect()]
     found = {(row["p"], row["c"]): {name: _told(value) for name, value in row.items()} for row in rows}
     assert len(found) == len(rows)

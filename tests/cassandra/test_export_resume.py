@@ -52,7 +52,7 @@ def test_a_killed_export_goes_on_and_reads_nothing_twice(exports: Exports, monke
         # However long the other one takes, this one comes no further.
         os.killpg(killed.pid, signal.SIGSTOP)
         busy = CliRunner().invoke(cli, command, prog_name="lakeward")
-    done = {int(one.stem.split("-")[1]) for one in work.glob("group-*.json")}
+    done = {int(path.stem.split("-")[1]) for path in work.glob("group-*.json")}
 
     assert busy.exit_code == 3
     assert f"process {killed.pid} on" in busy.stderr
@@ -82,7 +82,7 @@ def test_an_export_that_is_killed_while_it_is_published_reads_nothing_again_in_w
 
     killed = [sys.executable, "-c", f"{_DYING}; {_LAKEWARD}", *command, "--format", "csv"]
     assert subprocess.run(killed, start_new_session=True, timeout=_PATIENCE_SECONDS, check=False).returncode == -9
-    assert [one for one in root.rglob("_SUCCESS") if ".staging-" in str(one)]
+    assert [path for path in root.rglob("_SUCCESS") if ".staging-" in str(path)]
     asked = _noting_what_is_read(monkeypatch)
     ended = CliRunner().invoke(cli, [*command, "--layout", "plain"], prog_name="lakeward")
 
@@ -91,7 +91,7 @@ def test_an_export_that_is_killed_while_it_is_published_reads_nothing_again_in_w
     assert (result["resumed"], result["format"], result["rows"], asked) == (True, "parquet", _ROWS, [])
     rows = exports.side(f"{root}/latest").frame.collect()
     assert sorted((row["p"], row["v"]) for row in rows) == [(number, number * 7) for number in range(_ROWS)]
-    assert not [one for one in root.rglob("*") if ".staging-" in str(one) or ".export" in str(one)]
+    assert not [path for path in root.rglob("*") if ".staging-" in str(path) or ".export" in str(path)]
 
 
 def _command(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -106,8 +106,8 @@ def _fill(exports: Exports) -> None:
     exports.run("CREATE TABLE t (p int PRIMARY KEY, v bigint)")
     insert = exports.session.prepare("INSERT INTO t (p, v) VALUES (?, ?)")
     futures = [exports.session.execute_async(insert, (number, number * 7)) for number in range(_ROWS)]
-    for one in futures:
-        one.result()
+    for future in futures:
+        future.result()
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def _noting_what_is_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read = export.read_groups
 
     def noting(spark: Any, plan: Any, place: Any, groups: Any, **choices: Any) -> Any:
-        asked.extend(one.number for one in groups)
+        asked.extend(group.number for group in groups)
         return read(spark, plan, place, groups, **choices)
 
     monkeypatch.setattr(export, "read_groups", noting)

@@ -272,7 +272,7 @@ def test_rejected_rows_are_kept_with_the_reason_and_all_others_are_written(stage
     assert (written.status, written.upserted, written.rejected) == (WriteStatus.REJECTED, 50, 3)
     assert str(written.dead_letters).startswith(f"{stage.folder}/dead/import-")
     assert len(stage.cells(stage.into)) == 50
-    letters = {one["values"]["a"]: one for one in stage.letters()}
+    letters = {letter["values"]["a"]: letter for letter in stage.letters()}
     assert letters["'x'"]["key"] == {"k": "''", "c": "'1'"}
     assert "empty" in letters["'x'"]["reason"]
     assert "70000" in letters["'y'"]["reason"]

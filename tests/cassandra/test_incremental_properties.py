@@ -132,7 +132,7 @@ def test_replays_change_nothing_and_newer_writes_survive(shipper, cassandra_serv
 
     work(session, source, more)
     exports.append(shipper.export(source))
-    work(session, source, [one for one in steps if one.kind == "update"])
+    work(session, source, [step for step in steps if step.kind == "update"])
     exports.append(shipper.export(source))
     second, third = shipper.diff(*exports[1:3]), shipper.diff(*exports[2:])
     with pytest.raises(RefusedInputError):

@@ -62,7 +62,7 @@ def assert_same_times(schema: TableSchema, source: Cells, target: Cells) -> None
 
 
 def values_of(cells: Cells) -> dict[Any, dict[str, Any]]:
-    return {place: {name: one[0] for name, one in some.items()} for place, some in cells.items()}
+    return {place: {name: value[0] for name, value in some.items()} for place, some in cells.items()}
 
 
 class Copier:

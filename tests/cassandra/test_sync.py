@@ -66,7 +66,7 @@ def pair(cassandra_server: Any, keyspace: str, spark: Any, tmp_path: Path, clock
 
 
 def actions(report: SyncReport) -> list[str]:
-    return [str(one.action) for one in report.steps]
+    return [str(step.action) for step in report.steps]
 
 
 def test_what_the_target_would_refuse_is_told_before_the_export(pair: Pair) -> None:

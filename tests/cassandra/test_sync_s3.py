@@ -37,7 +37,7 @@ def test_rounds_in_s3(
             session.execute(f"INSERT INTO {keyspace}.orders (id, v) VALUES ({number}, 'v')")
             session.execute(f"UPDATE {keyspace}.orders SET v = 'w{number}' WHERE id = 0")
             reports.append(sync_once(table_session(spark), config, request))
-        actions = [[str(one.action) for one in report.steps] for report in reports]
+        actions = [[str(step.action) for step in report.steps] for report in reports]
         assert actions == [["export", "import"], ["export", "diff", "apply"]]
         rows = [sorted(map(tuple, session.execute(f"SELECT id, v FROM {one.cql}"))) for one in (table, copy)]
         assert rows[0] == rows[1] == [(0, "w1"), (1, "v")]

@@ -101,7 +101,7 @@ def test_every_value_is_the_same_after_a_parquet_file(session, keyspace, tmp_pat
     cases = {**{name: EXTREMES.get(name, []) for name in PLAIN}, **NESTED}
     types = {f"C {number}": parse_cql_type(text, UDTS) for number, text in enumerate(cases)}
     key = CqlColumn("select", parse_cql_type("int", {}), ColumnKind.PARTITION_KEY, 0)
-    columns = [CqlColumn(name, one, ColumnKind.REGULAR, -1) for name, one in types.items()]
+    columns = [CqlColumn(name, data_type, ColumnKind.REGULAR, -1) for name, data_type in types.items()]
     source = create_table(session, TableSchema(TableName(keyspace, "source"), (key, *columns), UDTS))
     given = dict(zip(types, cases.values(), strict=True))
     most = max(map(len, given.values()))
@@ -112,7 +112,7 @@ def test_every_value_is_the_same_after_a_parquet_file(session, keyspace, tmp_pat
     held = copied(session, source, target, tmp_path)
     typed = create_table(session, source, TableName(keyspace, "typed"))
     # Not every decimal, nor an IPv4 address in the form of IPv6, has a text that CQL takes for it.
-    without_text = [name for name, one in types.items() if one.name in ("decimal", "inet")]
+    without_text = [name for name, data_type in types.items() if data_type.name in ("decimal", "inet")]
     for row in held.drop_columns(without_text).to_pylist():
         names = ", ".join(typed.column(name).cql for name in row)
         literals = ", ".join(cql_literal(typed.column(name).type, value) for name, value in row.items())

@@ -45,7 +45,7 @@ class Bench:
         self._plan = WritePlan(
             address=server.address,
             target=table,
-            columns=tuple(WriteColumn(one.name, one.kind, one.type, one.type) for one in columns),
+            columns=tuple(WriteColumn(column.name, column.kind, column.type, column.type) for column in columns),
             timestamp=TIME,
             limits=WriteLimits(batch_rows=10, batch_bytes=4096),
             job=self.job,
@@ -56,7 +56,7 @@ class Bench:
         )
 
     def write(self, *rows: tuple[Any, ...], **plan: Any) -> dict[str, Any]:
-        """Give what a task says that gets these rows: unit, action, changed columns, key and values."""
+        """Return what a task says that gets these rows: unit, action, changed columns, key and values."""
         names = [UNIT, ACTION, CHANGES, "k0", "k1", "v0", "v1"]
         types = [
             pa.int32(), pa.string(), pa.list_(pa.string()), pa.string(), pa.int32(), pa.string(), pa.list_(pa.string()),

@@ -48,7 +48,7 @@ class Source:
         (folder / "lakeward.yaml").write_text(json.dumps(config))
 
     def table(self, *, keyed: bool) -> str:
-        return next(str(one.id) for one in self.simulation.tables if bool(one.key) == keyed)
+        return next(str(table.id) for table in self.simulation.tables if bool(table.key) == keyed)
 
     def land(self, stage: int) -> None:
         self.simulation.stages()[stage].land(self.folder / "landing")

@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 def plainly_equal(left: Any, right: Any) -> bool:
-    """Tell whether two values are equal: null to null, NaN to NaN, one zero to the other, maps by their entries."""
+    """Return whether two values are equal: null to null, NaN to NaN, one zero to the other, maps by their entries."""
     return bool(settled(left) == settled(right))
 
 
@@ -36,7 +36,7 @@ def diff_rows(
     ignore: Sequence[str] = (),
     equal: Mapping[str, Callable[[Any, Any], bool]] | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Give the columns and rows of a diff."""
+    """Return the columns and rows of a diff."""
     there = list(current_columns or columns)
     names = [*columns, *(name for name in there if name not in columns)]
     key_names = list(keys) or [name for name in columns if name not in ignore]
@@ -78,7 +78,7 @@ def _changed(
 def _layout(
     past: list[str], current: list[str], compared: list[str], ignore: Sequence[str], mode: str
 ) -> list[tuple[str, str | list[str]]]:
-    """Give the output's value columns: the side, and a column's name or those in a struct."""
+    """Return the output's value columns: the side, and a column's name or those in a struct."""
     lefts = [name for name in past if name in compared] + [name for name in past if name in ignore]
     rights = [name for name in current if name in compared] + [name for name in current if name in ignore]
     if mode == "structs":
@@ -101,7 +101,7 @@ def _title(side: str, what: str | list[str], mode: str) -> str:
 
 
 def _same(left: Record | None, right: Record | None, keys: Sequence[str]) -> list[str]:
-    """Give the columns that have nothing new to say: they are on both sides, and equal."""
+    """Return the columns that have nothing new to say: they are on both sides, and equal."""
     shared = [name for name in left or {} if name in (right or {}) and name not in keys]
     return [name for name in shared if plainly_equal((left or {})[name], (right or {})[name])]
 

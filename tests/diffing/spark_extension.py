@@ -25,7 +25,7 @@ _MODES = {
 
 
 def extension_diff(past: DataFrame, current: DataFrame, keys: Sequence[str], options: DiffOptions) -> DataFrame:
-    """Give spark-extension's diff, without unchanged rows unless the options include them."""
+    """Return spark-extension's diff, without unchanged rows unless the options include them."""
     spark = past.sparkSession
     differ = _package(spark).Differ(_options(spark, past, options))
     java = differ.diff(past._jdf, current._jdf, _texts(spark, keys), _texts(spark, options.ignore_columns))
@@ -99,7 +99,7 @@ def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
 
 
 def _array(spark: SparkSession, java_class: str) -> Any:
-    """Give an empty Java array: the rest of a list of arguments."""
+    """Return an empty Java array: the rest of a list of arguments."""
     gateway = spark.sparkContext._gateway
     found: Any = gateway.jvm  # type: ignore[union-attr]
     for part in java_class.split("."):

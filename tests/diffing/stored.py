@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def stored(frame: DataFrame) -> DataFrame:
-    """Give a small frame's rows as if they were read from somewhere: its plan is no part of what is done with them."""
+    """Return a small frame's rows as if they were read from somewhere.
+
+    Its plan is no part of what is done with them.
+    """
     return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
 
 

@@ -90,22 +90,22 @@ class Change:
         return f"Change(seed={self.seed}, {self.schema.simpleString()}, keys={self.keys}, {len(self.past)} rows)"
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-        """Give both states as frames."""
+        """Return both states as frames."""
         return frame_of(spark, self.past, self.schema), frame_of(spark, self.current, self.schema)
 
 
 def frame_of(spark: SparkSession, rows: Rows, schema: StructType, *, partitions: int = 2) -> DataFrame:
-    """Give rows as a frame; a map column keeps the order of its entries, which is lost on the plain way to Spark."""
-    maps = {at: one for at, one in enumerate(schema.fields) if isinstance(one.dataType, MapType)}
+    """Return rows as a frame; a map column keeps the order of its entries, which is lost on the plain way to Spark."""
+    maps = {at: field for at, field in enumerate(schema.fields) if isinstance(field.dataType, MapType)}
     sent = [tuple(_as_entries(value) if at in maps else value for at, value in enumerate(row)) for row in rows]
-    fields = [StructField(one.name, _entries_type(one.dataType)) for one in schema.fields]
+    fields = [StructField(field.name, _entries_type(field.dataType)) for field in schema.fields]
     frame = spark.createDataFrame(
         spark.sparkContext.parallelize(sent, partitions), StructType(fields), verifySchema=False
     )
     return frame.select(
         *(
-            F.map_from_entries(column(one.name)).alias(one.name) if at in maps else column(one.name)
-            for at, one in enumerate(schema.fields)
+            F.map_from_entries(column(field.name)).alias(field.name) if at in maps else column(field.name)
+            for at, field in enumerate(schema.fields)
         )
     )
 
@@ -124,7 +124,7 @@ def _entries_type(data_type: DataType) -> DataType:
 def changes(
     *, rows: int = 60, keys: int | None = None, nested: bool = True, null_keys: bool = True
 ) -> st.SearchStrategy[Change]:
-    """Give tables of up to so many rows with what becomes of them."""
+    """Return tables of up to so many rows with what becomes of them."""
     return st.integers(0, 2**32).map(
         lambda seed: make_change(seed, rows=rows, keys=keys, nested=nested, null_keys=null_keys)
     )
@@ -133,7 +133,7 @@ def changes(
 def make_change(
     seed: int, *, rows: int = 60, keys: int | None = None, nested: bool = True, null_keys: bool = True
 ) -> Change:
-    """Give the table of a seed."""
+    """Return the table of a seed."""
     dice = random.Random(seed)
     key_count = keys or dice.choice((1, 1, 2, 3))
     key_fields = [StructField(f"k{at}", dice.choice(KEY_TYPES)) for at in range(key_count)]
@@ -142,14 +142,14 @@ def make_change(
     fields = key_fields + [StructField(name, dice.choice(types)) for name in names]
     dice.shuffle(fields)
     schema = StructType(fields)
-    key_names = tuple(one.name for one in key_fields)
+    key_names = tuple(field.name for field in key_fields)
     past = _unique((_row(dice, schema, key_names, null_keys) for _ in range(dice.randint(0, rows))), schema, key_names)
     start = Change(seed, schema, key_names, past, past)
     return replace(changed_again(start, dice.getrandbits(32), null_keys=null_keys), past=past, seed=seed)
 
 
 def changed_again(change: Change, seed: int, *, null_keys: bool = True) -> Change:
-    """Give the next state of a table: rows deleted, changed, inserted, and others left as they are."""
+    """Return the next state of a table: rows deleted, changed, inserted, and others left as they are."""
     dice = random.Random(seed)
     schema, keys = change.schema, change.keys
     share = dice.choice((0.05, 0.3, 1.0))
@@ -164,12 +164,12 @@ def changed_again(change: Change, seed: int, *, null_keys: bool = True) -> Chang
 
 
 def frozen_rows(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
-    """Give rows in a form in which they can be counted; floats are told apart to the sign of a zero."""
+    """Return rows in a form in which they can be counted; floats are told apart to the sign of a zero."""
     return Counter(tuple(frozen(value) for value in row) for row in rows)
 
 
 def frozen(value: Any) -> Any:
-    """Give a value in a form that can be hashed; NaN is one value, the order of a map's entries none."""
+    """Return a value in a form that can be hashed; NaN is one value, the order of a map's entries none."""
     if isinstance(value, float):
         return ("float", repr(value))
     if isinstance(value, dict):
@@ -180,7 +180,7 @@ def frozen(value: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """Give a value in the form in which plain equality sees it: as :func:`frozen`, but with one zero."""
+    """Return a value in the form in which plain equality sees it: as :func:`frozen`, but with one zero."""
     if isinstance(value, float):
         return ("float", repr(value + 0.0))
     if isinstance(value, dict):
@@ -200,21 +200,21 @@ def _unique(rows: Iterable[tuple[Any, ...]], schema: StructType, keys: Sequence[
 
 def _row(dice: random.Random, schema: StructType, keys: Sequence[str], null_keys: bool) -> tuple[Any, ...]:
     return tuple(
-        make_value(dice, one.dataType, nulls=0.15 if one.name not in keys else 0.05 if null_keys else 0.0)
-        for one in schema.fields
+        make_value(dice, field.dataType, nulls=0.15 if field.name not in keys else 0.05 if null_keys else 0.0)
+        for field in schema.fields
     )
 
 
 def _mutated(dice: random.Random, row: tuple[Any, ...], schema: StructType, keys: Sequence[str]) -> tuple[Any, ...]:
     values = list(row)
-    for at, one in enumerate(schema.fields):
-        if one.name not in keys and dice.random() < 0.5:
-            values[at] = _turned(dice, values[at], one.dataType)
+    for at, field in enumerate(schema.fields):
+        if field.name not in keys and dice.random() < 0.5:
+            values[at] = _turned(dice, values[at], field.dataType)
     return tuple(values)
 
 
 def _turned(dice: random.Random, value: Any, data_type: DataType) -> Any:
-    """Give another value: at times one that only looks different."""
+    """Return another value: at times one that only looks different."""
     if isinstance(value, dict) and len(value) > 1 and dice.random() < 0.5:
         return dict(reversed(value.items()))
     if value == 0 and isinstance(value, float) and dice.random() < 0.5:
@@ -223,7 +223,7 @@ def _turned(dice: random.Random, value: Any, data_type: DataType) -> Any:
 
 
 def make_value(dice: random.Random, data_type: DataType, *, nulls: float = 0.15) -> Any:
-    """Give a value of a type."""
+    """Return a value of a type."""
     if dice.random() < nulls:
         return None
     if isinstance(data_type, ArrayType):
@@ -232,7 +232,7 @@ def make_value(dice: random.Random, data_type: DataType, *, nulls: float = 0.15)
         keys = [make_value(dice, data_type.keyType, nulls=0) for _ in range(dice.randint(0, 3))]
         return {key: make_value(dice, data_type.valueType) for key in keys}
     if isinstance(data_type, StructType):
-        return tuple(make_value(dice, one.dataType) for one in data_type.fields)
+        return tuple(make_value(dice, field.dataType) for field in data_type.fields)
     return _MAKERS[type(data_type)](dice, data_type)
 
 

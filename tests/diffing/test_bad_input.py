@@ -110,7 +110,7 @@ def test_csv_and_json_need_a_schema_that_fits(call, tmp_path):
 
 def test_csv_with_all_fields_in_quotes_and_other_ways_to_write_quotes(call, tmp_path):
     schema = "id int, text varchar(9), price decimal(9,2), day date, at timestamp, done boolean, share double"
-    head = f"{','.join(one.split()[0] for one in schema.split(', '))}\n"
+    head = f"{','.join(part.split()[0] for part in schema.split(', '))}\n"
     quoted = '"1","","2.50","2026-01-01","2026-01-01T00:00:00Z","true","NaN"\n"2",,"","","","",""\n'
     (tmp_path / "quoted.csv").write_text(head + quoted)
     (tmp_path / "plain.csv").write_text(head + '1,"",2.50,2026-01-01,2026-01-01 00:00:00,true,NaN\n2,,,,,,\n')

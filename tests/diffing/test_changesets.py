@@ -243,7 +243,7 @@ def test_a_base_and_its_increments_restore_every_state(session, config, tmp_path
         written(past, current, to, keys=base.keys),
         written(current, last, to, DiffOptions(diff_mode=DiffMode.STRUCTS), base.keys, NOON + timedelta(minutes=1)),
     ]
-    sets = [found(session, config, one) for one in folders]
+    sets = [found(session, config, folder) for folder in folders]
     side = Side("past", past, identity=identity(past))
     both = apply_change_sets(side, sets, STORE, f"{tmp_path}/both")
     assert both.verified

@@ -68,7 +68,7 @@ SCHEMA = StructType(
         }.items()
     ]
 )
-NO_MAPS = [one.name for one in SCHEMA.fields if one.name not in ("entries", "by_number")]
+NO_MAPS = [field.name for field in SCHEMA.fields if field.name not in ("entries", "by_number")]
 SIDES = [mode for mode in DiffMode if mode is not DiffMode.STRUCTS]
 Case = tuple[tuple[str, ...], DiffOptions]
 
@@ -88,7 +88,7 @@ def both(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
 
 
 def _row(dice: random.Random, at: int | None) -> tuple[Any, ...]:
-    values = {one.name: make_value(dice, one.dataType) for one in SCHEMA.fields}
+    values = {field.name: make_value(dice, field.dataType) for field in SCHEMA.fields}
     values |= {"id": None if at is None else at % 70, "part": None if at is None else f"p{at // 70}"}
     # spark-extension finds no infinity or NaN equal to itself within an epsilon, nor two zeros within a share of them.
     values |= {"real": dice.choice((None, dice.uniform(1, 100))), "short_real": dice.choice((None, 0.5, 2.25, 1024.0))}
@@ -98,27 +98,27 @@ def _row(dice: random.Random, at: int | None) -> tuple[Any, ...]:
 
 
 def _nudged(dice: random.Random, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give a row with some values a little different, some wholly, most not at all."""
+    """Return a row with some values a little different, some wholly, most not at all."""
     values = dict(zip(SCHEMA.names, row, strict=True))
-    for one in SCHEMA.fields:
-        value, roll = values[one.name], dice.random()
-        if one.name in KEYS or roll < 0.5:
+    for field in SCHEMA.fields:
+        value, roll = values[field.name], dice.random()
+        if field.name in KEYS or roll < 0.5:
             continue
         if roll < 0.6:
-            values[one.name] = None
-        elif one.name in ("real", "whole", "long", "short_real") and value is not None:
-            step = dice.choice((1, 2, 5)) if one.name in ("whole", "long") else dice.choice((0.5, 0.01, 0.0001))
-            values[one.name] = value + step
-        elif one.name in ("at", "local", "day") and value is not None:
-            values[one.name] = value + timedelta(days=dice.randint(0, 3), seconds=dice.choice((0, 5, 300, 301)))
-        elif one.name == "name" and value is not None:
-            values[one.name] = dice.choice(
+            values[field.name] = None
+        elif field.name in ("real", "whole", "long", "short_real") and value is not None:
+            step = dice.choice((1, 2, 5)) if field.name in ("whole", "long") else dice.choice((0.5, 0.01, 0.0001))
+            values[field.name] = value + step
+        elif field.name in ("at", "local", "day") and value is not None:
+            values[field.name] = value + timedelta(days=dice.randint(0, 3), seconds=dice.choice((0, 5, 300, 301)))
+        elif field.name == "name" and value is not None:
+            values[field.name] = dice.choice(
                 (f" {value}", value.replace(" ", "  "), f"{value}\n", f"{value}\x1f", "other")
             )
         elif isinstance(value, dict) and roll < 0.8:
-            values[one.name] = dict(reversed(value.items()))
+            values[field.name] = dict(reversed(value.items()))
         elif roll > 0.8:
-            values[one.name] = make_value(dice, one.dataType)
+            values[field.name] = make_value(dice, field.dataType)
     return tuple(values[name] for name in SCHEMA.names)
 
 

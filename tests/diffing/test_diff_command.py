@@ -40,7 +40,7 @@ def document(result: Result, code: int = 0) -> Any:
 
 
 def files_below(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*") if one.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_counts_columns_and_examples(call, exports):
@@ -61,7 +61,7 @@ def test_counts_columns_and_examples(call, exports):
         {"action": "D", "key": {"id": "3"}, "changed": [], "past": {"name": "cap", "price": "3.00", "note": "red"}},
     ]  # fmt: skip
     # No lake, no state store, nothing of Spark's is left behind where the command was called.
-    assert sorted(one.name for one in exports.iterdir()) == ["current", "past"]
+    assert sorted(path.name for path in exports.iterdir()) == ["current", "past"]
 
 
 def test_the_text_shows_them_side_by_side(call, exports):
@@ -108,7 +108,7 @@ def test_the_checksum_of_the_same_rows_is_the_same(call, exports, spark):
     assert same["past"]["checksum"] == same["current"]["checksum"]
     for sides in (("past", "empty"), ("empty", "past"), ("empty", "empty")):
         found = document(call("diff", *sides, "--keys", "id", "--to", "-".join(sides), "--output", "json"))
-        rows = [0 if one == "empty" else 4 for one in sides]
+        rows = [0 if side == "empty" else 4 for side in sides]
         assert [found["past"]["rows"], found["current"]["rows"]] == rows
 
 
@@ -222,7 +222,7 @@ def test_ignored_columns_of_two_types_and_of_types_without_a_hash(call, exports,
     assert written["past"]["checksum"] != written["current"]["checksum"]
     refused = call("patch", "a", written["change_set"], "--to", "restored", "--force")
     assert (refused.exit_code, "which ignores it: rows that did not change" in refused.stderr) == (2, True)
-    one_type = document(call("diff", "a", "c", *[one if one != "out" else "other" for one in arguments]))
+    one_type = document(call("diff", "a", "c", *[argument if argument != "out" else "other" for argument in arguments]))
     applied = call("patch", "a", one_type["change_set"], "--to", "restored")
     assert applied.exit_code == 0, applied.stderr
     assert spark.read.parquet(str(exports / "restored")).selectExpr("name", "p.a", "to_json(v)").collect() == [

@@ -42,7 +42,7 @@ def test_every_command_of_the_page(spark: Any, tmp_path: Path, monkeypatch: pyte
             continue
         made = sorted(tmp_path.glob("exports/incremental/*/*/*/*/minute=*"))
         place = str(made[-1].relative_to(tmp_path)) if made else ""
-        given = [place if one == WRITTEN else one for one in arguments]
+        given = [place if argument == WRITTEN else argument for argument in arguments]
         result = CliRunner().invoke(cli, given, prog_name=name)
         expected = DIFFERS if "--exit-code" in arguments and "no differences" not in shown else 0
         assert result.exit_code == expected, result.stderr
@@ -66,7 +66,7 @@ def test_the_python_of_the_page(spark: Any) -> None:
 
 def test_every_field_of_the_json_is_described() -> None:
     named = {"differences": "schema_differences", "reason": "plan"}
-    _require_fields("The JSON", {named.get(one.name, one.name): None for one in fields(DiffResult)})
+    _require_fields("The JSON", {named.get(field.name, field.name): None for field in fields(DiffResult)})
 
 
 def _require_fields(title: str, document: dict[str, Any]) -> None:

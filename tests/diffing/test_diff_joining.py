@@ -46,7 +46,7 @@ REPORT = DiffOptions(duplicate_keys=DuplicateKeys.REPORT, include_unchanged=True
 
 
 def table(spark: SparkSession, rows: list[tuple[Any, ...]], *types: DataType) -> DataFrame:
-    """Give rows of columns k0, k1 …, the last of which is v."""
+    """Return rows of columns k0, k1 …, the last of which is v."""
     names = [f"k{at}" for at in range(len(types) - 1)] + ["v"]
     return frame_of(spark, rows, StructType([StructField(*pair) for pair in zip(names, types, strict=True)]))
 

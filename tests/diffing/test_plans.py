@@ -59,7 +59,7 @@ def _planned(past, current, options=None, keys=_KEYS, **more):
 
 
 def test_the_hash_plan_finds_what_the_join_finds(frames):
-    past, current = (_plain(one, rows=None) for one in frames)
+    past, current = (_plain(frame, rows=None) for frame in frames)
 
     joined, expected = _planned(past, current, plan="join")
     hashed, found = _planned(past, current, plan="hash")
@@ -91,7 +91,7 @@ def test_columns_that_came_or_widened_are_hashed_in_the_type_they_are_compared_i
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_the_hash_plan_tells_a_key_that_comes_twice(frames, side):
-    sides = [_plain(one) for one in frames]
+    sides = [_plain(frame) for frame in frames]
     sides[side] = _plain(frames[side].union(frames[side].limit(2)))
 
     with pytest.raises(Exception, match="duplicate key") as caught:
@@ -102,10 +102,10 @@ def test_the_hash_plan_tells_a_key_that_comes_twice(frames, side):
 
 
 def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
-    past, current = (_plain(one) for one in frames)
-    sets = [_as_set(one, str(tmp_path / name)) for one, name in zip(frames, "ab", strict=True)]
-    wide_sides = [_plain(one, identity={"bytes": 5 * WIDE_ROW_BYTES}) for one in frames]
-    narrow_sides = [_plain(one, identity={"bytes": 500}) for one in frames]
+    past, current = (_plain(frame) for frame in frames)
+    sets = [_as_set(frame, str(tmp_path / name)) for frame, name in zip(frames, "ab", strict=True)]
+    wide_sides = [_plain(frame, identity={"bytes": 5 * WIDE_ROW_BYTES}) for frame in frames]
+    narrow_sides = [_plain(frame, identity={"bytes": 500}) for frame in frames]
 
     narrow, expected = _planned(*narrow_sides)
     assert narrow.name == "join" and "rows are narrow (100 bytes each in their files)" in narrow.reason
@@ -123,7 +123,7 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
 
 
 def test_a_plan_that_cannot_be_used_is_refused_with_the_reason(frames):
-    past, current = (_plain(one) for one in frames)
+    past, current = (_plain(frame) for frame in frames)
 
     with pytest.raises(RefusedInputError, match="'buckets' cannot be used: plain is no snapshot set"):
         _planned(past, current, plan="buckets")

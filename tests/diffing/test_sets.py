@@ -83,10 +83,10 @@ def test_each_bucket_is_a_sorted_file_with_the_keys_of_its_hash(spark, tmp_path)
     assert layout.count == 8 and layout.rows == 3000 and layout.keys == ("id", "a.b")
     placed = rows.select(F.pmod(F.hash("id", "`a.b`"), F.lit(8)).alias("bucket")).groupBy("bucket").count().collect()
     assert {one.number: one.rows for one in layout.buckets} == {row["bucket"]: row["count"] for row in placed}
-    for one in layout.buckets:
-        file = tmp_path / "set" / one.path
+    for bucket in layout.buckets:
+        file = tmp_path / "set" / bucket.path
         ids = pq.read_table(file)["id"].to_pylist()
-        assert one.size == file.stat().st_size and ids == sorted(ids, key=lambda value: (value is not None, value))
+        assert bucket.size == file.stat().st_size and ids == sorted(ids, key=lambda value: (value is not None, value))
     assert layout.checksum == _checksum(rows)
     assert SetLayout.from_dict(layout.to_dict()) == layout
 
@@ -109,7 +109,9 @@ def test_sets_of_different_counts_have_checksums_that_add_up(spark, tmp_path):
 
     assert few.checksum == many.checksum
     for number, buckets in many.grouped(2).items():
-        assert sum(one.rows for one in buckets) == next(one.rows for one in few.buckets if one.number == number)
+        assert sum(bucket.rows for bucket in buckets) == next(
+            bucket.rows for bucket in few.buckets if bucket.number == number
+        )
 
 
 def test_an_empty_set_has_no_rows(spark, tmp_path):

@@ -229,7 +229,7 @@ def _damage(file: Path, name: str, column: str, text: str) -> None:
 
 def arguments(data: bytes) -> None:
     """Arguments in lines; commands are told apart and their options read, and nothing is done."""
-    given = [os.fsdecode(one) for one in data.replace(b"\0", b"").split(b"\n")]
+    given = [os.fsdecode(part) for part in data.replace(b"\0", b"").split(b"\n")]
     out = io.StringIO()
     with (
         mock.patch.object(click.Command, "invoke", return_value=None),

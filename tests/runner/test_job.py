@@ -70,5 +70,5 @@ def test_a_running_session_is_used_and_files_choose_their_table(scene: Scene) ->
     config = project(scene.folder)
     first = scene.folder / "landing/sales/product/LOAD00000001.csv"
     report = run_job(str(config), files=[first.as_uri()])
-    assert [(one.table, one.outcome) for one in report.tables] == [("sales.product", "done")]
-    assert {one.outcome for one in run_job(str(config)).tables} == {"idle", "done"}
+    assert [(table.table, table.outcome) for table in report.tables] == [("sales.product", "done")]
+    assert {table.outcome for table in run_job(str(config)).tables} == {"idle", "done"}

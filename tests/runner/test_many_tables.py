@@ -42,10 +42,10 @@ def test_many_tables_of_twenty_files(tmp_path: Path, spark: SparkSession, tables
     config = parse_config({"tables": dict.fromkeys(names, settings)}, base=tmp_path)
     with Lakeward(config, spark=session_for(spark, config)) as lake:
         report = lake.run()
-        assert {one.outcome for one in report.tables} == {Outcome.DONE}, [one.message for one in report.failed]
-        assert sum(op.files for one in report.tables for op in one.ops) == tables * FILES
+        assert {table.outcome for table in report.tables} == {Outcome.DONE}, [one.message for one in report.failed]
+        assert sum(op.files for table in report.tables for op in table.ops) == tables * FILES
         for name in (names[0], names[1], names[2], names[tables // 2 + 1], names[-1]):
             rows = lake.sql(f"SELECT id, name FROM {name}").collect()
             assert {row.id: row.name for row in rows} == truth[name] and len(rows) == FILES
-        assert {one.mirror_rows for one in report.tables} == {FILES}
-        assert {one.outcome for one in lake.run().tables} == {Outcome.IDLE}
+        assert {table.mirror_rows for table in report.tables} == {FILES}
+        assert {table.outcome for table in lake.run().tables} == {Outcome.IDLE}

@@ -62,8 +62,8 @@ def _send(pid: int, number: signal.Signals) -> None:
     """Signal the process and Spark's JVM, which would go on writing otherwise."""
     try:
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            one.send_signal(number)
+        for child in (process, *process.children(recursive=True)):
+            child.send_signal(number)
     except psutil.NoSuchProcess:
         return
 

@@ -138,7 +138,7 @@ def test_no_more_tables_at_one_time_than_asked_for_and_those_of_highest_priority
     tables.load("abcd")
     report = tables.run()
     assert tables.journal.started == tables.journal.finished == ["s.d", "s.c", "s.b", "s.a"]
-    assert [one.table for one in report.tables] == ["s.a", "s.b", "s.c", "s.d"], "reported by name"
+    assert [table.table for table in report.tables] == ["s.a", "s.b", "s.c", "s.d"], "reported by name"
     assert tables.journal.runs == [report]
 
 
@@ -157,7 +157,7 @@ def test_failing_and_locked_tables_do_not_stop_the_others(tables: Tables) -> Non
     held.set()
     writer.join(TIMEOUT)
     other.close()
-    outcomes = {one.table: one.outcome for one in report.tables}
+    outcomes = {table.table: table.outcome for table in report.tables}
     expected = {"s.a": Outcome.DONE, "s.b": Outcome.FAILED, "s.c": Outcome.LOCKED, "s.d": Outcome.DONE}
     assert outcomes == expected
     assert report.exit_code == 3 and [one.table for one in report.failed] == ["s.b"]
@@ -180,9 +180,9 @@ def test_passing_faults_are_tried_again_and_then_stop_the_table(tables: Tables) 
     tables.on_step = fail
     report = tables.run()
     assert report.table("s.a").outcome is Outcome.DONE
-    assert [one[1] for one in tables.journal.retries if one[0] == "s.a"] == [1, 2]
-    assert [one[1] for one in tables.journal.retries if one[0] == "s.b"] == [1, 2, 3]
-    delays = [one[2] for one in tables.journal.retries if one[0] == "s.b"]
+    assert [retry[1] for retry in tables.journal.retries if retry[0] == "s.a"] == [1, 2]
+    assert [retry[1] for retry in tables.journal.retries if retry[0] == "s.b"] == [1, 2, 3]
+    delays = [retry[2] for retry in tables.journal.retries if retry[0] == "s.b"]
     assert all(0.005 * 2**n <= delay <= 0.01 * 2**n for n, delay in enumerate(delays)), delays
     failed = report.table("s.b")
     assert (failed.outcome, failed.error_kind, failed.exit_code) == (Outcome.FAILED, "retriable", 3)
@@ -199,15 +199,15 @@ def test_run_takes_in_no_more_files_than_allowed(tables: Tables) -> None:
     tables.change("a", 5)
     tables.change("b", 2)
     report = tables.run(max_files=4)
-    assert {one.table: (one.outcome, sum(op.files for op in one.ops)) for one in report.tables} == {
+    assert {table.table: (table.outcome, sum(op.files for op in table.ops)) for table in report.tables} == {
         "s.a": (Outcome.WAITING, 4),
         "s.b": (Outcome.WAITING, 0),
     }
     assert "limits" in (report.table("s.b").message or "")
     report = tables.run(max_bytes=1)
-    assert sum(op.files for one in report.tables for op in one.ops) == 1
+    assert sum(op.files for table in report.tables for op in table.ops) == 1
     report = tables.run()
-    assert [one.outcome for one in report.tables] == [Outcome.DONE] * 2
+    assert [table.outcome for table in report.tables] == [Outcome.DONE] * 2
     assert (tables.count("a"), tables.count("b")) == (6, 3)
 
 

@@ -165,4 +165,4 @@ def test_a_run_is_logged_measured_and_kept(scene: Scene, heard: list[dict[str, A
     assert 'lakeward_debt_data_files{table="sales.good"} 1.0' in metrics
     [run] = scene.lakeward.runs()
     assert (run.run_id, run.done, run.failed, run.rows_applied) == (report.run_id, 1, 1, 1)
-    assert [one["table"] for one in scene.lakeward.run_detail(report.run_id).tables] == ["sales.bad", "sales.good"]
+    assert [table["table"] for table in scene.lakeward.run_detail(report.run_id).tables] == ["sales.bad", "sales.good"]

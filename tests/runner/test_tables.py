@@ -49,7 +49,7 @@ def test_names_that_differ_little_never_collide(scene: Scene) -> None:
     for name in NAMES:
         scene.lakeward.set_table(name, settings={"primary_key": ["id"]}, active=True)
     report = scene.try_run()
-    assert {one.table: one.mirror_rows for one in report.tables} == dict.fromkeys(NAMES, 2)
+    assert {table.table: table.mirror_rows for table in report.tables} == dict.fromkeys(NAMES, 2)
     # The lake alone knows all of them.
     scene.forget_state()
     assert sorted(scene.lakeward.rebuild_state()) == sorted(NAMES)

@@ -165,7 +165,7 @@ def test_a_message_is_deleted_after_the_commit_and_kept_when_its_table_fails(sce
         landing.put(TABLE, "20240101-000000001.csv", "I,2,two,b,2.00")
         # The other table's round for the message of its load may end in between.
         run = runs.until(TABLE, Outcome.DONE)[-1]
-        assert [one.table for one in run.tables] == [TABLE]
+        assert [table.table for table in run.tables] == [TABLE]
         assert seen and set(seen) == {(0, 1)}, "in work until the commit"
         _wait_for(lambda: landing.messages() == (0, 0))
         landing.put(OTHER, "20240101-000000001.csv", "I,bad,two,b,2.00")

@@ -34,7 +34,7 @@ class Runs:
         return self._reports.get(timeout=PATIENCE)
 
     def until(self, table: str, outcome: Outcome) -> list[RunReport]:
-        """Give the runs up to the one in which a table came out so."""
+        """Return the runs up to the one in which a table came out so."""
         runs = [self.next()]
         while outcome not in {one.outcome for one in runs[-1].tables if one.table == table}:
             runs.append(self.next())

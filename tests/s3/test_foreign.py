@@ -57,7 +57,7 @@ def test_a_folder_in_s3_that_holds_objects_of_others_is_refused_and_they_stay(s3
 def _filled(rows: DataFrame) -> Callable[[Claim], tuple[None, str]]:
     def write(claim: Claim) -> tuple[None, str]:
         layout = write_set(rows, claim.store, claim.folder, ["id"], count=2)
-        files = [{"path": one.path, "size": one.size} for one in layout.buckets]
+        files = [{"path": bucket.path, "size": bucket.size} for bucket in layout.buckets]
         return None, json.dumps({"id": claim.id, "lakeward": "0", "files": files})
 
     return write

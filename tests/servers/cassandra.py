@@ -43,7 +43,7 @@ class CassandraServer:
     _keyspaces: list[str] = field(default_factory=list)
 
     def session(self) -> Session:
-        """Give a session that all tests share."""
+        """Return a session that all tests share."""
         return self._session
 
     def keyspace(self) -> str:

@@ -58,7 +58,7 @@ def _works(endpoint: str) -> None:
 
 
 def dynamodb_client(endpoint: str) -> Any:
-    """Give a client of that server; close it after use."""
+    """Return a client of that server; close it after use."""
     quick = Config(connect_timeout=30, read_timeout=120, retries={"max_attempts": 1})
     keys = {name.lower(): value for name, value in KEYS.items()}
     return boto3.client("dynamodb", endpoint_url=endpoint, region_name=REGION, config=quick, **keys)

@@ -40,7 +40,7 @@ def _works(endpoint: str) -> None:
 
 
 def moto_client(service: str, endpoint: str) -> Any:
-    """Give a boto3 client of a service of that server; close it after use."""
+    """Return a boto3 client of a service of that server; close it after use."""
     quick = Config(connect_timeout=30, read_timeout=120, retries={"max_attempts": 1})
     return boto3.client(service, endpoint_url=endpoint, region_name=REGION, config=quick, **CREDENTIALS)
 

@@ -22,7 +22,7 @@ _PORTS, _OFFSET = range(12_000, 22_000), 10_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Give ports that nobody listens on, each with the port 10,000 above it free too."""
+    """Return ports that nobody listens on, each with the port 10,000 above it free too."""
     shuffled = random.sample(_PORTS, len(_PORTS))
     return list(islice((port for port in shuffled if _is_free(port) and _is_free(port + _OFFSET)), count))
 

@@ -64,7 +64,7 @@ class S3Server:
         return f"http://127.0.0.1:{self.ports[4]}"
 
     def client(self, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY) -> Any:
-        """Give a boto3 client; close it after use."""
+        """Return a boto3 client; close it after use."""
         quick = Config(
             connect_timeout=30, read_timeout=120, retries={"max_attempts": 1}, s3={"addressing_style": "path"}
         )
@@ -106,7 +106,7 @@ class S3Server:
     def _works(self) -> None:
         client = self.client()
         try:
-            if "probe" not in [one["Name"] for one in client.list_buckets()["Buckets"]]:
+            if "probe" not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
                 client.create_bucket(Bucket="probe")
             client.put_object(Bucket="probe", Key="probe", Body=b"probe")
         finally:

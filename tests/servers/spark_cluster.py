@@ -40,7 +40,7 @@ class Cluster:
         return self._stack.enter_context(_process(_WORKER, own, log, sign="Successfully registered")).pid
 
     def settings(self) -> dict[str, object]:
-        """Give the ``spark:`` block of a configuration that runs on this cluster."""
+        """Return the ``spark:`` block of a configuration that runs on this cluster."""
         conf = {
             "spark.driver.host": _HOST,
             "spark.driver.bindAddress": _HOST,

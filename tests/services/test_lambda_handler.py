@@ -45,7 +45,7 @@ def variables(moto_endpoint, monkeypatch):
 
 @pytest.fixture
 def client(moto_endpoint):
-    """Give a function that opens clients of the server."""
+    """Yield a function that opens clients of the server."""
     opened = []
 
     def open_one(service):

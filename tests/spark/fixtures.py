@@ -53,13 +53,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def lake_config() -> Callable[..., Config]:
-    """Give a function that describes a folder's lake as a user would get it: ``lake_config(tmp_path, landing=…)``."""
+    """Return a function that describes a folder's lake as a user would get it: ``lake_config(tmp_path, landing=…)``."""
     return _lake_config
 
 
 @pytest.fixture
 def lake_session(spark: SparkSession) -> Callable[..., SparkSession]:
-    """Give a function that opens a session on the lake of a folder: ``lake_session(tmp_path)``."""
+    """Return a function that opens a session on the lake of a folder: ``lake_session(tmp_path)``."""
     from lakeward.session.sessions import session_for
 
     def open_lake(folder: Path, **settings: Any) -> SparkSession:

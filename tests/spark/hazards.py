@@ -142,7 +142,7 @@ def hundreds_of_tables_are_all_found(scene: Scene) -> None:
         scene.land("LOAD00000001.csv", "1", folder=name.replace(".", "/"))
     scene.configure({})
     assert sorted(str(table) for table in scene.lakeward.discover().new) == names
-    assert [str(one.table) for one in scene.lakeward.tables()] == names
+    assert [str(table.table) for table in scene.lakeward.tables()] == names
     assert scene.lakeward.discover().new == ()
 
 

@@ -58,7 +58,7 @@ class Source:
         self._parts, self._changes = {}, {}
 
     def rows(self) -> Rows:
-        """Give what the mirror must hold, in the scene's order."""
+        """Return what the mirror must hold, in the scene's order."""
         loaded = [_row(line) for name in sorted(self._parts) for line in self._parts[name]]
         changes = [line.split(",", 1) for name in sorted(self._changes) for line in self._changes[name]]
         if self.keyless:

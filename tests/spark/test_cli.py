@@ -198,7 +198,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def started(project: Path, environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Give a function that starts the command in a process of its own; what is left of it ends with the test."""
+    """Yield a function that starts the command in a process of its own; what is left of it ends with the test."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:

@@ -55,7 +55,7 @@ class Killing:
         (folder / "lakeward.yaml").write_text(json.dumps(config))
 
     def table(self, kind: str) -> TableSpec:
-        return next(one for one in self.simulation.tables if bool(one.key) == (kind == "keyed"))
+        return next(table for table in self.simulation.tables if bool(table.key) == (kind == "keyed"))
 
     def land(self, stage: int) -> None:
         self.simulation.stages()[stage].land(self.folder / "landing")

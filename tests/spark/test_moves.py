@@ -21,14 +21,14 @@ AT = "2024-01-01 00:00:0{}.000000"
 
 def land(scene: Scene, name: str, changes: Sequence[tuple[Any, ...]], *, start: int = 0, images: bool = False) -> None:
     """Land a Parquet file of changes: (operation, old id, new id, name, commit time or None[, name before])."""
-    columns: dict[str, Any] = {"Op": [one[0] for one in changes], "id": [one[2] for one in changes]}
-    columns["name"] = [one[3] for one in changes]
-    if all(one[4] is not None for one in changes):
-        columns["at"] = [AT.format(one[4]) for one in changes]
+    columns: dict[str, Any] = {"Op": [change[0] for change in changes], "id": [change[2] for change in changes]}
+    columns["name"] = [change[3] for change in changes]
+    if all(change[4] is not None for change in changes):
+        columns["at"] = [AT.format(change[4]) for change in changes]
     columns["AR_H_CHANGE_SEQ"] = [str(start + number) for number in range(len(changes))]
-    columns["BI_id"] = [one[1] for one in changes]
+    columns["BI_id"] = [change[1] for change in changes]
     if images:
-        columns["BI_name"] = [one[5] for one in changes]
+        columns["BI_name"] = [change[5] for change in changes]
     scene.land_parquet(name, columns)
 
 

@@ -130,7 +130,7 @@ def test_header_taken_for_a_row_is_refused_and_one_that_was_taken_is_put_right(
     scene.configure({"sales.typed": typed, "sales.divided": typed})
     scene.land("LOAD00000001.csv", "number,title", "1,b", folder="sales/typed")
     scene.land("LOAD00000001.csv", "1;a", "2;b", folder="sales/divided")
-    hints = {one.table: one.hint or "" for one in scene.try_run("sales.typed", "sales.divided").tables}
+    hints = {table.table: table.hint or "" for table in scene.try_run("sales.typed", "sales.divided").tables}
     assert "--set csv.header=true" in hints["sales.typed"]
     assert "--set 'csv.delimiter=\";\"'" in hints["sales.divided"]
 

@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def steps() -> list[tuple[str, str]]:
-    """Give (command, shown output) of the tour."""
+    """Return (command, shown output) of the tour."""
     tour = README.split("<!-- tour: begin")[1].split("<!-- tour: end")[0]
     block = tour.split("```console\n")[1].split("```")[0]
     found = []

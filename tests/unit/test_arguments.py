@@ -119,7 +119,7 @@ def test_every_public_function_checks_what_it_takes() -> None:
     free |= {"count", "escape_text", "event", "log_to_stderr", "parse_comparator", "parse_span", "rate", "redact"}
     free |= {"redact_values", "to_json"}
     functions = [getattr(lakeward, name) for name in lakeward.__all__]
-    found = [one for one in functions if inspect.isfunction(one)]
+    found = [function for function in functions if inspect.isfunction(function)]
     for owner in (Lakeward, History, Snapshots):
         members = inspect.getmembers(owner, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
         found += [one for name, one in members if not name.startswith("_")]

@@ -52,7 +52,7 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
     assert seen_by_readers(root) == {1: "one on 13th", 2: None, 4: "moved"}
     scene.land("20201118-000000000.csv", line("I", "2020-11-17 10:00:00", 5, "without a date"))
     scene.run()
-    assert sorted(one.name for one in root.iterdir()) == [
+    assert sorted(path.name for path in root.iterdir()) == [
         "_current.json", "current", "version=op-3", "version=op-4",
     ]  # fmt: skip
     assert states(scene) == {"op-3": "former", "op-4": "current"}

@@ -36,7 +36,7 @@ def holding(*folders: Path) -> list[str]:
     """Files with the subject's bytes, read without Spark: Parquet by pyarrow, everything else as it is."""
     found = []
     for folder in folders:
-        for file in (one for one in folder.rglob("*") if one.is_file()):
+        for file in (path for path in folder.rglob("*") if path.is_file()):
             if file.name.endswith(".parquet"):
                 content = str(pq.read_table(file).to_pylist()).encode()
             else:
@@ -95,15 +95,15 @@ def test_erased_key_is_in_no_file_of_any_place(
     assert scene.rows() == before and len(holding(*places(scene))) > 4
     receipt = erase(scene)
     check_gone(scene)
-    assert {one.place for one in planned.places} == {one.place for one in receipt.places if one.files}
-    by_place = {one.place: one for one in receipt.places}
-    assert receipt.proved and all(one.remaining_rows == one.remaining_files == 0 for one in receipt.places)
+    assert {place.place for place in planned.places} == {place.place for place in receipt.places if place.files}
+    by_place = {place.place: place for place in receipt.places}
+    assert receipt.proved and all(place.remaining_rows == place.remaining_files == 0 for place in receipt.places)
     assert (by_place["mirror"].rows, by_place["mirror"].hidden) == (1, 2)
     assert (by_place["mirror load-1"].rows, by_place["mirror new-year"].rows) == (1, 1)
     # Two changes and one bad row.
     assert by_place["changelog"].rows == 3
     # Two versions of the current state, and the one that was asked for.
-    assert sum(one.rows for one in receipt.places if one.place.startswith("publication ")) == 3
+    assert sum(place.rows for place in receipt.places if place.place.startswith("publication ")) == 3
     assert [(one.path.rpartition("/")[2], one.rows, one.outcome) for one in receipt.landing] == [
         ("20240102-000000000.csv", 2, "listed"),
         ("20240103-000000000.csv", 1, "listed"),

@@ -25,7 +25,9 @@ DAY = 86400.0
 
 
 def told(history: RowHistory) -> list[tuple[str, int, str, dict[str, Any] | None, dict[str, Any] | None]]:
-    return [(one.operation, one.op, one.verdict.value, one.before, one.after) for one in history.changes]
+    return [
+        (change.operation, change.op, change.verdict.value, change.before, change.after) for change in history.changes
+    ]
 
 
 def test_every_change_of_a_row_is_told_with_what_became_of_it(scene: Scene) -> None:

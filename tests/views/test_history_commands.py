@@ -55,7 +55,7 @@ def test_commands_and_the_example(
     assert "gone" in shown and "sales.product id=8 now: no such row" in shown
 
     versions = document("scd2", "sales.product")["versions"]
-    assert [(one["id"], one["valid_to"], one["operation"]) for one in versions] == [
+    assert [(version["id"], version["valid_to"], version["operation"]) for version in versions] == [
         (7, "2024-01-02T00:00:00Z", "L"), (7, None, "U"), (8, "2024-01-02T00:00:00Z", "L"),
     ]  # fmt: skip
     [kept] = document("scd2", "sales.product", "--table", "--track", "name")["histories"]

@@ -147,7 +147,7 @@ def test_slices_leave_large_files_alone_and_readers_and_runs_come_in_between(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = loaded(scene, *large_rows(), maintenance={"file_bytes": MIB, "slice_bytes": MIB})
-    load = [one for one in data_files(scene) if one.stat().st_size > MIB // 2]
+    load = [file for file in data_files(scene) if file.stat().st_size > MIB // 2]
     assert len(load) == 1
     expected = {len(source.rows())}
     change(source, 4)
@@ -320,7 +320,7 @@ def test_orphan_files_go_when_they_are_old_and_files_of_others_stay(scene: Scene
     for file in (old, manifest, *foreign):
         os.utime(file, (time.time() - 4 * 86_400,) * 2)
     planned = scene.lakeward.plan_maintenance(only="orphans").tables[0]
-    assert {Path(one).name for one in work(planned, WorkKind.ORPHANS).paths} == {own, manifest.name}
+    assert {Path(path).name for path in work(planned, WorkKind.ORPHANS).paths} == {own, manifest.name}
     assert old.exists()
     other = table / f"metadata/00007-{uuid}.metadata.json"
     document = json.loads(next((table / "metadata").glob("*.metadata.json")).read_text())

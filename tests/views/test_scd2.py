@@ -87,7 +87,7 @@ def test_versions_equal_the_oracles_whatever_arrived_late(
             stage.land(tmp_path / "landing")
             assert lake.run().tables[0].outcome in (Outcome.DONE, Outcome.IDLE)
             moments = sorted({START, *simulation.commits(stage), *simulation.beginnings(stage)})
-            states = [State(one, simulation.truth_as_of(stage, one)[table.id]) for one in moments]
+            states = [State(moment, simulation.truth_as_of(stage, moment)[table.id]) for moment in moments]
             lake.history.keep_scd2(name)
             found = without_operation(collected(lake.spark.table(kept)))
             assert_same_rows(found, versions(states, table.key), table.key, f"kept after {stage.number} of {options}")
@@ -108,7 +108,7 @@ def check_history_of_the_busiest_row(lake: Lakeward, simulation: Simulation) -> 
     """Its history has every change that landed once, and what they changed, one after the other, leads to the row."""
     table, landed = (
         simulation.tables[0],
-        {one.path: one.file for stage in simulation.stages() for one in stage.landings},
+        {landing.path: landing.file for stage in simulation.stages() for landing in stage.landings},
     )
     keys = Counter(change.key for file in landed.values() for change in file.model_changes(table))
     loaded = {tuple(row[name] for name in table.key) for file in landed.values() for row in file.load}
@@ -141,7 +141,8 @@ def short(frame: DataFrame, *names: str) -> list[tuple[Any, ...]]:
     rows = collected(frame)
     rows.sort(key=lambda row: (row["id"], row["valid_from"] or START.min.replace(tzinfo=UTC)))
     return [
-        (row["id"], *(_day(row[one]) for one in TIMES), row["operation"], *(row[one] for one in names)) for row in rows
+        (row["id"], *(_day(row[time]) for time in TIMES), row["operation"], *(row[name] for name in names))
+        for row in rows
     ]
 
 
@@ -238,6 +239,6 @@ def test_crash_at_every_step_of_building_and_refreshing(scene: Scene, monkeypatc
         assert scene.lakeward.history.keep_scd2(TABLE).action == "current"
         assert kept() == after
         history = IcebergTable(scene.lakeward.spark, "sales_history", "product")
-        assert [one for one in history.branches() if one.startswith(BRANCH_PREFIX)] == []
+        assert [branch for branch in history.branches() if branch.startswith(BRANCH_PREFIX)] == []
         land(scene, 2, "U,1,new,x,1.00")
         scene.run()

@@ -60,7 +60,7 @@ def test_all_tables_at_one_moment_and_what_settings_keep(project: Path) -> None:
     assert created["snapshots"][0]["location"] == str(folder / "version=2024-01-01")
     shown = invoke("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
     assert (shown.exit_code, "version=2024-01-02" in shown.stdout) == (0, True)
-    assert [one.name for one in folder.iterdir()] == ["version=2024-01-02"], "keep: 1 was not acted on"
+    assert [path.name for path in folder.iterdir()] == ["version=2024-01-02"], "keep: 1 was not acted on"
     again = invoke("snapshot", "create", "people.persons", "--as-of", "2024-01-02", "--to", "out")
     assert (again.exit_code, "--replace" in again.stderr) == (2, True)
     told("snapshot", "create", "people.towns", "--as-of", "op:1", "--tag", "start")

@@ -197,12 +197,16 @@ def test_loads_reloads_and_truncates_go_back_and_generation_numbers_come_again(s
     (scene.landing / source.folder / "LOAD00000002.csv").unlink()
     scene.run(drop_parts=frozenset({f"{source.folder}/LOAD00000002.csv"}))
     states[5] = scene.rows()
-    assert [one for one in references(scene) if one.startswith("load")] == ["load-1", "load-2"]
+    assert [reference for reference in references(scene) if reference.startswith("load")] == ["load-1", "load-2"]
 
     done = scene.lakeward.undo(TABLE, to_op=2)
     assert done.op is not None and done.op.strategy == "replace by an earlier state"
     assert scene.rows() == states[2]
-    assert {one for one in references(scene) if "load-" in one} == {"load-1", "undone-6-load-1", "undone-6-load-2"}
+    assert {reference for reference in references(scene) if "load-" in reference} == {
+        "load-1",
+        "undone-6-load-1",
+        "undone-6-load-2",
+    }
     # The late part is gone from landing: only the reload is new, and generation 2 comes again with other rows.
     other = ("1,another reload,z,1.00", "8,another reload,z,1.00")
     source.reload("LOAD00000001.csv", *other, mtime=JANUARY + 10 * DAY)

@@ -93,7 +93,7 @@ def test_random_damage_is_found_and_repaired_exactly(scene: Scene) -> None:
         assert counts(found) == (5, 8, 10), found
         assert (found.rows_found, found.rows_expected) == (63, 60)
         assert found.columns == {"name": 10, "price": 5}
-        told = {(one.kind, one.key["id"], one.column) for one in found.findings}
+        told = {(finding.kind, finding.key["id"], finding.column) for finding in found.findings}
         assert told == {
             *(("missing", str(key), None) for key in removed),
             *(("extra", str(key), None) for key in doubled),
@@ -102,7 +102,7 @@ def test_random_damage_is_found_and_repaired_exactly(scene: Scene) -> None:
             *(("different", str(key), "name") for key in (*renamed, *emptied)),
             *(("different", str(key), "price") for key in emptied),
         }
-        assert sum(one.times for one in found.findings if one.kind == "extra") == 8
+        assert sum(finding.times for finding in found.findings if finding.kind == "extra") == 8
         assert found.repair is not None and found.verified is not None and found.message is None
         assert (found.repair.writes, found.repair.removals) == (20, 2)
         assert scene.rows() == right
@@ -123,7 +123,7 @@ def test_damage_of_a_table_without_key_is_found_and_repaired_exactly(scene: Scen
     )
     found = verified(scene, repair=True)
     assert counts(found) == (2, 3, 0), found
-    kinds = Counter((one.kind, (one.row or {})["name"], one.times) for one in found.findings)
+    kinds = Counter((finding.kind, (finding.row or {})["name"], finding.times) for finding in found.findings)
     assert kinds == {
         ("extra", "twice", 1): 1, ("extra", None, 1): 1, ("missing", "once", 1): 2, ("extra", "changed", 1): 1,
     }  # fmt: skip

@@ -81,12 +81,14 @@ def test_a_mirror_is_compared_with_its_source_and_put_right(scene: Scene, shop: 
     assert (found.verdict, counts(found), found.exit_code) == ("different", (2, 1, 1), 1), found
     assert (found.only_there, found.only_here, found.not_compared) == (("noticed", "note"), (), ())
     assert found.reason == shop and found.columns == {"name": 1, "changed": 1}
-    told = [(one.kind, one.key["id"], one.column, one.expected, one.found) for one in found.findings]
+    told = [
+        (finding.kind, finding.key["id"], finding.column, finding.expected, finding.found) for finding in found.findings
+    ]
     assert ("different", "4", "name", "four", "before") in told
     # Changes in flight: key 4 by the changelog, key 7 by the source's own column.
     settled = against(scene, shop, cut_off="2024-02-01", changed_at="changed")
     assert (counts(settled), settled.left_out) == ((1, 1, 0), 2)
-    assert {one.key["id"] for one in settled.findings} == {"5", "6"}
+    assert {finding.key["id"] for finding in settled.findings} == {"5", "6"}
     assert counts(against(scene, shop, cut_off="2024-02-01", key_ranges=["id=1..4"])) == (0, 0, 0)
     repaired = against(scene, shop, repair=True)
     assert repaired.repair is not None and repaired.message is None

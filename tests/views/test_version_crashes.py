@@ -46,7 +46,7 @@ def _leave_branches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hidden(root: Path) -> list[str]:
-    return [one.name for one in root.iterdir() if one.name.startswith(".")]
+    return [path.name for path in root.iterdir() if path.name.startswith(".")]
 
 
 def test_replacing_files_and_dropping_them(scene: Scene) -> None:
@@ -78,7 +78,7 @@ def test_setting_and_dropping_a_tag(scene: Scene) -> None:
     crash_at(scene, "publish.tagged", lambda: made(scene, "2020-11-14", tag="kept", replace=True))
     made(scene, "2020-11-14", tag="kept", replace=True)
     assert (states(scene), scene.rows()) == ({"2020-11-14": "current"}, before)
-    assert [one for one in mirror.branches() if one.startswith(BRANCH_PREFIX)] == []
+    assert [branch for branch in mirror.branches() if branch.startswith(BRANCH_PREFIX)] == []
     crash_at(scene, "publish.untagged", lambda: scene.lakeward.views.drop(TABLE, version="kept"))
     assert ("kept" in mirror.metadata().tags(), states(scene)) == (False, {"2020-11-14": "missing"})
     scene.lakeward.views.drop(TABLE, version="kept")

@@ -27,7 +27,7 @@ def tagged(scene: Scene, tag: str) -> dict[int, str | None]:
 
 
 def asked(scene: Scene, day: str) -> tuple[dict[int, str | None], int | None]:
-    """Give the rows as of a day, and the snapshot that they were laid upon."""
+    """Return the rows as of a day, and the snapshot that they were laid upon."""
     context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, parse_moment(day, "Europe/Berlin"))

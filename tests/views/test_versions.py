@@ -125,7 +125,7 @@ def test_rows_come_back_exactly_in_every_format_and_each_from_one_date_alone(sce
         place = made(scene, "op:1", to=str(scene.folder / f"out [{kind}{dates}]"), format=kind, **layout)
         found = scene.lakeward.views.read(place).collect()
         assert sorted((tuple(row) for row in found), key=repr) == wanted, kind
-        assert {one.name for one in Path(place).iterdir() if one.is_dir()} == DATES[dates]
+        assert {path.name for path in Path(place).iterdir() if path.is_dir()} == DATES[dates]
     # ORC has no place for the last second before 1970 and reads it as the first one after.
     scene.land("20201115-000000000.csv", line("I", LOADED, 5, "five", seen="1969-12-31 23:59:59.999999"))
     scene.run()
@@ -137,8 +137,8 @@ def test_rows_come_back_exactly_in_every_format_and_each_from_one_date_alone(sce
 def test_a_row_that_moved_between_dates_is_in_its_new_folder_alone(loaded: Scene, tmp_path: Path) -> None:
     before = made(loaded, "op:1", to=str(tmp_path), layout="dated", date_column="sold")
     after = made(loaded, "2020-11-13", to=str(tmp_path), layout="dated", date_column="sold")
-    assert {one.name for one in Path(before).iterdir() if one.is_dir()} >= {"sold=2020-01-01"}
-    assert {one.name for one in Path(after).iterdir() if one.is_dir()} == {
+    assert {path.name for path in Path(before).iterdir() if path.is_dir()} >= {"sold=2020-01-01"}
+    assert {path.name for path in Path(after).iterdir() if path.is_dir()} == {
         "sold=2020-01-02", "sold=__HIVE_DEFAULT_PARTITION__",
     }  # fmt: skip
     assert names(loaded, after) == {1: "one on 13th", 2: "two", 3: "three"}

@@ -21,7 +21,7 @@ LOADED = "2020-11-20 08:00:00"
 
 
 def line(operation: str, commit: str, key: int, name: str, sold: str = "NULL", seen: str = "NULL") -> str:
-    """Give one record: operation, commit time, and the table's columns."""
+    """Return one record: operation, commit time, and the table's columns."""
     return f"{operation},{commit},{key},{name},{sold},{seen},1.50,00ff"
 
 

@@ -148,7 +148,7 @@ def _is_wanted(settings: LambdaSettings, one: S3Object) -> bool:
 
 
 def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[Request]:
-    """Give the runs that objects need: one of everything, or one per table folder."""
+    """Return the runs that objects need: one of everything, or one per table folder."""
     if not objects:
         return []
     if settings.scope == "all":
@@ -157,7 +157,7 @@ def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[Req
 
 
 def _table(settings: LambdaSettings, one: S3Object) -> str | None:
-    """Give the table of a file in ``schema/table/…``; None, which stands for all, where the path tells none."""
+    """Return the table of a file in ``schema/table/…``; None, which stands for all, where the path tells none."""
     parts = (path_under(settings.landing, one) or "").split("/")
     return f"{parts[0]}.{parts[1]}" if len(parts) >= _LEVELS else None
 

@@ -40,7 +40,7 @@ class Request:
     table: str | None = None
 
     def arguments(self) -> dict[str, str]:
-        """Give the arguments of ``lakeward-job``."""
+        """Return the arguments of ``lakeward-job``."""
         table = {"--table": self.table} if self.table is not None else {}
         return {"--config": self.config, **table}
 
@@ -89,12 +89,12 @@ class GlueJob:
 
     def _waiting(self, request: Request) -> str | None:
         runs = self._client.get_job_runs(JobName=self._job, MaxResults=_GLUE_PAGE)["JobRuns"]
-        fitting = (one["Id"] for one in runs if one["JobRunState"] in _GLUE_WAITING and _covers(one, request))
+        fitting = (run["Id"] for run in runs if run["JobRunState"] in _GLUE_WAITING and _covers(run, request))
         return next(fitting, None)
 
 
 def _covers(run: Mapping[str, Any], request: Request) -> bool:
-    """Tell whether a run does at least what is requested: a run without a table does all of them."""
+    """Return whether a run does at least what is requested: a run without a table does all of them."""
     given = run.get("Arguments") or {}
     return given.get("--config") == request.config and given.get("--table") in (None, request.table)
 

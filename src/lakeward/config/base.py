@@ -23,7 +23,7 @@ _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.
 
 
 def parse_span(text: str | float) -> float:
-    """Give seconds.
+    """Return seconds.
 
     Raises:
         ConfigurationError: the text is not a span.
@@ -69,9 +69,12 @@ class Settings(BaseModel):
 
 
 def inner_model(field: FieldInfo) -> type[BaseModel] | None:
-    """Give the settings that a field holds, if it holds any: ``NotifySettings | None`` does, and a dict of them."""
+    """Return the settings that a field holds, if it holds any: ``NotifySettings | None`` does, and a dict of them."""
     candidates = (field.annotation, *get_args(field.annotation))
-    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    return next(
+        (candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)),
+        None,
+    )
 
 
 # Values that settings only point at: ``env:NAME`` stands for the variable NAME, so that secrets stay out of files.
@@ -81,7 +84,7 @@ ENVIRONMENT_MARK = "env:"
 
 
 def from_environment(value: str, setting: str) -> str:
-    """Give a setting's value, read from the environment where it says ``env:NAME``.
+    """Return a setting's value, read from the environment where it says ``env:NAME``.
 
     Raises:
         ConfigurationError: there is no such variable, or it is empty.

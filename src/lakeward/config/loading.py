@@ -175,12 +175,12 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def explain_settings(error: ValidationError, source: str) -> str:
-    """Say what is wrong with one table's settings."""
+    """Return what is wrong with one table's settings."""
     return explain(error, source, within=("tables", "table"))
 
 
 def explain(error: ValidationError, source: str, *, within: tuple[str, ...] = ()) -> str:
-    """Say what is wrong, key by key, with the nearest known key for an unknown one."""
+    """Return what is wrong, key by key, with the nearest known key for an unknown one."""
     lines = [f"{source} is not valid:"]
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"]) or "(top)"

@@ -237,7 +237,7 @@ LinkPolicy = Literal["refuse", "allow"]
 
 def create_folder(folder: Path, access: FileAccess) -> None:
     """Create a folder and those above it where they are missing; what exists keeps its permissions."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700 if access == "private" else 0o777, exist_ok=True)
     # Refuses a path at which something other than a folder is.

@@ -41,12 +41,12 @@ _LAST_NAMES = ("Adams", "Brown", "Costa", "Diaz", "Evans", "Fischer", "García",
 
 
 def stores() -> list[Row]:
-    """Give the stores of the first load."""
+    """Return the stores of the first load."""
     return [_store(number) for number in range(STORES)]
 
 
 def new_store() -> Row:
-    """Give the store that opens later: 1009."""
+    """Return the store that opens later: 1009."""
     return _store(STORES)
 
 
@@ -62,7 +62,7 @@ def _store(number: int) -> Row:
 
 
 def products() -> list[Row]:
-    """Give the products of the first load."""
+    """Return the products of the first load."""
     return [
         {
             "id": FIRST_ID + number,
@@ -77,17 +77,17 @@ def products() -> list[Row]:
 
 
 def changed_product() -> Row:
-    """Give product 1001 after its price rose."""
+    """Return product 1001 after its price rose."""
     return {**products()[0], "price": Decimal("12.49"), "name": "Garden Basket XL"}
 
 
 def order_rows() -> list[Row]:
-    """Give the orders of the first load."""
+    """Return the orders of the first load."""
     return _orders(0, ORDERS, LOADED - timedelta(days=90))
 
 
 def new_orders() -> list[Row]:
-    """Give the orders that come in later."""
+    """Return the orders that come in later."""
     return _orders(ORDERS, NEW_ORDERS, LOADED)
 
 
@@ -110,12 +110,12 @@ def _orders(first: int, count: int, since: datetime) -> list[Row]:
 
 
 def persons() -> list[Row]:
-    """Give the persons of the first load: 1 to 101."""
+    """Return the persons of the first load: 1 to 101."""
     return [person(number) for number in range(1, PERSONS + 1)]
 
 
 def person(number: int) -> Row:
-    """Give one person; some have no city."""
+    """Return one person; some have no city."""
     name = f"{_FIRST_NAMES[number % len(_FIRST_NAMES)]} {_LAST_NAMES[number % len(_LAST_NAMES)]}"
     city = None if number % 17 == 0 else _CITIES[number % len(_CITIES)]
     return {"PersonID": number, "FullName": name, "City": city}

@@ -160,7 +160,7 @@ class Comparison:
         return Pairs(kept.select(*columns(self._planned.pairs.frame.columns)), self.alignment, is_whole=False)
 
     def summary(self) -> Summary:
-        """Give the counts; after :attr:`frame` was written they are known already."""
+        """Return the counts; after :attr:`frame` was written they are known already."""
         if self._observation is None:
             _ = self._kept
         assert self._observation is not None
@@ -187,7 +187,7 @@ class Comparison:
         return known if known is not None else original.frame.count()
 
     def examples(self, limit: int) -> list[Example]:
-        """Give the first differences of each kind."""
+        """Return the first differences of each kind."""
         with self.translated_errors():
             return examples(self._kept, self.options, limit) if limit > 0 else []
 
@@ -210,7 +210,7 @@ class Comparison:
 
     def _duplicates(self, found: str) -> RefusedInputError:
         """Show the keys that come more than once; asked only when one was found, or rows came out of nowhere."""
-        if any(holds_map(one.type) for one in self.alignment.keys):
+        if any(holds_map(key.type) for key in self.alignment.keys):
             # Spark cannot group by maps.
             return refused_duplicate(found)
         first = [self.past, self.current] if found.startswith("past") else [self.current, self.past]
@@ -224,11 +224,11 @@ class Comparison:
 
     def _repeated(self, side: Side) -> str:
         """List the first keys of a side that come more than once."""
-        own = [one.in_left if side is self.past else one.in_right for one in self.alignment.keys]
+        own = [key.in_left if side is self.past else key.in_right for key in self.alignment.keys]
         names = [name for name in own if name is not None]
         keys, times = columns(names), "_lw_times"
         repeated = side.frame.groupBy(*keys).agg(F.count(F.lit(1)).alias(times)).filter(column(times) > 1)
-        order = [column(times).desc(), *[one.asc_nulls_first() for one in keys]]
+        order = [column(times).desc(), *[key.asc_nulls_first() for key in keys]]
         shown = [row.asDict() for row in repeated.orderBy(*order).limit(_KEYS_SHOWN + 1).collect()]
         listed = "; ".join(
             f"{', '.join(f'{name}={_shown(row[name])}' for name in names)} ({row[times]:,} times)"
@@ -238,7 +238,7 @@ class Comparison:
 
 
 def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
-    """Give the keys that were named, or those that both sides' manifests or tables agree on.
+    """Return the keys that were named, or those that both sides' manifests or tables agree on.
 
     Raises:
         ConfigurationError: none were named, and the sides do not tell, or tell different ones.
@@ -257,7 +257,7 @@ def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    """Give a value of a key: dates and decimals as they are written, not as Python makes them."""
+    """Return a value of a key: dates and decimals as they are written, not as Python makes them."""
     return repr(value) if value is None or isinstance(value, str | int | float | bytearray) else str(value)
 
 

@@ -110,7 +110,7 @@ def run_comparison(
         return DiffResult(
             past={"address": past.label, **identities[0]},
             current={"address": current.label, **identities[1]},
-            keys=tuple(one.name for one in comparison.alignment.keys),
+            keys=tuple(key.name for key in comparison.alignment.keys),
             plan=comparison.plan,
             reason=comparison.reason,
             summary=_summary(comparison, wanted),
@@ -124,7 +124,7 @@ def run_comparison(
 def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) -> str:
     _require_common_keys(comparison.alignment)
     identities = (comparison.past.identity, comparison.current.identity)
-    require_outside(to, [str(one["location"]) for one in identities if "location" in one])
+    require_outside(to, [str(identity["location"]) for identity in identities if "location" in identity])
     store, moment = open_filesystem(comparison.past.frame.sparkSession, config, to), datetime.now(UTC)
     require_free_minute(store, to, moment)
     manifest = describe(
@@ -152,7 +152,7 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
 
 def _require_common_keys(alignment: Alignment) -> None:
     """Refuse keys that a side lacks, as where all columns are keys and one is new: nothing could be applied by them."""
-    if lacking := [one.name for one in alignment.keys if one.in_left is None or one.in_right is None]:
+    if lacking := [key.name for key in alignment.keys if key.in_left is None or key.in_right is None]:
         msg = f"only one side has the key column {', '.join(lacking)}, so that a change set could not be applied"
         raise RefusedInputError(msg, hint="name the columns that identify a row: --keys COLUMN,…; or leave out --to")
 

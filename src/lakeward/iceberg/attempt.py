@@ -94,7 +94,7 @@ class Attempt:
             raise DataError(msg, hint="an input file changed while it was read: run again once it is complete")
 
     def _stamped_writer(self, rows: DataFrame, stamps: Mapping[str, str]) -> DataFrameWriterV2:
-        """Give a writer to the branch whose commit carries the stamps."""
+        """Return a writer to the branch whose commit carries the stamps."""
         writer = rows.writeTo(self.table.branch_identifier(self.branch))
         for name, value in self._stamps(stamps).items():
             writer = writer.option(f"snapshot-property.{name}", value)
@@ -148,7 +148,7 @@ class Attempt:
         return head
 
     def checked_head(self) -> Snapshot:
-        """Give the branch's head after proving that it is this attempt's last commit."""
+        """Return the branch's head after proving that it is this attempt's last commit."""
         head = self.table.head(self.branch)
         if head is None or head.id != self._head:
             raise self._disturbed()
@@ -158,7 +158,7 @@ class Attempt:
         return {**stamps, ATTEMPT_STAMP: self.id, BASE_STAMP: str(self.base)}
 
     def _advanced(self, *, is_stamped: bool = True) -> Snapshot:
-        """Give the commit just made after proving that it is this attempt's and stands on the one before."""
+        """Return the commit just made after proving that it is this attempt's and stands on the one before."""
         head = self.table.head(self.branch)
         if head is None or head.parent != self._head or (is_stamped and head.summary.get(ATTEMPT_STAMP) != self.id):
             raise self._disturbed()

@@ -37,7 +37,7 @@ def expirable(
     before_ms: int,
     stamps: Collection[str],
 ) -> list[int]:
-    """Give the snapshots that may go, oldest first.
+    """Return the snapshots that may go, oldest first.
 
     Kept is what a tag stands at, what was made since ``before_ms``, and of each branch its head, all that follows the
     state that held at that moment, that state itself, and whatever says one of ``stamps`` last.
@@ -45,14 +45,16 @@ def expirable(
     kept = {*tags.values()}
     for head in branches.values():
         kept |= {one.id for one in _needed(snapshots, head, before_ms, stamps)}
-    gone = [one for one in snapshots.values() if one.id not in kept and one.committed_ms < before_ms]
+    gone = [
+        snapshot for snapshot in snapshots.values() if snapshot.id not in kept and snapshot.committed_ms < before_ms
+    ]
     return [one.id for one in sorted(gone, key=lambda one: (one.committed_ms, one.id))]
 
 
 def _needed(
     snapshots: Mapping[int, Snapshot], head: int, before_ms: int, stamps: Collection[str]
 ) -> Iterator[Snapshot]:
-    """Give a branch's snapshots from its head back to the state that held at a moment."""
+    """Yield a branch's snapshots from its head back to the state that held at a moment."""
     said: set[str] = set()
     wanted = {name for one in _lineage(snapshots, head) for name in stamps if name in one.summary}
     for one in _lineage(snapshots, head):
@@ -201,7 +203,7 @@ def _skipped(table: IcebergTable, reason: str) -> Orphans:
 
 
 def why_not_own(location: str, name: str, others: Iterable[str]) -> str | None:
-    """Say why a folder may hold more than this table; None where it is the table's own."""
+    """Return why a folder may hold more than this table; None where it is the table's own."""
     own = _folder(location)
     if name.casefold() not in unquote(own.rpartition("/")[2]).casefold():
         return f"{location} is not a folder of this table's name: others may keep files there"
@@ -258,7 +260,7 @@ def stored_rows(table: IcebergTable, snapshot_id: int) -> DataFrame:
 
 
 def places(rows: DataFrame) -> DataFrame:
-    """Give where rows of :func:`stored_rows` lie, which is all that :func:`purge` needs."""
+    """Return where rows of :func:`stored_rows` lie, which is all that :func:`purge` needs."""
     return rows.select(*_PLACE, IS_DELETED)
 
 
@@ -304,7 +306,7 @@ def expire_unreferenced(table: IcebergTable) -> int:
 
 
 def _hidden_elsewhere(table: IcebergTable, snapshot_id: int, files: Collection[str]) -> DataFrame:
-    """Give the places of hidden rows outside of some files, computed now: afterwards nothing hides them."""
+    """Return the places of hidden rows outside of some files, computed now: afterwards nothing hides them."""
     rows = stored_rows(table, snapshot_id).filter(F.col(IS_DELETED) & ~F.col(DATA_FILE).isin(*files))
     return rows.select(*_PLACE).localCheckpoint(eager=True)
 

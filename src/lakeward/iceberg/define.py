@@ -110,7 +110,7 @@ def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None
 
 
 def is_complete(table: IcebergTable) -> bool:
-    """Tell whether the table exists with its first snapshot; a crash may have come in between."""
+    """Return whether the table exists with its first snapshot; a crash may have come in between."""
     metadata = table.look()
     return metadata is not None and metadata.head(EMPTY_TAG) is not None
 

@@ -65,7 +65,7 @@ class OneSided:
     @property
     def delete_paths(self) -> frozenset[str]:
         """Paths of the delete files."""
-        return frozenset(one.path for one in self.deletes)
+        return frozenset(delete.path for delete in self.deletes)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FileChanges:
     @property
     def has_equality_deletes(self) -> bool:
         """Whether rows were deleted by their values: which ones, only reading everything tells."""
-        return any(one.is_equality for one in (*self.left.deletes, *self.right.deletes))
+        return any(delete.is_equality for delete in (*self.left.deletes, *self.right.deletes))
 
 
 def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, right_id: int) -> FileChanges:
@@ -97,13 +97,13 @@ def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, rig
 
 
 def live_files(table: IcebergTable, snapshot_id: int) -> set[str]:
-    """Give the paths of all data files of a snapshot."""
+    """Return the paths of all data files of a snapshot."""
     tasks = table.load().newScan().useSnapshot(snapshot_id).planFiles()
     return {str(one.file().location()) for one in each_of(tasks)}
 
 
 def _manifests(java: Any, snapshot_id: int) -> dict[str, tuple[Any, bool]]:
-    """Give a snapshot's manifests by path, and whether each is of data files."""
+    """Return a snapshot's manifests by path, and whether each is of data files."""
     found = java.snapshot(snapshot_id).allManifests(java.io()).toArray()
     return {str(one.path()): (one, str(one.content().toString()) == _DATA) for one in found}
 
@@ -152,7 +152,7 @@ _FEW_CONTAINERS = 4
 
 
 def vector_positions(blob: bytes) -> np.ndarray:
-    """Give the positions of a deletion vector, in order.
+    """Return the positions of a deletion vector, in order.
 
     Raises:
         ValueError: the bytes are no deletion vector.

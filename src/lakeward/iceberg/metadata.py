@@ -103,7 +103,7 @@ class TableMetadata:
         return self._references_of("branch")
 
     def _references_of(self, kind: str) -> dict[str, int]:
-        return {name: one["snapshot-id"] for name, one in self._whole()["refs"].items() if one["type"] == kind}
+        return {name: value["snapshot-id"] for name, value in self._whole()["refs"].items() if value["type"] == kind}
 
     def snapshots(self) -> dict[int, Snapshot]:
         """Every snapshot that the table keeps, on all branches."""
@@ -143,7 +143,7 @@ def _snapshot(data: Mapping[str, Any]) -> Snapshot:
 
 
 def each_of(closeable: Any) -> Iterator[Any]:
-    """Give one by one what Iceberg hands out of manifests and scans, and close it at the end."""
+    """Yield one by one what Iceberg hands out of manifests and scans, and close it at the end."""
     try:
         found = closeable.iterator()
         while found.hasNext():

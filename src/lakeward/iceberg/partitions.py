@@ -86,7 +86,7 @@ def partition_sql(expression: str, columns: Collection[str]) -> str:
 
 
 def renamed_partition(expression: str, renames: Mapping[str, str]) -> str:
-    """Give an entry whose column has the name that a declared rename gave it: Iceberg keeps its field by id."""
+    """Return an entry whose column has the name that a declared rename gave it: Iceberg keeps its field by id."""
     try:
         field = parse_partition(expression, renames)
     except ConfigurationError:
@@ -95,7 +95,7 @@ def renamed_partition(expression: str, renames: Mapping[str, str]) -> str:
 
 
 def partition_problems(expressions: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str | None]]:
-    """Say what Iceberg would refuse of a table's partition, each with the column that is missing, if that is why."""
+    """Yield what Iceberg would refuse of a table's partition, each with the column that is missing, if that is why."""
     types = {column.name: column.lake_type for column in columns}
     fields: list[PartitionField] = []
     for expression in expressions:

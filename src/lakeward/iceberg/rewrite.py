@@ -118,7 +118,7 @@ def choose_files(table: IcebergTable, base: Snapshot, limits: Limits) -> Chosen:
     data = _files(table, base, "data_files")
     deletes = _files(table, base, "delete_files") if int(base.summary.get("total-delete-files", 0)) else []
     # In format version 3 a data file has one deletion vector of its own, which goes with it.
-    vectors = any(one.of for one in deletes)
+    vectors = any(delete.of for delete in deletes)
     deleted = _by_vectors(deletes) if vectors else _by_positions(table, base) if deletes else Deleted()
     return choose(data, () if vectors else deletes, deleted, limits)
 
@@ -137,7 +137,7 @@ def choose(data: Iterable[StoredFile], deletes: Collection[StoredFile], deleted:
     chosen = _up_to([*sorted(worn, key=_by_size), *mergeable(small)], limits.at_a_time)
     if chosen:
         spoken = {path for file in chosen for path in deleted.by.get(file.path, ())}
-        merged = [one for one in deletes if one.path in spoken]
+        merged = [delete for delete in deletes if delete.path in spoken]
     else:
         merged = _up_to(list(mergeable(deletes)), limits.at_a_time)
         merged = merged if len(merged) > 1 else []
@@ -146,7 +146,7 @@ def choose(data: Iterable[StoredFile], deletes: Collection[StoredFile], deleted:
 
 
 def mergeable(files: Iterable[StoredFile]) -> Iterator[StoredFile]:
-    """Give the files of each partition that are worth being one: two at least.
+    """Yield the files of each partition that are worth being one: two at least.
 
     None is larger than all smaller ones together, unless it is tiny: a file is then rewritten few times in its life,
     however many come after it.
@@ -176,9 +176,9 @@ def _files(table: IcebergTable, base: Snapshot, name: str) -> list[StoredFile]:
 
 def _by_vectors(vectors: Iterable[StoredFile]) -> Deleted:
     rows: dict[str, int] = {}
-    for one in vectors:
-        if one.of is not None:
-            rows[one.of] = rows.get(one.of, 0) + one.rows
+    for vector in vectors:
+        if vector.of is not None:
+            rows[vector.of] = rows.get(vector.of, 0) + vector.rows
     return Deleted(rows)
 
 
@@ -226,7 +226,7 @@ class Replacement:
     new_deletes: list[tuple[Any, int]] = field(default_factory=list)
 
     def update(self, table: IcebergTable, base: int, stamps: Mapping[str, str]) -> Any:
-        """Give the update of the table that does it, stamped and not yet committed."""
+        """Return the update of the table that does it, stamped and not yet committed."""
         update = table.load().newRewrite().validateFromSnapshot(base)
         for file in (*self.old, *self.old_deletes):
             update.deleteFile(file)
@@ -321,15 +321,15 @@ def _table_cache(jvm: Any) -> Any:
     """Find Iceberg's table cache: of its two methods ``get`` the bridge may see only the one that is not static."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     methods = loader.loadClass("org.apache.iceberg.spark.SparkTableCache").getMethods()
-    getter = next(one for one in methods if one.getName() == "get" and one.getParameterCount() == 0)
+    getter = next(method for method in methods if method.getName() == "get" and method.getParameterCount() == 0)
     return getter.invoke(None, None)
 
 
 def location_of(file: Any) -> str:
-    """Give the path of a file."""
+    """Return the path of a file."""
     return str(file.location())
 
 
 def size_of(files: Collection[Any]) -> int:
-    """Give the bytes of files together."""
+    """Return the bytes of files together."""
     return sum(int(file.fileSizeInBytes()) for file in files)

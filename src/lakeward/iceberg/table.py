@@ -54,7 +54,7 @@ class IcebergTable:
         return f"{self.identifier}.{quote_name('branch_' + branch)}"
 
     def exists(self) -> bool:
-        """Tell whether the catalog has the table."""
+        """Return whether the catalog has the table."""
         return self.look() is not None
 
     def look(self) -> TableMetadata | None:
@@ -243,7 +243,7 @@ class IcebergTable:
 
 
 def _name_at(table: Any, snapshot_id: int, name: str) -> str | None:
-    """Give a column's name at a snapshot, whose schema a scan of it uses; None for a column unknown now or then."""
+    """Return a column's name at a snapshot, whose schema a scan of it uses; None for a column unknown now or then."""
     now, then = table.schema().findField(name), table.schemas().get(table.snapshot(snapshot_id).schemaId())
     field = then.findField(now.fieldId()) if now is not None and then is not None else None
     return field.name() if field is not None else None

@@ -95,7 +95,7 @@ def require_same(table: IcebergTable, base: Snapshot, head: Snapshot, written: R
         raise _differs(table, f"rows with the hash {found}", str(written.rows))
     deletes = {location_of(file) for file, _ in files.new_deletes}
     positions = _hashes_of_deletes(table, head, deletes) if deletes else []
-    if sorted(positions) != sorted(one for one in written.positions if _is_something([one])):
+    if sorted(positions) != sorted(position for position in written.positions if _is_something([position])):
         raise _differs(table, f"deleted positions with the hashes {positions}", str(written.positions))
 
 
@@ -139,7 +139,7 @@ def plan_compaction(context: TableContext, base: Snapshot) -> Chosen:
 
 
 def planned_compaction(context: TableContext, base: Snapshot) -> WorkReport | None:
-    """Say what the next slice would take up."""
+    """Return what the next slice would take up."""
     chosen = plan_compaction(context, base)
     if not chosen:
         return None
@@ -261,11 +261,11 @@ class Run:
     last: int
 
     def holds(self, file: LogFile) -> bool:
-        """Tell whether all of a file's ops are in the run."""
+        """Return whether all of a file's ops are in the run."""
         return self.first <= file.first and file.last <= self.last
 
     def meets(self, file: LogFile) -> bool:
-        """Tell whether any op of a file may be in the run."""
+        """Return whether any op of a file may be in the run."""
         return file.first <= self.last and self.first <= file.last
 
 
@@ -279,7 +279,7 @@ class Clustering:
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
 
 def read_runs(text: str | None) -> tuple[Run, ...]:
@@ -290,12 +290,12 @@ def read_runs(text: str | None) -> tuple[Run, ...]:
 
 def write_runs(runs: Iterable[Run]) -> str:
     """Write runs for the changelog's property."""
-    return json.dumps([(one.first, one.last) for one in runs])
+    return json.dumps([(run.first, run.last) for run in runs])
 
 
 def unsorted_files(files: Iterable[LogFile], runs: Sequence[Run]) -> list[LogFile]:
-    """Give the files that no run holds, oldest ops first."""
-    return sorted((one for one in files if not any(run.holds(one) for run in runs)), key=_by_op)
+    """Return the files that no run holds, oldest ops first."""
+    return sorted((file for file in files if not any(run.holds(file) for run in runs)), key=_by_op)
 
 
 def plan_clustering(files: Sequence[LogFile], runs: Sequence[Run], *, max_bytes: int) -> Clustering | None:
@@ -328,7 +328,7 @@ def _up_to(files: Sequence[LogFile], max_bytes: int) -> list[LogFile]:
 
 
 def _joined(run: Run, taken: Sequence[LogFile], files: Sequence[LogFile], max_bytes: int) -> list[LogFile] | None:
-    """Give the files with those of the run before them, if that is not larger than they are and all fit."""
+    """Return the files with those of the run before them, if that is not larger than they are and all fit."""
     own = [file for file in files if run.holds(file)]
     size, new = sum(one.size for one in own), sum(one.size for one in taken)
     return [*own, *taken] if size <= new and size + new <= max_bytes else None
@@ -347,7 +347,7 @@ _ORDER = (S.GENERATION, S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP, S.OP)
 
 
 def planned_clustering(context: TableContext, base: Snapshot) -> WorkReport | None:
-    """Say what the next slice would take up."""
+    """Return what the next slice would take up."""
     plan = _plan(context, base)
     if plan is None:
         return None
@@ -395,7 +395,7 @@ def _plan(context: TableContext, base: Snapshot) -> Clustering | None:
 
 def _write_sorted(context: TableContext, base: Snapshot, plan: Clustering, files: Replacement) -> Rewritten:
     written = Rewritten(files)
-    with staged_data(context.changelog, base.id, {one.path for one in plan.files}) as staged:
+    with staged_data(context.changelog, base.id, {file.path for file in plan.files}) as staged:
         rows, order = staged.read(), _order(context)
         tasks = math.ceil(plan.size / _FILE_BYTES)
         gathered = rows.coalesce(1) if tasks == 1 else rows.repartitionByRange(tasks, *order)

@@ -50,14 +50,14 @@ LISTED, REWRITTEN, SHARED, UNREAD = "listed", "rewritten", "shared", "unread"
 
 
 def hashes_of(keys: Sequence[DataFrame], salt: str) -> tuple[str, ...]:
-    """Give the salted hashes of keys, each a frame of the key columns in the mirror's types."""
+    """Return the salted hashes of keys, each a frame of the key columns in the mirror's types."""
     rows = reduce(DataFrame.unionByName, keys)
     found = rows.select(key_hash(salt, key_fields(rows, rows.columns)).alias("hash")).distinct()
     return tuple(sorted(row[0] for row in found.limit(MAX_KEYS).collect()))
 
 
 def next_record(context: TableContext, bases: Bases, erasure: Erasure) -> OpRecord:
-    """Give the record of the op that would erase keys now.
+    """Return the record of the op that would erase keys now.
 
     Raises:
         ConfigurationError: the table never had rows.
@@ -111,7 +111,7 @@ def with_moved_keys(context: TableContext, salt: str, hashes: Collection[str], m
 
 
 def _links(context: TableContext, salt: str) -> DataFrame:
-    """Give the hashes of old and new key of every logged key change, and whether the new row takes values over."""
+    """Return the hashes of old and new key of every logged key change, and whether the new row takes values over."""
     log = context.changelog.read(context.changelog.require_head().id)
     changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
     own = key_hash(salt, key_fields(changes, context.settings.primary_key))
@@ -173,10 +173,10 @@ def rewrite_landing(context: TableContext, erasure: Erasure, traces: Sequence[La
     Raises:
         DataError: a file changed since it was listed.
     """
-    wanted = [one for one in traces if one.outcome == LISTED]
+    wanted = [trace for trace in traces if trace.outcome == LISTED]
     for start in range(0, len(wanted), _GROUP):
         _rewrite_group(context, erasure, {one.path for one in wanted[start : start + _GROUP]})
-    return [replace(one, outcome=REWRITTEN) if one.outcome == LISTED else one for one in traces]
+    return [replace(trace, outcome=REWRITTEN) if trace.outcome == LISTED else trace for trace in traces]
 
 
 def _rewrite_group(context: TableContext, erasure: Erasure, paths: set[str]) -> None:
@@ -212,20 +212,20 @@ def _require_same(context: TableContext, file: LandingFile) -> None:
 def _places(
     context: TableContext, workspace: Workspace, files: Sequence[LandingFile], erasure: Erasure
 ) -> tuple[DataFrame, list[str]]:
-    """Give file and physical row of erased rows, kept in Spark, and the files that could not be read."""
+    """Return file and physical row of erased rows, kept in Spark, and the files that could not be read."""
     spec = ReadSpec(context.table, context.mirror.columns(), context.settings)
     records, summaries = read_records(context.spark, workspace, context.storage, context.transactions, files, spec)
     keys = ErasedKeys(erasure.salt, dict.fromkeys(erasure.hashes, erasure.at))
     changes = records.filter(column(S.KIND) == S.KIND_CHANGE)
     found = changes.filter(is_erased(changes, spec.key, keys)).select(S.FILE, S.ROW)
-    if any(one.bad for one in summaries):
+    if any(summary.bad for summary in summaries):
         found = found.unionByName(forbidden_bad_rows(records, spec, keys))
-    unread = [one.path for one in summaries if one.problem or one.mismatch or not one.stable]
+    unread = [summary.path for summary in summaries if summary.problem or summary.mismatch or not summary.stable]
     return workspace.keep(found.distinct()), unread
 
 
 def _groups(context: TableContext) -> Iterator[list[LandingFile]]:
-    """Give the table's landing files in parts that one batch could hold."""
+    """Yield the table's landing files in parts that one batch could hold."""
     group: list[LandingFile] = []
     size = 0
     for file in _files(context):

@@ -108,11 +108,11 @@ class MaintenanceReport(Document, keys=("seconds", "exit_code", "tables")):
     @property
     def exit_code(self) -> int:
         """0 when no table failed; 2 when all failures are refused configuration; else 3."""
-        return max((one.exit_code for one in self.tables), default=0)
+        return max((table.exit_code for table in self.tables), default=0)
 
 
 def summed(work: Iterable[WorkReport]) -> tuple[WorkReport, ...]:
-    """Give one report for each kind of work on each target, in order."""
+    """Return one report for each kind of work on each target, in order."""
     found: dict[tuple[str, str], WorkReport] = {}
     for one in work:
         key = (one.kind, one.target)
@@ -131,7 +131,7 @@ _STAMPS = tuple(name for name in CARRIED if name != LOAD_STAMP)
 
 
 def targets(context: TableContext) -> Iterator[tuple[str, IcebergTable]]:
-    """Give the tables whose snapshots expire, by what they are to the table."""
+    """Yield the tables whose snapshots expire, by what they are to the table."""
     yield "mirror", context.mirror
     yield "changelog", context.changelog
     yield "history", history_of(context.spark, context.table)
@@ -143,7 +143,7 @@ def expirable_count(context: TableContext, metadata: TableMetadata) -> int:
 
 
 def planned_expiry(context: TableContext) -> Iterator[WorkReport]:
-    """Say how many snapshots of which table would go."""
+    """Yield how many snapshots of which table would go."""
     for name, table in targets(context):
         metadata = table.look()
         if metadata is not None and (count := expirable_count(context, metadata)):
@@ -174,7 +174,7 @@ def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
 
 
 def outdated_tags(metadata: TableMetadata, border: int) -> tuple[str, ...]:
-    """Give the tags of undone states that no undo reaches any more: their undo is older than the window."""
+    """Return the tags of undone states that no undo reaches any more: their undo is older than the window."""
     return tuple(
         tag
         for tag in metadata.tags()
@@ -183,21 +183,21 @@ def outdated_tags(metadata: TableMetadata, border: int) -> tuple[str, ...]:
 
 
 def _was_reached_before(metadata: TableMetadata, op: int, border: int) -> bool:
-    """Tell whether an op was applied before a moment: a kept snapshot of ``main`` from then says it, or a later one."""
+    """Whether an op was applied before a moment: a kept snapshot of ``main`` from then says it, or a later one."""
     head = metadata.head()
     found = metadata.lineage(head.id) if head else ()
     return any(one.committed_ms < border and int(one.summary.get(APPLIED_STAMP, 0)) >= op for one in found)
 
 
 def _expirable(metadata: TableMetadata, border: int, tags: tuple[str, ...]) -> list[int]:
-    kept_tags = {name: one for name, one in metadata.tags().items() if name not in tags}
+    kept_tags = {name: tag for name, tag in metadata.tags().items() if name not in tags}
     return expirable(
         metadata.snapshots(), branches=metadata.branches(), tags=kept_tags, before_ms=border, stamps=_STAMPS
     )
 
 
 def _border(context: TableContext) -> int:
-    """Give the moment at which the undo window begins."""
+    """Return the moment at which the undo window begins."""
     return int((time.time() - context.settings.undo_window) * 1000)
 
 
@@ -244,7 +244,7 @@ def last_maintained(mirror: TableMetadata) -> Maintained:
 
 
 def maintained_at(mirror: TableMetadata) -> str | None:
-    """Give when a table was last maintained, as text; None: never."""
+    """Return when a table was last maintained, as text; None: never."""
     at = last_maintained(mirror).at
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
 
@@ -265,13 +265,13 @@ def record_maintained(context: TableContext, *, orphans: bool) -> None:
 
 
 def spare_files(debt: Debt, file_bytes: int) -> int:
-    """Give how many data files a table has more than its size needs."""
+    """Return how many data files a table has more than its size needs."""
     size = debt.average_file_bytes * (debt.data_files + debt.delete_files)
     return max(0, debt.data_files - max(1, math.ceil(size / file_bytes)))
 
 
 def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetadata) -> Iterator[WorkKind]:
-    """Give the kinds of work whose debt is beyond the table's limits."""
+    """Yield the kinds of work whose debt is beyond the table's limits."""
     limits, last, debt = context.settings.maintenance, last_maintained(mirror), debt_of(mirror)
     if is_worn(debt, last, limits):
         yield WorkKind.COMPACT
@@ -284,7 +284,7 @@ def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetad
 
 
 def is_worn(debt: Debt, last: Maintained, limits: MaintenanceSettings) -> bool:
-    """Tell whether a mirror's files have too many deleted rows, or have become too many since they were merged."""
+    """Return whether a mirror's files have too many deleted rows, or have become too many since they were merged."""
     return (
         debt.deleted_share >= limits.deleted_share
         or debt.delete_files - last.delete_files >= limits.delete_files
@@ -299,8 +299,8 @@ def _has_old(context: TableContext, metadata: TableMetadata | None, limits: Main
 
 
 def _made(mirror: TableMetadata) -> float:
-    """Give when a table was made, in seconds since 1970: it has no old files before it is old itself."""
-    return min((one.committed_ms for one in mirror.snapshots().values()), default=0) / 1000
+    """Return when a table was made, in seconds since 1970: it has no old files before it is old itself."""
+    return min((snapshot.committed_ms for snapshot in mirror.snapshots().values()), default=0) / 1000
 
 
 # Remove orphan files of a table: needs no lease, as what it takes is older than anything that is being written.
@@ -310,7 +310,7 @@ _SHOWN_ORPHANS = 5
 
 
 def locations(context: TableContext) -> tuple[str, ...]:
-    """Give the folders of a table's tables."""
+    """Return the folders of a table's tables."""
     found = (table.look() for _, table in targets(context))
     return tuple(str(one.java.location()) for one in found if one is not None)
 

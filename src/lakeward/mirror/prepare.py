@@ -42,8 +42,8 @@ def prepare(
     columns, records, summaries = read_work(
         context, workspace, work.generation, work.files, before, erased=bases.erased
     )
-    stable = [one for one in summaries if one.stable]
-    unstable = tuple(one.path for one in summaries if not one.stable)
+    stable = [summary for summary in summaries if summary.stable]
+    unstable = tuple(summary.path for summary in summaries if not summary.stable)
     if records is not None:
         records = _taking_part(records, unstable)
         check.require_good_rows(context, records, stable, columns)
@@ -70,21 +70,21 @@ def prepare(
 
 def _op_record(context: TableContext, work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> OpRecord:
     """Number the op and say how far the table is once it is logged."""
-    changes = [one for one in summaries if one.file_class is not FileClass.LOAD]
+    changes = [summary for summary in summaries if summary.file_class is not FileClass.LOAD]
     generation = replace(work.generation, order_by=check.common_order(context, work.generation.order_by, changes))
     known = (*progress.generations, *work.earlier)
     earlier = tuple(one for one in known if one.number != generation.number)
     generations = tuple(sorted((*earlier, generation), key=lambda one: one.number))
     is_current = generations[-1] is generation
     reached_before = progress.last_place if is_current and not work.starts else None
-    firsts = [one.first for one in changes if one.first is not None]
-    lasts = [one.last for one in changes if one.last is not None]
+    firsts = [change.first for change in changes if change.first is not None]
+    lasts = [change.last for change in changes if change.last is not None]
     newest = max([*lasts, *([reached_before] if reached_before else [])], default=None)
-    commits = [one.newest_commit for one in changes] + ([progress.newest_commit] if not work.starts else [])
-    newest_commit = max((one for one in commits if one is not None), default=None)
+    commits = [change.newest_commit for change in changes] + ([progress.newest_commit] if not work.starts else [])
+    newest_commit = max((commit for commit in commits if commit is not None), default=None)
     reached = (newest, newest_commit) if is_current else (progress.last_place, progress.newest_commit)
     before = replace(progress, newest_commit=None, moved_until=None) if work.starts else progress
-    moves = any(one.moves for one in changes)
+    moves = any(change.moves for change in changes)
     moved_until = newest_commit if moves and is_current else before.moved_until
     return OpRecord(
         op=progress.op + 1,
@@ -105,7 +105,7 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
             and reached_before
             and (_reaches_back(context, generation, min(firsts), reached_before) or _continues_commit(before, changes))
         ),
-        partial=any(one.partial for one in changes),
+        partial=any(change.partial for change in changes),
         moves=moves,
         decision=work.decision,
     )
@@ -113,7 +113,7 @@ def _op_record(context: TableContext, work: Work, progress: Progress, summaries:
 
 def _newest_file(work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> int | None:
     """Return the latest modification time among the newest generation's files once the op is logged."""
-    times = [one.identity.mtime_us for one in summaries]
+    times = [summary.identity.mtime_us for summary in summaries]
     if not work.starts and progress.newest_file is not None:
         times.append(progress.newest_file)
     return max(times, default=None)
@@ -124,17 +124,17 @@ def _continues_commit(progress: Progress, summaries: Sequence[FileSummary]) -> b
 
     Without commit times nothing tells where a commit ends, and every key change may continue one.
     """
-    oldest = [one.oldest_commit for one in summaries if one.first is not None]
+    oldest = [summary.oldest_commit for summary in summaries if summary.first is not None]
     known = [one for one in oldest if one is not None]
     if len(known) < len(oldest) or progress.newest_commit is None:
-        return any(one.moves for one in summaries)
+        return any(summary.moves for summary in summaries)
     first = min(known)
     goes_on = progress.moved_until is not None and first <= progress.moved_until
-    return goes_on or (first <= progress.newest_commit and any(one.moves for one in summaries))
+    return goes_on or (first <= progress.newest_commit and any(summary.moves for summary in summaries))
 
 
 def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:
-    """Tell whether changes come before others that are already applied.
+    """Return whether changes come before others that are already applied.
 
     Without a key, a change sequence sent again is a repeat, the last one in a newer file too: only looking back tells.
     """
@@ -159,4 +159,4 @@ def _only_changes(records: DataFrame | None) -> DataFrame | None:
 
 
 def _good_rows(summaries: Sequence[FileSummary]) -> int:
-    return sum(one.rows - one.bad for one in summaries)
+    return sum(summary.rows - summary.bad for summary in summaries)

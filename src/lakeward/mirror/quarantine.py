@@ -80,7 +80,7 @@ class QuarantineReport:
 
 
 def bad_rows(context: TableContext, ids: Collection[str] = (), *, limit: int | None = None) -> Iterator[BadRow]:
-    """Give the bad rows that are neither put back nor dropped, in file and row order."""
+    """Yield the bad rows that are neither put back nor dropped, in file and row order."""
     if not context.changelog.exists():
         return
     head = context.changelog.require_head().id
@@ -108,7 +108,7 @@ def retry_rows(context: TableContext, ids: Collection[str], replacements: Mappin
 
 
 def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
-    """Give bad rows up: they stay in the changelog and are no longer listed."""
+    """Return bad rows up: they stay in the changelog and are no longer listed."""
     finish_interrupted(context)
     report = QuarantineReport()
     for group in _groups(context, ids):
@@ -117,7 +117,7 @@ def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
 
 
 def _groups(context: TableContext, ids: Collection[str]) -> Iterator[list[BadRow]]:
-    """Give the chosen rows in groups of one op's size and one generation; the reading is pinned."""
+    """Yield the chosen rows in groups of one op's size and one generation; the reading is pinned."""
     rows = bad_rows(context, ids)
     found = 0
     while group := list(islice(rows, BATCH)):
@@ -194,7 +194,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
 
 
 def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Progress:
-    """Give the progress once repaired rows are logged: a file that comes before them is late from then on."""
+    """Return the progress once repaired rows are logged: a file that comes before them is late from then on."""
     following = replace(progress, op=progress.op + 1)
     if changes is None or progress.generation is None or generation != progress.generation.number:
         return following
@@ -203,7 +203,7 @@ def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> P
     places = [Place(*values) for values in zip(*fields, strict=True) if values[0] is not None]
     last = max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
     commits = [pc.max(changes.column(S.COMMIT_TIME)).cast(pa.int64()).as_py(), progress.newest_commit]
-    newest = max((one for one in commits if one is not None), default=None)
+    newest = max((commit for commit in commits if commit is not None), default=None)
     moved = newest if S.STEP_MOVED_HERE in changes.column(S.STEP).to_pylist() else progress.moved_until
     return replace(following, last_place=last, newest_commit=newest, moved_until=moved)
 

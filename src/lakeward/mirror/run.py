@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def unfinished_op(context: TableContext, bases: Bases) -> int | None:
-    """Give the number of the op that is logged and not applied."""
+    """Return the number of the op that is logged and not applied."""
     if bases.applied > bases.logged:
         raise _mirror_is_ahead(context, bases)
     if bases.mirror is None:

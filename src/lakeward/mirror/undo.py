@@ -57,7 +57,7 @@ class Target:
 
 
 def target_op(context: TableContext, progress: Progress, op: int) -> Target:
-    """Give the target of an undo to a named op.
+    """Return the target of an undo to a named op.
 
     Raises:
         ConfigurationError: there is no such op.
@@ -69,7 +69,7 @@ def target_op(context: TableContext, progress: Progress, op: int) -> Target:
 
 
 def target_before(context: TableContext, bases: Bases, progress: Progress, moment: Moment) -> Target:
-    """Give the last op such that neither it nor one before it holds a change committed after the moment.
+    """Return the last op such that neither it nor one before it holds a change committed after the moment.
 
     Raises:
         ConfigurationError: the table cannot be asked by time, or no op or not even its capture lies before the moment.
@@ -100,7 +100,7 @@ def _require_times(context: TableContext, moment: Moment) -> None:
 
 
 def _first_late_op(context: TableContext, log: DataFrame, progress: Progress, moment: Moment) -> int | None:
-    """Give the first op with a change committed after the moment, or with a load that began after it."""
+    """Return the first op with a change committed after the moment, or with a load that began after it."""
     after = column(S.COMMIT_TIME) > F.timestamp_micros(F.lit(moment.micros))
     changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
     changed, unknown = changes.agg(
@@ -114,7 +114,7 @@ def _first_late_op(context: TableContext, log: DataFrame, progress: Progress, mo
 
 
 def _first_late_load(log: DataFrame, progress: Progress, moment: Moment) -> int | None:
-    late = [one.number for one in progress.generations if one.began > moment.digits]
+    late = [generation.number for generation in progress.generations if generation.began > moment.digits]
     if not late:
         return None
     starts = F.get_json_object(column(S.DETAIL), "$.starts") == F.lit("true")
@@ -227,14 +227,14 @@ def _target(context: TableContext, bases: Bases, before: Progress, goal: Goal) -
 
 
 def describe(context: TableContext, decision: Decision, rows: RowChanges | None = None) -> UndoPlan:
-    """Tell what an undo concerns."""
+    """Return what an undo concerns."""
     record, before, target = decision.record, decision.before, decision.target
     if record is None:
         return UndoPlan(str(context.table), None, before.op, target.op, _nothing(before, target))
     log = pinned_log(context, decision.bases)
     gone = stands_no_more(before, record)
     ops, again = _ops(log, gone, stands_again(before, record))
-    files, fenced = files_of(log, gone, limit=LISTED), tuple(one.summary.path for one in decision.fences)
+    files, fenced = files_of(log, gone, limit=LISTED), tuple(fence.summary.path for fence in decision.fences)
     return UndoPlan(
         table=str(context.table),
         op=record.op,
@@ -272,7 +272,7 @@ def _record(records: Mapping[int, OpRecord], before: Progress, back_to: int) -> 
 
 
 def _is_done(log: DataFrame, newest: OpRecord, back_to: int, fenced: set[str]) -> bool:
-    """Tell whether the table already stands as after that op, by itself or by the undo just before."""
+    """Return whether the table already stands as after that op, by itself or by the undo just before."""
     if back_to == newest.op:
         return not fenced
     if newest.kind is not OpKind.UNDO or newest.back_to != back_to:
@@ -304,7 +304,7 @@ class Undone:
 
 
 def plan_undo(context: TableContext, goal: Goal) -> UndoPlan:
-    """Tell what an undo would do, down to the rows; nothing is written.
+    """Return what an undo would do, down to the rows; nothing is written.
 
     Raises:
         LakewardError: the undo would be refused.

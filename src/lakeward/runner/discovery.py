@@ -107,7 +107,7 @@ def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
 
 
 def is_wanted(config: Config, name: str) -> bool:
-    """Tell whether ``include`` and ``exclude`` let a name through."""
+    """Return whether ``include`` and ``exclude`` let a name through."""
     is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
     return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
 

@@ -55,7 +55,7 @@ class RunDetail:
     tables: tuple[dict[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain data for JSON."""
+        """Return plain data for JSON."""
         return {**to_document(self.summary), "reports": list(self.tables)}
 
 
@@ -70,7 +70,7 @@ def is_repeated(state: StateStore, run: TableRun) -> bool:
 
 
 def list_runs(state: StateStore, table: TableId | None = None, *, limit: int = 20) -> list[RunSummary]:
-    """Give the newest runs, newest first; with a table those that ran it, and of them its part alone."""
+    """Return the newest runs, newest first; with a table those that ran it, and of them its part alone."""
     entries = _newest(state, table, limit)
     ids = list(dict.fromkeys(entry.run_id for entry in entries))[:limit]
     # Runs overlap: the last ones of a page may have further entries after it.
@@ -80,7 +80,7 @@ def list_runs(state: StateStore, table: TableId | None = None, *, limit: int = 2
 
 
 def run_detail(state: StateStore, run_id: str, table: TableId | None = None) -> RunDetail:
-    """Give one run.
+    """Return one run.
 
     Raises:
         ConfigurationError: the history has no such run.
@@ -95,7 +95,7 @@ def run_detail(state: StateStore, run_id: str, table: TableId | None = None) -> 
 
 
 def _newest(state: StateStore, table: TableId | None, limit: int) -> list[TableRun]:
-    """Give entries of at least so many runs, if there are as many: a run has an entry for each of its tables."""
+    """Return entries of at least so many runs, if there are as many: a run has an entry for each of its tables."""
     page = limit if table else max(limit, _FIRST_PAGE)
     while True:
         entries = state.runs(table, limit=page)
@@ -105,9 +105,9 @@ def _newest(state: StateStore, table: TableId | None, limit: int) -> list[TableR
 
 
 def _summary(run_id: str, entries: Sequence[TableRun]) -> RunSummary:
-    started, finished = min(one.started_at for one in entries), max(one.finished_at for one in entries)
-    outcomes = Counter(one.outcome for one in entries)
-    reports = [one.report for one in entries]
+    started, finished = min(entry.started_at for entry in entries), max(entry.finished_at for entry in entries)
+    outcomes = Counter(entry.outcome for entry in entries)
+    reports = [entry.report for entry in entries]
     ops = [op for report in reports for op in report["ops"]]
     return RunSummary(
         run_id=run_id,

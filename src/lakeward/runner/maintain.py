@@ -200,7 +200,7 @@ class TableCare:
         if not self._may_go_on():
             return
         started, self._is_cleared = time.monotonic(), True
-        contexts = (self._bench.context(one, spark=self._spark) for one in self._others if one != self._known)
+        contexts = (self._bench.context(other, spark=self._spark) for other in self._others if other != self._known)
         folders = {folder for context in contexts for folder in locations(context)}
         for report, skipped in clear_orphans(self._context(), folders, dry_run=self._wish.dry_run):
             if report is not None:
@@ -225,7 +225,7 @@ class TableCare:
             self._clear()
 
     def _described(self, outcome: Outcome, error: LakewardError | None) -> TableMaintenance:
-        """Give the report; debt is looked at once more where something was done."""
+        """Return the report; debt is looked at once more where something was done."""
         context = self._context()
         is_changed = self._work and not self._wish.dry_run and error is None
         after = (context.mirror.look(), context.changelog.look()) if is_changed else self._before
@@ -257,8 +257,8 @@ def maintain_tables(
 ) -> Iterator[TableMaintenance]:
     """Maintain one table after another; what stops one does not stop the next. ``others`` are all of the lake."""
     spark = table_session(bench.spark)
-    for one in tables:
-        yield TableCare(bench, one, wish, allowance, others=others, spark=spark).report()
+    for table in tables:
+        yield TableCare(bench, table, wish, allowance, others=others, spark=spark).report()
 
 
 def maintain_after_run(

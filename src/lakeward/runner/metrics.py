@@ -97,7 +97,7 @@ class Metrics(SilentObserver):
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Give all figures to Prometheus' library, lag as it is now."""
+        """Yield all figures to Prometheus' library, lag as it is now."""
         now = time.time()
         with self._lock:
             lags = {(_LAG, table): max(0.0, now - oldest) if oldest else 0.0 for table, oldest in self._oldest.items()}
@@ -141,19 +141,19 @@ class Metrics(SilentObserver):
         """Take in how tables stand."""
         now = time.time()
         with self._lock:
-            for one in statuses:
-                age = one.oldest_pending_seconds
-                self._oldest[one.table] = now - age if age is not None else None
-                self._set("pending_files", one.table, one.files_pending)
-                self._set("pending_bytes", one.table, one.bytes_pending)
-                self._set("quarantined_rows", one.table, one.quarantined)
-                self._set("failed", one.table, float(one.state == "failed"))
-                if one.rows is not None:
-                    self._set("rows", one.table, one.rows)
-                if one.debt is not None:
-                    self._set_debt(one.table, one.debt)
-                if one.changelog_debt is not None:
-                    self._set("debt_changelog_files", one.table, one.changelog_debt.data_files)
+            for status in statuses:
+                age = status.oldest_pending_seconds
+                self._oldest[status.table] = now - age if age is not None else None
+                self._set("pending_files", status.table, status.files_pending)
+                self._set("pending_bytes", status.table, status.bytes_pending)
+                self._set("quarantined_rows", status.table, status.quarantined)
+                self._set("failed", status.table, float(status.state == "failed"))
+                if status.rows is not None:
+                    self._set("rows", status.table, status.rows)
+                if status.debt is not None:
+                    self._set_debt(status.table, status.debt)
+                if status.changelog_debt is not None:
+                    self._set("debt_changelog_files", status.table, status.changelog_debt.data_files)
 
     def serve(self, port: int, address: str = "127.0.0.1") -> None:
         """Answer /metrics on a port until :meth:`close`.
@@ -227,7 +227,7 @@ class Metrics(SilentObserver):
         except (OSError, ValueError) as error:
             msg = f"{file} is there, and cannot be read as figures: {error}; it is not replaced"
             raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one") from error
-        if others := sorted({one.name for one in families if not one.name.startswith("lakeward_")}):
+        if others := sorted({family.name for family in families if not family.name.startswith("lakeward_")}):
             msg = f"{file} holds figures that are not Lakeward's ({', '.join(others[:5])}); it is not replaced"
             raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one")
         for sample in (sample for family in families for sample in family.samples):

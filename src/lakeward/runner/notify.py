@@ -168,7 +168,7 @@ class Topic:
 
 
 def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
-    """Give the configured channels.
+    """Return the configured channels.
 
     Raises:
         ConfigurationError: a variable of the environment or boto3 is missing, or the webhook is no URL.
@@ -209,9 +209,9 @@ class Notifier(SilentObserver):
         """Tell what has changed."""
         with self._lock:
             # Without the state store nobody knows: then a failure is told once too often.
-            before = self._failing.pop(report.run_id, dict.fromkeys((one.table for one in report.tables), False))
+            before = self._failing.pop(report.run_id, dict.fromkeys((table.table for table in report.tables), False))
         failed = [one for one in report.failed if before.get(one.table) is False]
-        passed = [one for one in report.tables if one.outcome not in (Outcome.FAILED, Outcome.LOCKED)]
+        passed = [table for table in report.tables if table.outcome not in (Outcome.FAILED, Outcome.LOCKED)]
         self._tell("failure", report.run_id, failed)
         self._tell("recovery", report.run_id, [one for one in passed if before.get(one.table)])
 
@@ -229,7 +229,7 @@ class Notifier(SilentObserver):
                 logger.warning(text, what, len(tables), channel, reason, extra=named)
 
     def _notice(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> Notice:
-        named = tuple(self._table_notice(one) for one in tables[:_MAX_TABLES])
+        named = tuple(self._table_notice(table) for table in tables[:_MAX_TABLES])
         verb = "failed" if what == "failure" else "recovered"
         if len(tables) == 1:
             text = f"lakeward: {named[0].table} {verb}" + (f": {named[0].error}" if named[0].error else "")
@@ -250,7 +250,7 @@ class Notifier(SilentObserver):
         )
 
     def _since(self, table: TableId) -> datetime:
-        """Give the start of the newest row of failed runs, as far as the history knows it."""
+        """Return the start of the newest row of failed runs, as far as the history knows it."""
         began = None
         for run in self._state.runs(table, limit=_STREAK):
             if run.outcome == Outcome.FAILED:

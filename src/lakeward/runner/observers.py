@@ -76,7 +76,7 @@ class SilentObserver:
 
 
 def fan_out(observers: Iterable[Observer]) -> Observer:
-    """Give one observer that passes everything on."""
+    """Return one observer that passes everything on."""
     return _All(tuple(observers))
 
 
@@ -105,13 +105,13 @@ class _All:
         self._tell(lambda one: one.run_finished, report)
 
     def _tell(self, event: Callable[[Observer], Callable[..., None]], *told: Any) -> None:
-        for one in self._observers:
+        for observer in self._observers:
             try:
-                event(one)(*told)
+                event(observer)(*told)
             except Exception as error:
                 # What was published stands: whoever cannot hear of it must not turn it into a failure.
-                logger.warning("%s failed: %s: %s", type(one).__name__, type(error).__name__, error)
-                logger.debug("%s failed", type(one).__name__, exc_info=error)
+                logger.warning("%s failed: %s: %s", type(observer).__name__, type(error).__name__, error)
+                logger.debug("%s failed", type(observer).__name__, exc_info=error)
 
 
 # Who hears of every run of a lake, by its configuration.
@@ -138,7 +138,7 @@ class Reporting:
         return Metrics(file=Path(self._config.resolve(file)) if file else None, status=self._status)
 
     def observers(self) -> tuple[Observer, ...]:
-        """Give the log of runs, the upkeep of their history, notifications and metrics, as configured.
+        """Return the log of runs, the upkeep of their history, notifications and metrics, as configured.
 
         Raises:
             ConfigurationError: notifications cannot be sent as configured.
@@ -257,5 +257,5 @@ def op_line(report: OpReport) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Give ``1 file`` or ``1,000 files``."""
+    """Return ``1 file`` or ``1,000 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 
 def may_pass(error: LakewardError) -> bool:
-    """Tell whether the same call may succeed later: a passing fault, or another writer that was faster."""
+    """Return whether the same call may succeed later: a passing fault, or another writer that was faster."""
     return isinstance(error, (RetriableError, ConflictError))
 
 
 def retry_delay(settings: RetrySettings, attempt: int) -> float:
-    """Give the seconds to wait before attempt number ``attempt`` + 1: doubled each time, up to a limit.
+    """Return the seconds to wait before attempt number ``attempt`` + 1: doubled each time, up to a limit.
 
     Half of it is left to chance: tables that one fault stopped shall not all come back at one moment.
     """
@@ -122,7 +122,7 @@ class _Run:
         self._shelf.close()
 
     def all(self, tables: Sequence[KnownTable], *, slots: int) -> list[TableReport]:
-        """Give every table its turn."""
+        """Return every table its turn."""
         pool = Slots(self._one, stop=self._stop, look=self._look, cancel=self._cancel)
         return pool.run(tables, slots=slots)
 
@@ -223,7 +223,7 @@ class _Run:
             self._turns.pop(turn.table, None)
 
     def _session(self) -> SparkSession:
-        """Give this thread's session: tables that follow one another in a slot share it."""
+        """Return this thread's session: tables that follow one another in a slot share it."""
         session: SparkSession | None = getattr(self._sessions, "session", None)
         if session is None:
             with _opening:
@@ -272,7 +272,7 @@ def _warnings(context: TableContext, ops: Sequence[OpReport]) -> Iterator[str]:
 
 
 def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:
-    """Give the error that stopped a table: its own, unless its jobs were cancelled from outside."""
+    """Return the error that stopped a table: its own, unless its jobs were cancelled from outside."""
     try:
         turn.require_time()
     except LakewardError as cancelled:

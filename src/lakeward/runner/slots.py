@@ -53,7 +53,7 @@ class Slots(Generic[Item, Result]):
         self._error: BaseException | None = None
 
     def run(self, items: Sequence[Item], *, slots: int) -> list[Result]:
-        """Give the results in the items' order.
+        """Return the results in the items' order.
 
         Raises:
             BaseException: what the first failing ``work`` let out; the others have ended.

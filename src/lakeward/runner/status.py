@@ -103,15 +103,15 @@ class _Pending:
 
 def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
     """Sum up statuses."""
-    ages = [one.oldest_pending_seconds for one in statuses if one.oldest_pending_seconds is not None]
+    ages = [status.oldest_pending_seconds for status in statuses if status.oldest_pending_seconds is not None]
     return StatusTotals(
         tables=len(statuses),
-        states=dict(Counter(one.state for one in statuses)),
-        rows=sum(one.rows or 0 for one in statuses),
-        files_pending=sum(one.files_pending for one in statuses),
-        bytes_pending=sum(one.bytes_pending for one in statuses),
+        states=dict(Counter(status.state for status in statuses)),
+        rows=sum(status.rows or 0 for status in statuses),
+        files_pending=sum(status.files_pending for status in statuses),
+        bytes_pending=sum(status.bytes_pending for status in statuses),
         oldest_pending_seconds=max(ages, default=None),
-        quarantined=sum(one.quarantined for one in statuses),
+        quarantined=sum(status.quarantined for status in statuses),
     )
 
 

@@ -35,7 +35,7 @@ class KnownTable:
 
 
 def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
-    """Give every table that is declared or registered, by name."""
+    """Return every table that is declared or registered, by name."""
     declared = config.declared()
     registered = {one.table: one for one in state.registered()}
     tables = [
@@ -52,20 +52,20 @@ def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
     tables += [
         KnownTable(
             table,
-            settings_for(config, table, one.settings),
-            one.active,
+            settings_for(config, table, value.settings),
+            value.active,
             declared=False,
-            error=one.error,
+            error=value.error,
             registered=True,
         )
-        for table, one in registered.items()
+        for table, value in registered.items()
         if table not in declared
     ]
     return sorted(tables, key=lambda one: one.table)
 
 
 def find_tables(config: Config, state: StateStore, names: Iterable[str]) -> list[KnownTable]:
-    """Give the named tables; all active ones when none is named.
+    """Return the named tables; all active ones when none is named.
 
     Raises:
         ConfigurationError: a name is not known, or its table is inactive.
@@ -78,7 +78,7 @@ def find_tables(config: Config, state: StateStore, names: Iterable[str]) -> list
 
 
 def require_table(known: Sequence[KnownTable], table: TableId) -> KnownTable:
-    """Give one known table, or say which are."""
+    """Return one known table, or say which are."""
     for one in known:
         if one.table == table:
             return one

@@ -132,7 +132,7 @@ class SettingsCheck:
         self._spark = spark
 
     def findings(self) -> list[Finding]:
-        """Give everything that does not fit, errors first."""
+        """Return everything that does not fit, errors first."""
         found: list[Finding] = []
         try:
             # What was found before something stops the look stays found.
@@ -168,7 +168,7 @@ class SettingsCheck:
             return  # whatever else is found would be found under settings that are wrong
         columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
-        yield from (self._error(one.setting, one.message) for one in problems)
+        yield from (self._error(problem.setting, problem.message) for problem in problems)
         yield from self._about_names(columns)
         yield from self._about_renames(columns)
         yield from self._about_changes(peeks, columns)
@@ -218,19 +218,21 @@ class SettingsCheck:
         """Look for the capture's own columns in change files."""
         settings, explicit = self._settings, self._settings.model_fields_set
         changes = [one for one in peeks if one.has_layout and one.file_class is not FileClass.LOAD]
-        for one in changes:
-            if settings.timestamp_column and not (one.has_timestamp or one.has_sequence):
-                message = f"{one.path} has no column {settings.timestamp_column!r}, by which changes are to be ordered"
-                names = [column.name for column in one.columns or columns]
+        for change in changes:
+            if settings.timestamp_column and not (change.has_timestamp or change.has_sequence):
+                message = (
+                    f"{change.path} has no column {settings.timestamp_column!r}, by which changes are to be ordered"
+                )
+                names = [column.name for column in change.columns or columns]
                 yield self._error("timestamp_column", f"{message}; {nearest(settings.timestamp_column, names)}")
-            if not one.has_operation:
-                message = f"{one.path} has no column {settings.operation_column!r}: every row counts as an insert"
+            if not change.has_operation:
+                message = f"{change.path} has no column {settings.operation_column!r}: every row counts as an insert"
                 yield self._warning("operation_column", message)
-            if "sequence_column" in explicit and not one.has_sequence:
-                yield self._warning("sequence_column", f"{one.path} has no column {settings.sequence_column!r}")
-            if explicit & {"before_image_prefix", "before_image_suffix"} and not one.has_before_images:
+            if "sequence_column" in explicit and not change.has_sequence:
+                yield self._warning("sequence_column", f"{change.path} has no column {settings.sequence_column!r}")
+            if explicit & {"before_image_prefix", "before_image_suffix"} and not change.has_before_images:
                 pattern = f"{settings.before_image_prefix}…{settings.before_image_suffix}"
-                yield self._warning("before_image_prefix", f"{one.path} has no before-image column named {pattern}")
+                yield self._warning("before_image_prefix", f"{change.path} has no before-image column named {pattern}")
 
     def _about_keys(self, sample: Sample, columns: Sequence[Column]) -> Iterator[Finding]:
         """Read the load for its keys."""
@@ -274,7 +276,7 @@ class SettingsCheck:
         return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting, value))
 
     def _remedy(self, setting: str, value: str | None) -> str:
-        """Say how to change a setting, to ``value`` where that is known."""
+        """Return how to change a setting, to ``value`` where that is known."""
         if setting == "files":
             return f"repair or remove the files, then: lakeward tables check {quote(str(self._table))}"
         if self._known.declared and value is None:
@@ -296,9 +298,9 @@ def require_fitting(
     Raises:
         ConfigurationError: some finding is an error.
     """
-    errors = [one for one in findings if one.is_error]
+    errors = [finding for finding in findings if finding.is_error]
     if errors and not force:
-        shown = "".join(f"\n  {one.setting}: {one.message}" for one in errors)
+        shown = "".join(f"\n  {error.setting}: {error.message}" for error in errors)
         msg = f"{table.table} was not activated: its settings do not fit its files:{shown}"
         raise ConfigurationError(msg, hint=f"{errors[0].hint}; or --force")
     if on_finding is not None:
@@ -307,7 +309,7 @@ def require_fitting(
 
 
 def _summary(found: Peek, file: LandingFile) -> FileSummary:
-    """Give what a look at a file found as the reader would sum it up."""
+    """Return what a look at a file found as the reader would sum it up."""
     columns = None if found.columns is None else tuple((column.name, column.type) for column in found.columns)
     return FileSummary(
         found.path, found.file_class, file.time, file.identity, "", mismatch=found.mismatch, columns=columns

@@ -66,7 +66,7 @@ def read_item(item: Mapping[str, Mapping[str, Any]], landing: str) -> Walkthroug
 
 
 def _folder(item: Mapping[str, Mapping[str, Any]], landing: str) -> list[str]:
-    """Give the table's folder under landing.
+    """Return the table's folder under landing.
 
     The walkthrough writes the bucket before the path. Where landing is on S3 the item must lie in it; elsewhere
     landing is taken for a copy of the whole bucket.
@@ -83,7 +83,7 @@ def _folder(item: Mapping[str, Mapping[str, Any]], landing: str) -> list[str]:
 
 
 def _landing_parts(landing: str) -> list[str]:
-    """Give bucket and folders of a landing on S3, nothing for any other."""
+    """Return bucket and folders of a landing on S3, nothing for any other."""
     address = split_address(landing, "landing")
     return [address.netloc, *address.path.split("/")] if address.scheme in ("s3", "s3a", "s3n") else []
 
@@ -155,13 +155,15 @@ def take_over(
 
 
 def _why_inactive(found: WalkthroughTable, config: Config, storage: Storage) -> str | None:
-    """Tell why a table that was active must not be here: its settings do not fit its files."""
+    """Return why a table that was active must not be here: its settings do not fit its files."""
     settings = settings_for(config, found.table, found.settings)
     if not found.active:
         return None
     known = KnownTable(found.table, settings, active=True, declared=False)
-    errors = [one for one in SettingsCheck(known, config, storage, check_data=False).findings() if one.is_error]
-    return "; ".join(f"{one.setting}: {one.message}" for one in errors) or None
+    errors = [
+        finding for finding in SettingsCheck(known, config, storage, check_data=False).findings() if finding.is_error
+    ]
+    return "; ".join(f"{error.setting}: {error.message}" for error in errors) or None
 
 
 def _require_first(table: TableId, path: str, seen: dict[TableId, str]) -> None:
@@ -185,7 +187,7 @@ def _why_left(table: TableId, declared: Mapping[TableId, object], state: StateSt
 
 
 def scan_items(table: str, *, region: str | None = None, endpoint: str | None = None) -> Iterator[Item]:
-    """Give every item of a DynamoDB table with its typed values; a consistent read, page by page.
+    """Yield every item of a DynamoDB table with its typed values; a consistent read, page by page.
 
     Raises:
         ConfigurationError: boto3, region, credentials, the right to read or the table are missing.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def new_run_id() -> str:
-    """Give an id that sorts by time."""
+    """Return an id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
@@ -82,7 +82,7 @@ class Workbench:
         budget: RunBudget | None = None,
         reached: Callable[[Step], None] | None = None,
     ) -> TableContext:
-        """Give one table's context; what is not given is the table's own: its session, its shelf, no limits."""
+        """Return one table's context; what is not given is the table's own: its session, its shelf, no limits."""
         spark = spark or table_session(self.spark)
         return TableContext(
             table=known.table,
@@ -102,7 +102,7 @@ class Workbench:
 
     @contextmanager
     def leased(self, known: KnownTable) -> Iterator[TableContext]:
-        """Give one table's context for the time that its lease is held.
+        """Yield one table's context for the time that its lease is held.
 
         Raises:
             LeaseHeldError: a live writer has the table.
@@ -208,5 +208,5 @@ def _mirrors(spark: SparkSession) -> Iterator[TableId]:
 
 
 def _unquoted(name: str) -> str:
-    """Give a namespace's own name: Spark quotes those that need it, and only those."""
+    """Return a namespace's own name: Spark quotes those that need it, and only those."""
     return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -49,7 +49,7 @@ SQL_CONF = {
 
 
 def session_conf(config: Config) -> dict[str, str]:
-    """Give every setting of a new application; what the user configured wins over all but the catalog's name."""
+    """Return every setting of a new application; what the user configured wins over all but the catalog's name."""
     user = config.spark.conf
     _require_catalog_name(user)
     conf = {
@@ -72,7 +72,7 @@ def session_conf(config: Config) -> dict[str, str]:
 
 
 def is_submitted() -> bool:
-    """Tell whether ``spark-submit`` started this process: then master, memory and jars are what it was given."""
+    """Return whether ``spark-submit`` started this process: then master, memory and jars are what it was given."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

@@ -68,7 +68,7 @@ def catalog_kind(config: Config) -> CatalogKind:
 
 
 def is_on_s3(config: Config) -> bool:
-    """Tell whether the lake's files are in S3, as far as the configuration says.
+    """Return whether the lake's files are in S3, as far as the configuration says.
 
     A REST catalog keeps them where it likes: an ``s3:`` block says that it does so in S3.
     """
@@ -83,17 +83,17 @@ def is_on_s3(config: Config) -> bool:
 
 
 def publishes_to_s3(config: Config) -> bool:
-    """Tell whether a declared table's plain copy goes to S3."""
-    return any(is_s3(one.publish.to) for one in config.tables.values() if one.publish is not None)
+    """Return whether a declared table's plain copy goes to S3."""
+    return any(is_s3(table.publish.to) for table in config.tables.values() if table.publish is not None)
 
 
 def hadoop_location(config: Config) -> str:
-    """Give what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
+    """Return what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
     return config.lake.catalog.removeprefix("hadoop://")
 
 
 def catalog_conf(config: Config) -> dict[str, str]:
-    """Give the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
+    """Return the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
 
     Raises:
         ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set, or an address
@@ -116,7 +116,7 @@ def catalog_conf(config: Config) -> dict[str, str]:
 
 
 def sqlite_file(config: Config) -> Path:
-    """Give the absolute path of a SQLite catalog's file."""
+    """Return the absolute path of a SQLite catalog's file."""
     return _local_path(config, config.lake.catalog.removeprefix("sqlite://"))
 
 
@@ -156,7 +156,7 @@ def _rest_properties(config: Config) -> dict[str, str]:
 
 
 def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
-    """Give the catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
+    """Return catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
     if kind is CatalogKind.HADOOP:
         # As the catalog's own: the settings of the application are shared by every lake in it.
         return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
@@ -246,7 +246,7 @@ def _refused(config: Config, problem: str) -> ConfigurationError:
 
 
 def s3_warehouse(config: Config) -> str | None:
-    """Give the place in S3 that the lake's files go to; None where a catalog decides that, or it is elsewhere."""
+    """Return the place in S3 that the lake's files go to; None where a catalog decides that, or it is elsewhere."""
     kind = catalog_kind(config)
     if kind is CatalogKind.REST or not is_on_s3(config):
         return None

@@ -90,7 +90,7 @@ def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("
 
 
 def fetched_once(coordinate: str, cache: Path) -> Path:
-    """Give the folder of an artifact and all it depends on, fetched when it is first asked for."""
+    """Return the folder of an artifact and all it depends on, fetched when it is first asked for."""
     folder = cache / coordinate.replace(":", "-")
     if not folder.exists():
         with work_folder(cache) as work:
@@ -239,7 +239,7 @@ def read_pins(package: str, name: str) -> tuple[Jar, ...]:
 
 
 def resolve_jars(config: Config) -> list[Path]:
-    """Give the paths of all jars for the configured lake, fetching what the cache lacks.
+    """Return the paths of all jars for the configured lake, fetching what the cache lacks.
 
     Raises:
         ConfigurationError: a jar is missing or damaged and cannot be fetched; names its coordinate and the remedy.
@@ -248,7 +248,7 @@ def resolve_jars(config: Config) -> list[Path]:
 
 
 def resolve_program(jars: Iterable[Jar]) -> list[Path]:
-    """Give the paths of all jars of a program of its own, which shares no library with Spark; fetch what is missing.
+    """Return the paths of all jars of a program of its own, which shares no library with Spark; fetch what is missing.
 
     Raises:
         ConfigurationError: as for :func:`resolve_jars`.
@@ -267,7 +267,7 @@ def _resolve(jars: Iterable[Jar], exclude: Sequence[str] = _UNWANTED) -> list[Pa
 
 
 def cache_folder() -> Path:
-    """Give the folder of everything Lakeward fetches once."""
+    """Return the folder of everything Lakeward fetches once."""
     if chosen := os.environ.get("LAKEWARD_CACHE"):
         return Path(chosen).expanduser().resolve()
     if chosen := os.environ.get("XDG_CACHE_HOME"):
@@ -276,7 +276,7 @@ def cache_folder() -> Path:
 
 
 def damage(jar: Jar, path: Path) -> str | None:
-    """Say what is wrong with the file that should be this jar; None when it is the jar.
+    """Return what is wrong with the file that should be this jar; None when it is the jar.
 
     A verified file is remembered by size and time, so that a start does not hash 60 MB again.
     """

@@ -31,7 +31,7 @@ _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?')
 
 
 def require_java() -> int:
-    """Give the major version of the Java that Spark would start.
+    """Return the major version of the Java that Spark would start.
 
     Raises:
         ConfigurationError: there is none, or it is too old; names the package to install.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def open_session(config: Config, *, app_name: str = "lakeward") -> SparkSession:
-    """Give a session whose catalog ``lake`` is the configured one.
+    """Return a session whose catalog ``lake`` is the configured one.
 
     Starts the application if there is none; in a running one, opens a session of its own for this lake.
     """
@@ -110,7 +110,7 @@ def table_session(root: SparkSession) -> SparkSession:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Tell whether the session's application still runs: its JVM may be gone without anybody having stopped it."""
+    """Return whether the session's application still runs: its JVM may be gone without anybody having stopped it."""
     try:
         java = session.sparkContext._jsc
         return java is not None and not java.sc().isStopped()

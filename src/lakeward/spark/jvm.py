@@ -135,7 +135,7 @@ def spark_died(error: BaseException, what: str) -> SparkDiedError | None:
 
 
 def _end_of(process: subprocess.Popen[bytes], *, patience: float) -> str | None:
-    """Say how a process ended; None where it still runs after so many seconds."""
+    """Return how a process ended; None where it still runs after so many seconds."""
     try:
         code = process.wait(timeout=patience)
     except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ STAMPS_STATEMENTS = not IS_SPARK_3
 
 
 def all_settings(session: SparkSession) -> dict[str, str]:
-    """Give every setting of a session."""
+    """Return every setting of a session."""
     if not IS_SPARK_3:
         return dict(session.conf.getAll)
     jvm: Any = session._jvm

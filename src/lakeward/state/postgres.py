@@ -97,7 +97,7 @@ class PostgresDatabase(Database):
         self._opened = os.getpid() if is_open else None
 
     def _explain(self, error: BaseException | None) -> LakewardError | None:
-        """Say what a fault of PostgreSQL means for the user; None for what only a bug can cause."""
+        """Return what a fault of PostgreSQL means for the user; None for what only a bug can cause."""
         code = getattr(error, "sqlstate", None) or ""
         # The first line; further ones show statements or the addresses that were tried.
         said = str(error).strip().partition("\n")[0]

@@ -147,7 +147,7 @@ def _switch_to_wal(connection: sqlite3.Connection) -> str:
 
 
 def _explain(error: BaseException | None, file: Path) -> LakewardError | None:
-    """Say what a fault of SQLite means for the user; None for what only a bug can cause."""
+    """Return what a fault of SQLite means for the user; None for what only a bug can cause."""
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE

@@ -56,7 +56,7 @@ class FileSystem(Protocol):
         """Return the same file system for one writer, whose id is in the names of all files that Spark writes by it."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
+        """Return whether there is a file or folder."""
 
     def read_text(self, path: str) -> str | None:
         """Read a small file; None when there is none."""
@@ -65,10 +65,10 @@ class FileSystem(Protocol):
         """Write a small file whole; one that was there is replaced in one step."""
 
     def files(self, folder: str) -> dict[str, int]:
-        """Give every file below a folder by its path from there, with its size; nothing where there is no folder."""
+        """Return every file below a folder by its path from there, with its size; nothing where there is no folder."""
 
     def folders(self, folder: str) -> list[str]:
-        """Give the names of the folders directly in a folder."""
+        """Return the names of the folders directly in a folder."""
 
     def move(self, source: str, target: str) -> None:
         """Rename a folder or file to a name that is free."""
@@ -86,14 +86,14 @@ class FileSystem(Protocol):
         """Let files be in second places as well, without their bytes passing through this process if possible."""
 
     def for_spark(self, path: str) -> str:
-        """Give the path as Spark takes it for writing."""
+        """Return the path as Spark takes it for writing."""
 
     def point(self, folder: str, name: str, target: str) -> None:
         """Let a name in a folder lead to a folder beside it, where the file system can do that in one step."""
 
 
 def open_filesystem(spark: SparkSession, config: Config, location: str) -> FileSystem:
-    """Give the file system of a location.
+    """Return the file system of a location.
 
     Raises:
         ConfigurationError: Hadoop does not know it, or lacks the jars for it, or it holds a password.
@@ -116,7 +116,7 @@ def open_filesystem(spark: SparkSession, config: Config, location: str) -> FileS
 
 
 def local_path(location: str) -> Path:
-    """Give a local location as a path; ``file:`` URIs are understood."""
+    """Return a local location as a path; ``file:`` URIs are understood."""
     if not location.startswith("file:"):
         return Path(location)
     return Path(url2pathname(split_address(location, f"the location {location!r}").path))
@@ -168,7 +168,7 @@ class LocalFileSystem:
         return made
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
+        """Return whether there is a file or folder."""
         return local_path(path).exists()
 
     def read_text(self, path: str) -> str | None:
@@ -194,7 +194,7 @@ class LocalFileSystem:
             draft.unlink(missing_ok=True)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Give every file below a folder by its path from there, with its size."""
+        """Return every file below a folder by its path from there, with its size."""
         root, found = local_path(folder), {}
         for place, _, names in os.walk(root, onerror=_unless_gone):
             for name in names:
@@ -209,7 +209,7 @@ class LocalFileSystem:
         return found
 
     def folders(self, folder: str) -> list[str]:
-        """Give the names of the folders directly in a folder; links are none."""
+        """Return the names of the folders directly in a folder; links are none."""
         root = local_path(folder)
         found = root.iterdir() if root.is_dir() else ()
         return sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
@@ -250,7 +250,7 @@ class LocalFileSystem:
                 shutil.copy2(local_path(source), place)
 
     def for_spark(self, path: str) -> str:
-        """Give the path as Spark takes it: the scheme says that it is not the cluster's file system."""
+        """Return the path as Spark takes it: the scheme says that it is not the cluster's file system."""
         return f"file://{local_path(path)}"
 
     def point(self, folder: str, name: str, target: str) -> None:

@@ -58,7 +58,7 @@ class HadoopFileSystem:
         return made
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder."""
+        """Return whether there is a file or folder."""
         return bool(self._system(path).exists(self._path(path)))
 
     def read_text(self, path: str) -> str | None:
@@ -91,7 +91,7 @@ class HadoopFileSystem:
         context.rename(self._path(draft), self._path(path), options)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Give every file below a folder by its path from there, with its size."""
+        """Return every file below a folder by its path from there, with its size."""
         if not self.exists(folder):
             return {}
         system = self._system(folder)
@@ -106,7 +106,7 @@ class HadoopFileSystem:
         return sizes
 
     def folders(self, folder: str) -> list[str]:
-        """Give the names of the folders directly in a folder."""
+        """Return the names of the folders directly in a folder."""
         if not self.exists(folder):
             return []
         found = self._system(folder).listStatus(self._path(folder))
@@ -183,7 +183,7 @@ class HadoopFileSystem:
             client.close()
 
     def for_spark(self, path: str) -> str:
-        """Give the path as Spark takes it; Hadoop knows S3 by the scheme s3a only."""
+        """Return the path as Spark takes it; Hadoop knows S3 by the scheme s3a only."""
         return re.sub("^s3n?:", "s3a:", path)
 
     def point(self, folder: str, name: str, target: str) -> None:

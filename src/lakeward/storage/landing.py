@@ -57,11 +57,11 @@ class Storage(Protocol):
     """A landing root. Implementations are picklable: they travel into Spark tasks."""
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing."""
+        """Return every visible file under a folder, folder by folder in name order; nothing if it is missing."""
         ...
 
     def exists(self, prefix: str) -> bool:
-        """Tell whether a folder exists and holds at least one visible entry."""
+        """Return whether a folder exists and holds at least one visible entry."""
         ...
 
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
@@ -69,15 +69,15 @@ class Storage(Protocol):
         ...
 
     def identity(self, path: str) -> FileIdentity:
-        """Give a file's identity now; raises FileNotFoundError."""
+        """Return a file's identity now; raises FileNotFoundError."""
         ...
 
     def location(self, path: str) -> str:
-        """Give the address a person or another tool can open."""
+        """Return the address a person or another tool can open."""
         ...
 
     def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:
-        """Give a local path with the file's bytes, and their hash; raises FileNotFoundError."""
+        """Return a local path with the file's bytes, and their hash; raises FileNotFoundError."""
         ...
 
     def replace(self, path: str, local_path: str) -> None:
@@ -124,7 +124,7 @@ class LocalStorage:
         self.symlinks = symlinks
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Give every visible file under a folder, folder by folder in name order; nothing if it is missing.
+        """Return every visible file under a folder, folder by folder in name order; nothing if it is missing.
 
         Raises:
             DataError: a symbolic link leaves landing.
@@ -153,7 +153,7 @@ class LocalStorage:
                 yield from self._walk(path, (*links, target))
 
     def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
-        """Give (name, is folder, is link) of the visible entries of one folder, in name order."""
+        """Return (name, is folder, is link) of the visible entries of one folder, in name order."""
         try:
             with os.scandir(self._local(folder)) as entries:
                 return sorted((e.name, _is_folder(e), e.is_symlink()) for e in entries if not is_hidden(e.name))
@@ -161,7 +161,7 @@ class LocalStorage:
             return []
 
     def _stat(self, path: str) -> StoredFile | None:
-        """Give a file as the listing sees it, None when it vanished since the folder was read."""
+        """Return a file as the listing sees it, None when it vanished since the folder was read."""
         try:
             identity = self.identity(path)
         except FileNotFoundError:
@@ -169,7 +169,7 @@ class LocalStorage:
         return StoredFile(path, identity.size, identity.mtime_us)
 
     def exists(self, prefix: str) -> bool:
-        """Tell whether a folder exists and holds at least one visible entry."""
+        """Return whether a folder exists and holds at least one visible entry."""
         try:
             with os.scandir(self._local(prefix)) as entries:
                 return any(not is_hidden(entry.name) for entry in entries)
@@ -186,18 +186,18 @@ class LocalStorage:
             yield (f"{folder}/{name}" if folder else name), is_folder
 
     def identity(self, path: str) -> FileIdentity:
-        """Give a file's identity now; raises FileNotFoundError."""
+        """Return a file's identity now; raises FileNotFoundError."""
         self._require_inside(path)
         status = Path(self._local(path)).stat()
         return FileIdentity(status.st_size, status.st_mtime_ns // 1000)
 
     def location(self, path: str) -> str:
-        """Give the absolute path."""
+        """Return the absolute path."""
         return self._local(path)
 
     @contextmanager
     def spool(self, path: str) -> Iterator[tuple[str, str]]:
-        """Give the file's own path, and the hash of its bytes; raises FileNotFoundError."""
+        """Yield the file's own path, and the hash of its bytes; raises FileNotFoundError."""
         self._require_inside(path)
         local = self._local(path)
         yield local, content_hash(local)
@@ -278,7 +278,7 @@ class S3Storage:
         self._keys = settings.keys()
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Give every visible file under a folder in key order, which is folder by folder; nothing if it is missing.
+        """Yield every visible file under a folder in key order, which is folder by folder; nothing if it is missing.
 
         One flat listing: asking folder by folder would cost a request for each day of nested date folders.
         """
@@ -291,7 +291,7 @@ class S3Storage:
                     yield self._stored(found)
 
     def exists(self, prefix: str) -> bool:
-        """Tell whether a folder exists and holds at least one visible entry."""
+        """Return whether a folder exists and holds at least one visible entry."""
         return any(True for _ in self._entries(prefix, page_size=_FEW))
 
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
@@ -301,7 +301,7 @@ class S3Storage:
             yield (f"{folder}/{name}" if folder else name), is_folder
 
     def _entries(self, prefix: str, page_size: int | None = None) -> Iterator[tuple[str, bool]]:
-        """Give (name, is folder) of the visible entries of one folder, the folders of each page first."""
+        """Yield (name, is folder) of the visible entries of one folder, the folders of each page first."""
         folder = self._key(prefix.strip("/"), is_folder=True)
         for page in self._pages(folder, "/", page_size):
             below = [
@@ -311,18 +311,18 @@ class S3Storage:
             yield from ((name, is_folder) for name, is_folder in below + inside if name and not is_hidden(name))
 
     def identity(self, path: str) -> FileIdentity:
-        """Give a file's identity now; raises FileNotFoundError."""
+        """Return a file's identity now; raises FileNotFoundError."""
         with s3_errors(self.location(path)):
             found = self._client.head_object(Bucket=self._root.bucket, Key=self._key(path))
         return FileIdentity(found["ContentLength"], _whole_seconds(found["LastModified"]), found["ETag"].strip('"'))
 
     def location(self, path: str) -> str:
-        """Give the address that the command-line tools of AWS take."""
+        """Return the address that the command-line tools of AWS take."""
         return f"s3://{self._root.bucket}/{self._key(path)}"
 
     @contextmanager
     def spool(self, path: str) -> Iterator[tuple[str, str]]:
-        """Give a temporary copy of the file and the hash of its bytes; raises FileNotFoundError."""
+        """Yield a temporary copy of the file and the hash of its bytes; raises FileNotFoundError."""
         with _temporary(self.location(path)) as copy:
             digest = self._download(path, copy)
             yield copy.name, digest
@@ -347,7 +347,7 @@ class S3Storage:
         return digest.hexdigest()
 
     def _pages(self, folder: str, delimiter: str, page_size: int | None = None) -> Iterator[Any]:
-        """Give the listing below a folder page by page."""
+        """Yield the listing below a folder page by page."""
         where = f"s3://{self._root.bucket}/{folder}"
         listing = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._root.bucket, Prefix=folder, Delimiter=delimiter, PaginationConfig={"PageSize": page_size}
@@ -375,12 +375,12 @@ class S3Storage:
 
 @lru_cache(maxsize=8)
 def _shared_client(settings: S3Settings, keys: S3Keys | None, _process: int) -> Any:
-    """Give this process's client: making one costs more than most requests, and none survives a fork."""
+    """Return this process's client: making one costs more than most requests, and none survives a fork."""
     return s3_client(settings, keys)
 
 
 def _whole_seconds(moment: datetime) -> int:
-    """Give microseconds of a time cut to seconds: some stores give fractions in listings and none elsewhere."""
+    """Return microseconds of a time cut to seconds: some stores give fractions in listings and none elsewhere."""
     return int(moment.timestamp()) * 1_000_000
 
 

@@ -48,12 +48,12 @@ class S3Location:
 
 
 def is_s3(location: str) -> bool:
-    """Tell whether a location is in S3."""
+    """Return whether a location is in S3."""
     return location.startswith(SCHEMES)
 
 
 def s3_client(settings: S3Settings, keys: S3Keys | None) -> Any:
-    """Give a boto3 client with patience for short faults.
+    """Return a boto3 client with patience for short faults.
 
     Raises:
         ConfigurationError: boto3 is missing, or the settings do not make a client.

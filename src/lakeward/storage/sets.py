@@ -71,7 +71,7 @@ class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"
     @property
     def content(self) -> Checksum:
         """Rows and checksum of the whole set."""
-        return total(one.content for one in self.buckets)
+        return total(bucket.content for bucket in self.buckets)
 
     @property
     def rows(self) -> int:
@@ -84,10 +84,10 @@ class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"
         return self.content.text
 
     def grouped(self, count: int) -> dict[int, tuple[Bucket, ...]]:
-        """Give the buckets as those of a set of fewer buckets, by their number there."""
+        """Return the buckets as those of a set of fewer buckets, by their number there."""
         found: dict[int, tuple[Bucket, ...]] = {}
-        for one in self.buckets:
-            found[one.number % count] = (*found.get(one.number % count, ()), one)
+        for bucket in self.buckets:
+            found[bucket.number % count] = (*found.get(bucket.number % count, ()), bucket)
         return found
 
     @classmethod
@@ -120,7 +120,7 @@ def sizes_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def bucket_count(rows: int) -> int:
-    """Give the number of buckets for so many rows: a power of two with up to 250,000 rows in each."""
+    """Return the number of buckets for so many rows: a power of two with up to 250,000 rows in each."""
     count = 1
     while count < MOST_BUCKETS and count * ROWS_PER_BUCKET < rows:
         count *= 2
@@ -128,7 +128,7 @@ def bucket_count(rows: int) -> int:
 
 
 def is_usable_count(count: int) -> bool:
-    """Tell whether a set can have so many buckets: sets of other numbers could not be held against each other."""
+    """Return whether a set can have so many buckets: sets of other numbers could not be held against each other."""
     return 1 <= count <= MOST_BUCKETS and count & (count - 1) == 0
 
 
@@ -205,7 +205,7 @@ def write_set(
 
 
 def why_no_set(schema: T.StructType, keys: Sequence[str]) -> str | None:
-    """Say why rows cannot be written as a set by these keys; None where they can."""
+    """Return why rows cannot be written as a set by these keys; None where they can."""
     if not keys:
         return "a snapshot set is made by key, and there is none"
     for name in keys:
@@ -218,7 +218,7 @@ def why_no_set(schema: T.StructType, keys: Sequence[str]) -> str | None:
 
 def _holds_unplaceable(data_type: T.DataType) -> bool:
     if isinstance(data_type, T.StructType):
-        return any(_holds_unplaceable(one.dataType) for one in data_type.fields)
+        return any(_holds_unplaceable(field.dataType) for field in data_type.fields)
     if isinstance(data_type, T.ArrayType):
         return _holds_unplaceable(data_type.elementType)
     return type(data_type).__name__ in _UNPLACEABLE
@@ -227,8 +227,8 @@ def _holds_unplaceable(data_type: T.DataType) -> bool:
 def _write(rows: DataFrame, wanted: _Wanted) -> None:
     keys = columns(wanted.keys)
     # The window takes rows as they were placed and sorted: it costs no exchange and no sort of its own.
-    placed = rows.repartition(wanted.count, *keys).sortWithinPartitions(*[one.asc_nulls_first() for one in keys])
-    nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[one.asc_nulls_first() for one in keys]))
+    placed = rows.repartition(wanted.count, *keys).sortWithinPartitions(*[key.asc_nulls_first() for key in keys])
+    nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[key.asc_nulls_first() for key in keys]))
     is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(_DUPLICATE.failing(F.to_json(F.struct(*keys))))
     unique = placed.withColumn(_NTH, nth).filter(is_first).drop(_NTH)
     writer = unique.write.mode("append")

@@ -43,7 +43,7 @@ def assert_same_rows(
 def describe_difference(
     actual: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]], key: Sequence[str] = ()
 ) -> str:
-    """Give a readable account of what is missing, unexpected or different; empty when nothing is."""
+    """Return a readable account of what is missing, unexpected or different; empty when nothing is."""
     found = Counter(_canonical_row(row) for row in actual)
     wanted = Counter(_canonical_row(row) for row in expected)
     if found == wanted:
@@ -60,7 +60,7 @@ def describe_difference(
 
 
 def canonical(value: Any) -> _Canonical:
-    """Give a value as (kind, comparable value), so that values of different kinds never compare equal."""
+    """Return a value as (kind, comparable value), so that values of different kinds never compare equal."""
     if value is None:
         return ("null", None)
     if isinstance(value, float):
@@ -138,12 +138,12 @@ class State:
     rows: Sequence[Mapping[str, Any]]
 
     def by_key(self, key: Sequence[str]) -> dict[Key, Mapping[str, Any]]:
-        """Give the rows by their keys."""
+        """Return the rows by their keys."""
         return {tuple(row[name] for name in key): row for row in self.rows}
 
 
 def versions(states: Iterable[State], key: Sequence[str], track: Sequence[str] | None = None) -> list[Row]:
-    """Give every version with ``valid_from``, ``valid_to`` and ``is_current``, from states in order of time.
+    """Return every version with ``valid_from``, ``valid_to`` and ``is_current``, from states in order of time.
 
     ``track`` restricts the columns that make a new version; the others are shown as at its start.
     """
@@ -163,7 +163,7 @@ def versions(states: Iterable[State], key: Sequence[str], track: Sequence[str] |
 
 
 def valid_at(rows: Iterable[Mapping[str, Any]], moment: datetime) -> list[Row]:
-    """Give the rows whose version is valid at a moment, without a version's own columns."""
+    """Return the rows whose version is valid at a moment, without a version's own columns."""
     own = {"valid_from", "valid_to", "is_current", "operation"}
     return [
         {name: value for name, value in row.items() if name not in own}

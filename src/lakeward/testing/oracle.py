@@ -29,11 +29,11 @@ class Truth:
         self.keyless: list[Row] = []
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
-        """Give the key of a row."""
+        """Return the key of a row."""
         return tuple(row[name] for name in self.key)
 
     def rows(self) -> list[Row]:
-        """Give every row, in no promised order."""
+        """Return every row, in no promised order."""
         return list(self.by_key.values()) if self.key else list(self.keyless)
 
     def insert(self, row: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ def move(
     before: Row | None = None,
     commit: object = None,
 ) -> tuple[ModelChange, ModelChange]:
-    """Give the two linked steps of a key change: delete the old key, write the new one."""
+    """Return the two linked steps of a key change: delete the old key, write the new one."""
     leave, arrive = replace(place, step=0), replace(place, step=1)
     return (
         ModelChange(leave, Operation.DELETE, old, moved_to=new, before=before, commit=commit),
@@ -206,7 +206,7 @@ def _each_sequence_once(changes: Iterable[ModelChange]) -> list[ModelChange]:
 
 
 def fold_keyless(changes: Iterable[ModelChange], columns: Sequence[str], load: Iterable[Row] = ()) -> list[Row]:
-    """Give the rows of a table without a key: every loaded and inserted row, as often as it was inserted."""
+    """Return the rows of a table without a key: every loaded and inserted row, as often as it was inserted."""
     truth = Truth(columns)
     for row in load:
         truth.insert(row)

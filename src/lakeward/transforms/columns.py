@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def column(name: str) -> Column:
-    """Give the column of exactly this name, whatever dots, blanks or quotes it holds."""
+    """Return the column of exactly this name, whatever dots, blanks or quotes it holds."""
     return F.col(quote_name(name))
 
 
 def columns(names: Iterable[str]) -> list[Column]:
-    """Give the columns of exactly these names."""
+    """Return the columns of exactly these names."""
     return [column(name) for name in names]
 
 
 def conformed(frame: DataFrame, wanted: Collection[TableColumn], renames: Mapping[str, str]) -> DataFrame:
-    """Give a frame the table's columns as an op wants them, Lakeward's own columns kept in front.
+    """Return a frame the table's columns as an op wants them, Lakeward's own columns kept in front.
 
     A column the frame does not have yet is null, one it has under the name before a rename is found.
     """

@@ -34,7 +34,7 @@ _SHOWN_LENGTH = 500
 
 
 def leftovers(expected: DataFrame, found: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Give the rows that do not come equally often on both sides, each once, with the difference as ``TIMES``."""
+    """Return the rows that do not come equally often on both sides, each once, with the difference as ``TIMES``."""
     both = expected.select(*columns(names), F.lit(1).alias(TIMES)).unionByName(
         found.select(*columns(names), F.lit(-1).alias(TIMES))
     )
@@ -54,7 +54,7 @@ def by_key(left: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> Dat
 
 
 def unpaired(left: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Give leftovers of a table without key in the form of :func:`by_key`: no row belongs to another."""
+    """Return leftovers of a table without key in the form of :func:`by_key`: no row belongs to another."""
     row = F.struct(*columns(names))
     is_expected, is_found = column(TIMES) > 0, column(TIMES) < 0
     return left.select(
@@ -66,7 +66,7 @@ def unpaired(left: DataFrame, *, names: Sequence[str]) -> DataFrame:
 
 
 def totals(*, keys: Sequence[str], names: Sequence[str]) -> list[Column]:
-    """Give aggregates over pairs: rows missing, rows extra, rows different, then for each column in how many of these.
+    """Return aggregates over pairs: rows missing, extra and different, then for each column in how many of these.
 
     A key with one row too many on one side and another on the other has one row that is different.
     """
@@ -77,17 +77,17 @@ def totals(*, keys: Sequence[str], names: Sequence[str]) -> list[Column]:
         F.sum(F.least(column(EXPECTED_TIMES), column(FOUND_TIMES))),
     ]
     differing = [F.sum(_differs(name).cast("long")) for name in names if name not in keys]
-    return [F.coalesce(one, F.lit(0)) for one in (*counts, *differing)]
+    return [F.coalesce(count, F.lit(0)) for count in (*counts, *differing)]
 
 
 def differing_columns(*, keys: Sequence[str], names: Sequence[str]) -> Column:
-    """Give the names of the columns in which a pair differs; none where one side has no row."""
+    """Return the names of the columns in which a pair differs; none where one side has no row."""
     found = [F.when(_differs(name), F.lit(name)) for name in names if name not in keys]
     return F.filter(F.array(*found, F.lit(None).cast("string")), lambda name: name.isNotNull())
 
 
 def as_texts(pairs: DataFrame, side: str, names: Sequence[str]) -> Column:
-    """Give one side's row as a struct of texts, for eyes."""
+    """Return one side's row as a struct of texts, for eyes."""
     types = pairs.schema[side].dataType
     assert isinstance(types, StructType)
     texts = []
@@ -109,12 +109,12 @@ _SAMPLE_STEPS = 1_000_000
 
 
 def all_of(conditions: Sequence[Column]) -> Column:
-    """Give the condition that all of these hold."""
+    """Return the condition that all of these hold."""
     return reduce(lambda one, other: one & other, conditions, F.lit(True))
 
 
 def _differs(name: str) -> Column:
-    """Tell whether a column differs where both sides have a row."""
+    """Return whether a column differs where both sides have a row."""
     paired = column(EXPECTED).isNotNull() & column(FOUND).isNotNull()
     return paired & ~_value(EXPECTED, name).eqNullSafe(_value(FOUND, name))
 
@@ -133,9 +133,9 @@ _NOT_COMPARABLE = frozenset({"variant", "interval", "geometry", "geography"})
 
 
 def uncomparable_part(data_type: DataType) -> str | None:
-    """Give the name of a type within a type of whose values no two can be compared; None: there is none."""
+    """Return the name of a type within a type of whose values no two can be compared; None: there is none."""
     if isinstance(data_type, StructType):
-        found = (uncomparable_part(one.dataType) for one in data_type.fields)
+        found = (uncomparable_part(field.dataType) for field in data_type.fields)
         return next((one for one in found if one is not None), None)
     if isinstance(data_type, ArrayType):
         return uncomparable_part(data_type.elementType)
@@ -146,7 +146,7 @@ def uncomparable_part(data_type: DataType) -> str | None:
 
 
 def holds_map(data_type: DataType) -> bool:
-    """Tell whether there is a map anywhere in a type."""
+    """Return whether there is a map anywhere in a type."""
     if isinstance(data_type, StructType):
         return any(holds_map(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -155,12 +155,12 @@ def holds_map(data_type: DataType) -> bool:
 
 
 def normalised_type(data_type: DataType) -> DataType:
-    """Give the type of :func:`normalised`: an array of (key, value) structs in the place of each map."""
+    """Return the type of :func:`normalised`: an array of (key, value) structs in the place of each map."""
     if not holds_map(data_type):
         return data_type
     if isinstance(data_type, StructType):
         return StructType(
-            [StructField(one.name, normalised_type(one.dataType), one.nullable) for one in data_type.fields]
+            [StructField(field.name, normalised_type(field.dataType), field.nullable) for field in data_type.fields]
         )
     if isinstance(data_type, ArrayType):
         return ArrayType(normalised_type(data_type.elementType), data_type.containsNull)
@@ -176,14 +176,16 @@ def normalised_type(data_type: DataType) -> DataType:
 
 
 def normalised(value: Column, data_type: DataType) -> Column:
-    """Give a value with every map in it as the array of its entries, sorted by key: the order of entries is no content.
+    """Return a value with every map in it as the array of its entries, sorted by key: their order is not content.
 
     A value without maps is given as it is; nulls stay nulls, on every level.
     """
     if not holds_map(data_type):
         return value
     if isinstance(data_type, StructType):
-        fields = [normalised(value.getField(one.name), one.dataType).alias(one.name) for one in data_type.fields]
+        fields = [
+            normalised(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields
+        ]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(data_type, ArrayType):
         element_type = data_type.elementType
@@ -193,7 +195,7 @@ def normalised(value: Column, data_type: DataType) -> Column:
 
 
 def entries(value: Column, data_type: MapType) -> Column:
-    """Give a map's entries in the order in which it holds them, values normalised."""
+    """Return a map's entries in the order in which it holds them, values normalised."""
     found = F.map_entries(value)
     value_type = data_type.valueType
     if not holds_map(value_type):

@@ -31,7 +31,7 @@ _COUNTER_DIGITS = 32
 
 
 def place() -> Column:
-    """Give a change's place: base rows first, then sequence, file time, file, row, step.
+    """Return a change's place: base rows first, then sequence, file time, file, row, step.
 
     Spark compares structs field by field with nulls first. A null sequence marks a load row that was set aside
     and repaired later: it sorts before every change of its generation, as load rows must.
@@ -41,7 +41,10 @@ def place() -> Column:
 
 
 def sortable_load_part() -> Column:
-    """Give a load part's path so that it sorts by its hexadecimal counter: LOAD9 before LOAD10, LOAD0000000F before."""
+    """Return a load part's path so that it sorts by its hexadecimal counter.
+
+    LOAD9 before LOAD10, LOAD0000000F before.
+    """
     before, counter, after = (F.regexp_extract(column(S.FILE), _LOAD_PART, group) for group in (1, 2, 3))
     return F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after)
 
@@ -75,17 +78,17 @@ _AT = f"{S.PREFIX}at"
 
 
 def is_partial() -> Column:
-    """Tell whether a change leaves some column unspoken."""
+    """Return whether a change leaves some column unspoken."""
     return F.coalesce(F.size(column(S.UNCHANGED)), F.lit(0)) > 0
 
 
 def is_delete() -> Column:
-    """Tell whether a change removes its row."""
+    """Return whether a change removes its row."""
     return column(S.OPERATION).eqNullSafe(F.lit("D"))
 
 
 def fold(changes: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Give one row per key with the operation that stands (``D``: the row is gone) and every column's value."""
+    """Return one row per key with the operation that stands (``D``: the row is gone) and every column's value."""
     reset, at = f"{S.PREFIX}reset", _AT
     by_key = Window.partitionBy(*columns(keys)).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     starts_anew = F.when(is_delete() | ~is_partial(), place())
@@ -105,7 +108,7 @@ def is_spoken(name: str) -> Column:
 
 
 def _last_spoken(name: str) -> Column:
-    """Give the value of the last change that speaks of a column; a delete speaks of all and leaves nothing."""
+    """Return the value of the last change that speaks of a column; a delete speaks of all and leaves nothing."""
     value = F.when(~is_delete(), column(name))
     return F.max_by(value, F.when(is_spoken(name) | is_delete(), column(_AT)))
 

@@ -22,23 +22,23 @@ _BITS_OF_A_MASK = 62
 
 
 def row_hash_lanes(fields: Iterable[StructField]) -> tuple[Column, Column]:
-    """Give two independent 64-bit hashes of a row's named columns, of any type that Spark can compare.
+    """Return two independent 64-bit hashes of a row's named columns, of any type that Spark can compare.
 
     Rows that are equal have equal hashes: NaN is NaN, -0.0 is 0.0, a map is its entries in any order. Rows that differ
     anywhere, be it in a null within a nested value, differ in the hashed sequence of values.
     """
-    return value_hash_lanes([(column(one.name), one.dataType) for one in fields])
+    return value_hash_lanes([(column(field.name), field.dataType) for field in fields])
 
 
 def value_hash_lanes(values: Sequence[tuple[Column, DataType]]) -> tuple[Column, Column]:
-    """Give the two hashes of :func:`row_hash_lanes` for values with their types."""
+    """Return the two hashes of :func:`row_hash_lanes` for values with their types."""
     told = [*[_tellable(value, kind) for value, kind in values], *_null_masks([value for value, _ in values])]
     first, second = (F.xxhash64(F.lit(seed).cast("bigint"), *told) for seed in _LANE_SEEDS)
     return first, second
 
 
 def _null_masks(values: Sequence[Column]) -> list[Column]:
-    """Say which values are null, as bits of numbers: Spark's hash passes over nulls."""
+    """Return which values are null, as bits of numbers: Spark's hash passes over nulls."""
     masks = []
     for start in range(0, len(values), _BITS_OF_A_MASK):
         bits = [
@@ -53,7 +53,7 @@ def _null_masks(values: Sequence[Column]) -> list[Column]:
 
 
 def _tellable(value: Column, data_type: DataType) -> Column:
-    """Give a value whose hash tells all of it: nested ones with sizes and with marks for the nulls within."""
+    """Return a value whose hash tells all of it: nested ones with sizes and with marks for the nulls within."""
     if isinstance(data_type, MapType):
         return _tellable(normalised(value, data_type), normalised_type(data_type))
     if isinstance(data_type, ArrayType):
@@ -61,6 +61,6 @@ def _tellable(value: Column, data_type: DataType) -> Column:
         size = F.when(value.isNull(), F.lit(-1)).otherwise(F.size(value))
         return F.struct(size, F.transform(value, lambda one: F.struct(one.isNull(), _tellable(one, element))))
     if isinstance(data_type, StructType):
-        inner = [(value.getField(one.name), one.dataType) for one in data_type.fields]
+        inner = [(value.getField(field.name), field.dataType) for field in data_type.fields]
         return F.struct(*[part for one, kind in inner for part in (one.isNull(), _tellable(one, kind))])
     return value

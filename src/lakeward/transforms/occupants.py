@@ -95,7 +95,7 @@ class _Occupant:
         return _Occupant(self.first, self.chain, self.content, self.is_base, self.is_rootless)
 
     def events(self, since: int = 0) -> Iterator[int]:
-        """Give the events from an index on, the last one first."""
+        """Yield the events from an index on, the last one first."""
         link: _Chain | None = self.chain
         while link is not None and link[0] >= since:
             yield link[0]
@@ -121,7 +121,7 @@ class _State:
 
 
 def arrange(events: Sequence[Event], reading: Reading | None = None) -> Arrangement:
-    """Tell what becomes of one key's events; ``reading`` settles what is otherwise left to the contents."""
+    """Return what becomes of one key's events; ``reading`` settles what is otherwise left to the contents."""
     result = Arrangement([True] * len(events), [None] * len(events), [False] * len(events))
     standing: _Occupant | None = None
     for _, group in groupby(range(len(events)), key=lambda index: events[index].commit):
@@ -207,7 +207,7 @@ def _set(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | 
     for index in indices:
         event = events[index]
         if event.kind is Kind.ARRIVE:
-            if any(one.is_base and is_same(one.content, event.content) for one in state.occupants):
+            if any(occupant.is_base and is_same(occupant.content, event.content) for occupant in state.occupants):
                 state.found.add(index)
             state.occupants.append(_arrival(event, index))
         elif event.kind in (Kind.LEAVE, Kind.DELETE):
@@ -247,7 +247,9 @@ def _remove(state: _State, event: Event, index: int, *, certain: bool) -> None:
     if len(state.occupants) == 1:
         _remove_only(state, event, index, certain=certain)
         return
-    meant = [one for one in state.occupants if matches(one.content, event.content)] if event.content else []
+    meant = (
+        [occupant for occupant in state.occupants if matches(occupant.content, event.content)] if event.content else []
+    )
     if len(meant) == 1 or (certain and meant and event.kind is Kind.LEAVE):
         state.remove(meant[0], index)
     elif event.kind is Kind.DELETE:
@@ -269,7 +271,9 @@ def _remove_first(state: _State, event: Event, index: int) -> None:
     That tells less than what the row was, as other columns may have changed with the key: it can confirm the usual
     order and no other.
     """
-    alike = [one for one in state.occupants if matches(one.content, event.arrived)] if event.arrived else []
+    alike = (
+        [occupant for occupant in state.occupants if matches(occupant.content, event.arrived)] if event.arrived else []
+    )
     if event.content is not None or len(alike) != 1 or alike[0] is not state.occupants[0]:
         state.suspect(index)
     state.remove(state.occupants[0], index)
@@ -304,7 +308,7 @@ def _forget(present: _Occupant, earlier: _Occupant) -> None:
 
 def _all_alike(state: _State) -> bool:
     first = state.occupants[0]
-    return all(is_same(first.content, one.content) for one in state.occupants[1:])
+    return all(is_same(first.content, occupant.content) for occupant in state.occupants[1:])
 
 
 def _remove_alike(state: _State, event: Event, index: int) -> None:
@@ -329,8 +333,8 @@ def _finish(events: Sequence[Event], indices: Sequence[int], state: _State, resu
     standing = state.occupants[-1] if state.occupants else None
     for occupant, index in state.removed:
         if events[index].kind is Kind.LEAVE:
-            for one in occupant.events():
-                result.taken[one] = index
+            for event in occupant.events():
+                result.taken[event] = index
     own = {*standing.events(indices[0])} if standing else set(indices)
     for index in indices:
         result.found[index] = index in state.found

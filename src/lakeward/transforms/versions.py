@@ -42,12 +42,12 @@ def is_load_row() -> Column:
 
 
 def shown_operation() -> Column:
-    """Give what made a row what it is: I, U, D, or L for the load."""
+    """Return what made a row what it is: I, U, D, or L for the load."""
     return F.when(is_load_row(), F.lit(LOADED)).otherwise(column(S.OPERATION))
 
 
 def values_after(names: Sequence[str], upto: WindowSpec) -> list[Column]:
-    """Give each column as it stands after an event, where the window holds all events up to it.
+    """Return each column as it stands after an event, where the window holds all events up to it.
 
     Every column has the value of the last event, by place, that speaks of it; a delete speaks of all and leaves none.
     """
@@ -55,12 +55,12 @@ def values_after(names: Sequence[str], upto: WindowSpec) -> list[Column]:
 
 
 def operation_after(upto: WindowSpec) -> Column:
-    """Give the operation that stands after an event, where the window holds all events up to it."""
+    """Return the operation that stands after an event, where the window holds all events up to it."""
     return F.max_by(shown_operation(), place()).over(upto)
 
 
 def versions(events: DataFrame, *, keys: Sequence[str], names: Sequence[str], track: Sequence[str]) -> DataFrame:
-    """Give every version of every row: its columns, from when to when it was valid, and what made it.
+    """Return every version of every row: its columns, from when to when it was valid, and what made it.
 
     A version goes on while the tracked columns stay the same, and shows all others as they were at its start.
     """
@@ -68,7 +68,7 @@ def versions(events: DataFrame, *, keys: Sequence[str], names: Sequence[str], tr
 
 
 def _states(events: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Give each row after every moment at which something happened to it, as far as it existed then."""
+    """Return each row after every moment at which something happened to it, as far as it existed then."""
     # One shuffle serves both windows: the second is over all generations of a key.
     by_key = events.repartition(*columns(keys))
     row = Window.partitionBy(*columns(keys), column(S.GENERATION))

@@ -85,7 +85,7 @@ HISTORY = "history"
 
 
 def doomed_in_history(context: TableContext, record: OpRecord, stored: DataFrame) -> DataFrame:
-    """Give the places of erased keys' versions; those that began after the erasure are of new rows."""
+    """Return the places of erased keys' versions; those that began after the erasure are of new rows."""
     erasure, key = erasure_of(record), context.settings.primary_key
     since = column(shown_names([one.name for one in context.mirror.columns()])[VALID_FROM])
     is_older = since.isNull() | (F.unix_micros(since) <= F.lit(erasure.at))
@@ -112,10 +112,12 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
 
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
-    """Give the published files that were made of the table before the erasure; tags are the mirror's own."""
+    """Return the published files that were made of the table before the erasure; tags are the mirror's own."""
     metadata = context.mirror.metadata()
-    files = [one for one in list_publications(metadata) if one.kind is not PublicationKind.TAG]
-    there = [one for one in files if open_filesystem(context.spark, context.config, one.location).exists(one.location)]
+    files = [publication for publication in list_publications(metadata) if publication.kind is not PublicationKind.TAG]
+    there = [
+        file for file in files if open_filesystem(context.spark, context.config, file.location).exists(file.location)
+    ]
     return [one for one in there if one.op <= record.op]
 
 
@@ -144,10 +146,10 @@ def clean_publications(context: TableContext, record: OpRecord) -> None:
 def _count_tags(context: TableContext) -> None:
     """Let the records of tags that the erasure cleaned say how many rows they have now."""
     metadata = context.mirror.metadata()
-    for one in list_publications(metadata):
-        head = metadata.head(one.location) if one.kind is PublicationKind.TAG else None
-        if head is not None and head.rows != one.rows:
-            record_publication(context.mirror, replace(one, rows=head.rows))
+    for publication in list_publications(metadata):
+        head = metadata.head(publication.location) if publication.kind is PublicationKind.TAG else None
+        if head is not None and head.rows != publication.rows:
+            record_publication(context.mirror, replace(publication, rows=head.rows))
 
 
 # The receipt of an erasure: what was removed from which place, and what a scan of all of them found afterwards.
@@ -198,7 +200,7 @@ class Receipt(Document):
         """Refuse to call an erasure finished that left something behind."""
         if self.proved:
             return
-        left = ", ".join(one.place for one in self.places if not one.is_clean)
+        left = ", ".join(place.place for place in self.places if not place.is_clean)
         msg = f"{self.table}: rows of erased keys are still found in {left}"
         raise BugError(msg, hint=f"lakeward erase {self.table} --resume")
 
@@ -227,7 +229,7 @@ def receipt_of(
         snapshots_expired=expired,
         landing=landing,
         bad_rows_untold=untold,
-        proved=not dry_run and all(one.is_clean for one in places),
+        proved=not dry_run and all(place.is_clean for place in places),
         dry_run=dry_run,
     )
 
@@ -236,14 +238,14 @@ def receipt_of(
 
 
 def found_places(context: TableContext, record: OpRecord) -> Iterator[ErasedPlace]:
-    """Give the places that hold rows of the keys now; old snapshots, which expire whatever they hold, are left out."""
+    """Yield the places that hold rows of the keys now; old snapshots, which expire whatever they hold, are left out."""
     for place, found in _scanned(context, record, only_heads=True):
         if found.files:
             yield ErasedPlace(place, found.rows, found.hidden, len(found.files))
 
 
 def remaining(context: TableContext, record: OpRecord) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Give what every place holds of the keys' rows after the erasure: rows, hidden ones too, and files with them."""
+    """Yield what every place holds of the keys' rows after the erasure: rows, hidden ones too, and files with them."""
     for place, found in _scanned(context, record, only_heads=False):
         yield place, (found.rows + found.hidden, len(found.files))
 
@@ -275,7 +277,7 @@ def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> It
 
 
 def _mirror_places(mirror: TableMetadata, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, int]]:
-    """Give the mirror's snapshots by what keeps them; states after the erasure hold new rows only."""
+    """Yield the mirror's snapshots by what keeps them; states after the erasure hold new rows only."""
     names = {snapshot.id: references for snapshot, references in references_by_snapshot(mirror)}
     head = mirror.head(MAIN)
     for snapshot_id in mirror.snapshots():
@@ -290,7 +292,7 @@ def _mirror_places(mirror: TableMetadata, record: OpRecord, *, only_heads: bool)
 
 
 def _newest_first(metadata: TableMetadata, *, only_heads: bool) -> list[int]:
-    """Give a table's snapshots, the head of ``main`` first or alone."""
+    """Return a table's snapshots, the head of ``main`` first or alone."""
     head = metadata.head(MAIN)
     if only_heads:
         return [head.id] if head else []
@@ -329,7 +331,7 @@ def resume(context: TableContext) -> list[Receipt]:
 
 
 def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, *, moves: str | None = None) -> Receipt:
-    """Say what an erasure would remove, and change nothing: the hashes are those of a salt that nobody keeps."""
+    """Return what an erasure would remove, and change nothing: the hashes are those of a salt that nobody keeps."""
     bases = capture(context)
     salt = new_salt()
     record = next_record(context, bases, Erasure(salt, (), reason, 0))
@@ -348,7 +350,7 @@ def _hashes(context: TableContext, keys: Sequence[Mapping[str, Any]], salt: str)
         msg = f"{context.table} has no rows yet: nothing was run, so there is nothing to erase"
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
     columns, primary = context.mirror.columns(), context.settings.primary_key
-    found = [row_key(context.table, columns, primary, one) for one in keys]
+    found = [row_key(context.table, columns, primary, key) for key in keys]
     return hashes_of([one.frame(context.spark) for one in found], salt)
 
 
@@ -382,7 +384,7 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
 
 
 def _places(context: TableContext, record: OpRecord, unfinished: UnfinishedErasure) -> tuple[ErasedPlace, ...]:
-    """Give every place that was scanned, with what was removed from it before and what the scan finds now."""
+    """Return every place that was scanned, with what was removed from it before and what the scan finds now."""
     removed = unfinished.removed
     left = dict(remaining(context, record))
     return tuple(

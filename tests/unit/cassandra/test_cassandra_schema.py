@@ -122,11 +122,13 @@ def test_an_absent_table_is_told_with_what_is_near(name, message, hint):
 
 
 def changed(schema: TableSchema, name: str, **more: Any) -> TableSchema:
-    return replace(schema, columns=tuple(replace(one, **more) if one.name == name else one for one in schema.columns))
+    return replace(
+        schema, columns=tuple(replace(column, **more) if column.name == name else column for column in schema.columns)
+    )
 
 
 def without(schema: TableSchema, name: str) -> TableSchema:
-    return replace(schema, columns=tuple(one for one in schema.columns if one.name != name))
+    return replace(schema, columns=tuple(column for column in schema.columns if column.name != name))
 
 
 def test_what_fits_is_not_told_of(schema):

@@ -62,7 +62,7 @@ def _bits(value: Any) -> Any:
 @given(st.lists(ROWS, max_size=8), st.lists(st.integers(0, 8), max_size=3), st.integers(0, 3))
 def test_where_batches_end_does_not_matter(rows, cuts, before):
     whole = batch(rows)
-    ends = sorted({0, len(rows), *[min(one, len(rows)) for one in cuts]})
+    ends = sorted({0, len(rows), *[min(cut, len(rows)) for cut in cuts]})
     parts = [whole.slice(first, last - first) for first, last in pairwise(ends)]
     # Also as a part of something larger, whose buffers begin elsewhere.
     larger = batch([*rows[:before], *rows]).slice(len(rows[:before]))
@@ -109,7 +109,10 @@ def test_values_in_a_wider_type_have_the_digest_of_that_type():
             TableName("shop", "orders"),
             (
                 CqlColumn("id", parse_cql_type("int", {}), ColumnKind.PARTITION_KEY, 0),
-                *(CqlColumn(f"c{at}", parse_cql_type(one, {}), ColumnKind.REGULAR, -1) for at, one in enumerate(types)),
+                *(
+                    CqlColumn(f"c{at}", parse_cql_type(data_type, {}), ColumnKind.REGULAR, -1)
+                    for at, data_type in enumerate(types)
+                ),
             ),
         )
         for types in (
@@ -117,10 +120,13 @@ def test_values_in_a_wider_type_have_the_digest_of_that_type():
             ("varint", "decimal", "double", "list<varint>", "map<text, bigint>", "blob"),
         )
     )
-    assert [one.type.cql for one in widened(wide, narrow).columns] == [one.type.cql for one in wide.columns]
+    assert [column.type.cql for column in widened(wide, narrow).columns] == [column.type.cql for column in wide.columns]
     shown = widened(narrow, wide)
     # Texts are no blobs: what no type holds is left as it is.
-    assert [one.type.cql for one in shown.columns[1:]] == [*(one.type.cql for one in wide.columns[1:-1]), "text"]
+    assert [column.type.cql for column in shown.columns[1:]] == [
+        *(column.type.cql for column in wide.columns[1:-1]),
+        "text",
+    ]
     rows = [(1, -7, 2**40, 0.5, [3, None], [("a", 1)], "x"), (2, *[None] * 6)]
     texts = [(1, "-7", str(2**40), 0.5, ["3", None], [("a", 1)], "x"), (2, *[None] * 6)]
     digests = []

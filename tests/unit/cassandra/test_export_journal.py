@@ -43,7 +43,7 @@ def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: P
 
     journal.begin(plan)
     folder = tmp_path / ".export-in-progress"
-    whole, cut = (f"{one.name}-{'a' * 8}.parquet" for one in plan.groups[:2])
+    whole, cut = (f"{group.name}-{'a' * 8}.parquet" for group in plan.groups[:2])
     (folder / whole).write_bytes(b"12345")
     (folder / cut).write_bytes(b"123")
     (folder / f".{cut}.{'b' * 8}").write_bytes(b"1")
@@ -169,7 +169,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalPlac
         stream.write(None)
 
     assert (tmp_path / "a" / "whole").read_bytes() == b"12345"
-    assert [one.name for one in (tmp_path / "a").iterdir()] == ["whole"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["whole"]
 
 
 def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:

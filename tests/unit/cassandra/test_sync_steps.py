@@ -163,7 +163,7 @@ def world(tmp_path: Path) -> World:
 
 
 def actions(report: SyncReport) -> list[str]:
-    return [str(one.action) for one in report.steps]
+    return [str(step.action) for step in report.steps]
 
 
 def test_the_first_round_imports_and_later_ones_apply_what_changed(world):
@@ -293,7 +293,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
         world.time += timedelta(hours=1)
     assert [one.split("/")[-6] for one in report.removed] == ["snapshot", "incremental"]
     folder = world.folder
-    assert [one.split("/")[3] for one in folder.names()] == ["hour=12", "hour=13"]
+    assert [name.split("/")[3] for name in folder.names()] == ["hour=12", "hour=13"]
     assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=10").exists()
     # A process that dies while it removes leaves the rest to the next one.
     world.source[1] = "4"
@@ -312,7 +312,7 @@ def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypat
         world.time += timedelta(hours=1)
     monkeypatch.setattr("lakeward.cassandra.sync_rounds.next_step", lambda *_: None)
     world.sync(keep=1, source=False)
-    assert [one.split("/")[3] for one in folder.names()] == ["hour=15", "hour=16", "hour=17", "hour=18"]
+    assert [name.split("/")[3] for name in folder.names()] == ["hour=15", "hour=16", "hour=17", "hour=18"]
 
 
 def test_files_of_others_among_old_exports_stay(world):
@@ -336,7 +336,7 @@ def test_files_of_others_among_old_exports_stay(world):
         (world.root / "snapshot").mkdir(exist_ok=True)
         world.time += timedelta(hours=1)
         world.export()
-    first = next(one for one in folder.names() if one.startswith("year=2026"))
+    first = next(name for name in folder.names() if name.startswith("year=2026"))
     theirs |= put(f"snapshot/{first}", "inside/notes.txt", "part-00000.parquet")
     removed = folder.remove_before(folder.names()[-1])
     assert {path: path.read_text() for path in theirs} == theirs
@@ -472,7 +472,7 @@ def test_only_whole_exports_of_whole_tables_are_followed(world):
         report = world.sync(source=False)
         assert (report.steps, list(report.left_out)) == ((), [str(half)]), name
         (half / name).write_text(content)
-    assert [one for one in report.warnings if f"{half} is left out: 1 of 1 files are missing" in one]
+    assert [warning for warning in report.warnings if f"{half} is left out: 1 of 1 files are missing" in warning]
     (half / "part-0").write_text("abc")
     report = world.sync(source=False)
     assert (actions(report), report.warnings) == (["diff", "record"], [])

@@ -45,7 +45,7 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
     writer.start()
     NewExport(folder, poll=300).wait_after(after)
     heard.set()
-    assert [one.name for one in folder.exports(after).exports] == [NAME.format(3)]
+    assert [export.name for export in folder.exports(after).exports] == [NAME.format(3)]
     writer.join()
     assert time.monotonic() - began < 250
 

@@ -31,7 +31,8 @@ def read_type(request: pytest.FixtureRequest) -> Callable[..., Any]:
 def _read_type(handler: Any, *parts: int | str) -> Any:
     message = handler.message_types_by_opcode[ResultMessage.opcode]
     raw = b"".join(
-        struct.pack(">H", one) if isinstance(one, int) else struct.pack(">H", len(one)) + one.encode() for one in parts
+        struct.pack(">H", part) if isinstance(part, int) else struct.pack(">H", len(part)) + part.encode()
+        for part in parts
     )
     return message.read_type(BytesIO(raw), {})
 

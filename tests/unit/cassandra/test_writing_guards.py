@@ -184,7 +184,7 @@ def test_keyspaces_takes_no_old_times_and_only_where_turned_on() -> None:
 def test_a_job_is_the_same_for_the_same_thing_whatever_its_table_is_defined_like() -> None:
     assert guards.job_id("import", ONE, "snapshot") == guards.job_id("import", {**ONE, "cassandra": {}}, "snapshot")
     others = [("apply", ONE, "snapshot"), ("import", TWO, "snapshot"), ("import", ONE, "now")]
-    assert len({guards.job_id(*one) for one in others} | {guards.job_id("import", ONE, "snapshot")}) == 4
+    assert len({guards.job_id(*other) for other in others} | {guards.job_id("import", ONE, "snapshot")}) == 4
     assert guards.plain_identity({**ONE, "cassandra": {}}) == ONE
     assert guards.told_rejected(None) == guards.told_rejected(state(ONE)) == ()
     assert "/dead" in guards.told_rejected(state(ONE, rejected=2))[0]

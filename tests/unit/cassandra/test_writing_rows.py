@@ -24,7 +24,7 @@ PLAIN = {"p": "text", "c": "int", "a": "text", "b": "int"}
 
 
 def told(operations: list[Operation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
-    return [(one.shape.cql(TABLE), one.at(shift)) for one in operations or []]
+    return [(operation.shape.cql(TABLE), operation.at(shift)) for operation in operations or []]
 
 
 def test_statements_name_the_whole_key_and_carry_their_time() -> None:
@@ -139,7 +139,7 @@ def test_cells_that_expire_keep_their_time_and_the_row_lives_as_long_as_its_last
     inserts = [values for query, values in told(operations) if query.startswith("INSERT")]
     assert [struct.unpack(">i", values[-1])[0] for values in inserts] == [marker]
     lives = {int(struct.unpack(">i", values[1])[0]) for query, values in told(operations) if query.startswith("UPDATE")}
-    assert lives == {one - 100 for one in expiries if one is not None and one > 100} - {marker}
+    assert lives == {expiry - 100 for expiry in expiries if expiry is not None and expiry > 100} - {marker}
 
 
 def test_expired_rows_are_skipped_and_expired_changes_delete_what_was_there() -> None:
@@ -155,11 +155,11 @@ def test_statements_have_no_more_columns_than_the_server_takes() -> None:
     planner = RowPlanner(plan_of(columns, limits), UNSET)
     assert planner.insert is None
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"0", None, None, None, b"4"])
-    assert [one.shape.cells for one in operations or []] == [("v0", "v1"), ("v4",)]
-    assert [one.shape.verb for one in operations or []] == [Verb.INSERT, Verb.UPDATE]
+    assert [operation.shape.cells for operation in operations or []] == [("v0", "v1"), ("v4",)]
+    assert [operation.shape.verb for operation in operations or []] == [Verb.INSERT, Verb.UPDATE]
     lasting = RowPlanner(plan_of(columns, limits, has_expiries=True), UNSET)
     operations = lasting.writing(INSERTED, None, [b"k", b"1"], [b"0", None, None, None, b"4"], (), [None] * 5, 1)
-    assert [one.shape.cells for one in operations or []] == [("v0",), ("v4",)]
+    assert [operation.shape.cells for operation in operations or []] == [("v0",), ("v4",)]
 
 
 def test_a_table_that_takes_no_times_gets_none() -> None:

@@ -70,7 +70,9 @@ class Server:
 
     def _answer(self, statement: Any) -> Exception | None:
         is_batch = isinstance(statement, BatchStatement)
-        values = [one[2] for one in statement._statements_and_parameters] if is_batch else [statement.values]
+        values = (
+            [parameter[2] for parameter in statement._statements_and_parameters] if is_batch else [statement.values]
+        )
         self.sent.append(values)
         return self.fails(values)
 
@@ -105,7 +107,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names(values: list[list[Any]]) -> list[str]:
-    return [one[1].decode() for one in values]
+    return [value[1].decode() for value in values]
 
 
 def test_of_a_rejected_batch_only_the_row_that_is_to_blame_is_left_out() -> None:

@@ -68,7 +68,7 @@ def made(source: str, target: str | None = None, kind: ColumnKind = ColumnKind.R
 def test_columns_are_the_bytes_that_the_driver_makes_of_each_value(name: str, values: list[Any]) -> None:
     cql = parse_cql_type(name, {})
     convert = to_cql(cql)
-    expected = [None if one is None else DRIVER[name].serialize(convert(one), PROTOCOL) for one in values]
+    expected = [None if value is None else DRIVER[name].serialize(convert(value), PROTOCOL) for value in values]
     assert made(name)(pa.array(values, arrow_type(cql))) == expected
     # A part of an array is not the array.
     assert made(name)(pa.array(values * 2, arrow_type(cql)).slice(1, len(values) - 1)) == expected[1:]

@@ -60,7 +60,7 @@ class Statements:
 
     def __init__(self, plan: WritePlan) -> None:
         self.asked: list[str] = []
-        self._types = [SimpleNamespace(name=one.name, type=TYPES[one.target.cql]) for one in plan.columns]
+        self._types = [SimpleNamespace(name=column.name, type=TYPES[column.target.cql]) for column in plan.columns]
 
     def prepared(self, shape: Shape) -> Any:
         self.asked.append(shape.cql(TABLE))

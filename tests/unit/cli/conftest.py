@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def call_json(call: Callable[..., Result]) -> Callable[..., Any]:
-    """Give a function that calls the command and reads its JSON."""
+    """Return a function that calls the command and reads its JSON."""
 
     def invoke(*arguments: str) -> Any:
         return json.loads(call(*arguments, "--output", "json").stdout)

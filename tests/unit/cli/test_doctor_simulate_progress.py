@@ -16,8 +16,8 @@ def test_doctor_names_problems_with_their_remedy(project, call, call_json, monke
     result = call("doctor", "--no-spark")
     assert result.exit_code == 2
     checks = {one["name"]: one for one in call_json("doctor")["checks"]}
-    assert {name for name, one in checks.items() if one["status"] == "problem"} == {"java", "landing", "warehouse"}
-    assert all(one["remedy"] for one in checks.values() if one["status"] == "problem")
+    assert {name for name, check in checks.items() if check["status"] == "problem"} == {"java", "landing", "warehouse"}
+    assert all(check["remedy"] for check in checks.values() if check["status"] == "problem")
     assert checks["spark"] == {
         "name": "spark", "status": "skipped", "detail": "needs what is missing above", "remedy": None
     }  # fmt: skip

@@ -29,7 +29,7 @@ def test_progress_is_events_in_a_log(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = [json.loads(line) for line in captured.err.splitlines()]
-    assert [(one["event"], one["message"]) for one in lines] == [
+    assert [(line["event"], line["message"]) for line in lines] == [
         ("command", "starting Spark"),
         ("op.step", "a.b: folding changes"),
     ]

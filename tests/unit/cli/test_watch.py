@@ -42,15 +42,15 @@ def watchers(monkeypatch):
 def test_a_local_folder_is_watched_by_itself(project, call, watchers):
     assert call("watch").exit_code == 0
     [watcher] = watchers
-    assert [type(one) for one in watcher._triggers] == [FolderWatcher]
-    assert [one.reason for one in watcher._timers] == ["full look"]
+    assert [type(trigger) for trigger in watcher._triggers] == [FolderWatcher]
+    assert [timer.reason for timer in watcher._timers] == ["full look"]
     assert watcher._inbox._gathering.settle == 0.3
 
 
 def test_a_schedule_replaces_watching(project, call, watchers):
     call("watch", "--every", "10m", "--cron", "0 * * * *", "--timezone", "Europe/Berlin", "--rescan", "0")
     [watcher] = watchers
-    assert watcher._triggers == [] and [type(one) for one in watcher._timers] == [Every, Cron]
+    assert watcher._triggers == [] and [type(timer) for timer in watcher._timers] == [Every, Cron]
     assert watcher._timers[0]._seconds == 600
 
 

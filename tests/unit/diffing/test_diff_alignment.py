@@ -91,20 +91,20 @@ def test_columns_are_in_the_order_of_keys_past_and_new_ones() -> None:
         schema(a=INT, id=INT, gone=TEXT, b=INT), schema(new=TEXT, b=LONG, ID=INT, a=INT), ["ID"], DiffOptions(),
         evolve=True,
     )  # fmt: skip
-    assert [one.name for one in found.columns] == ["ID", "a", "gone", "b", "new"]
+    assert [column.name for column in found.columns] == ["ID", "a", "gone", "b", "new"]
     assert found.differences == (
         "column 'gone' is gone (string)",
         "column 'b' changed from int to bigint and is compared as bigint",
         "column 'new' is new (string)",
     )
-    assert [one.in_left for one in found.columns] == ["id", "a", "gone", "b", None]
-    assert [one.in_right for one in found.columns] == ["ID", "a", None, "b", "new"]
+    assert [column.in_left for column in found.columns] == ["id", "a", "gone", "b", None]
+    assert [column.in_right for column in found.columns] == ["ID", "a", None, "b", "new"]
 
 
 def names(mode: DiffMode, **settings: Any) -> list[str]:
     left, right = schema(a=INT, id=INT, gone=TEXT, B=INT), schema(new=TEXT, b=INT, id=INT, a=INT)
     options = DiffOptions(diff_mode=mode, **settings)
-    return [one.name for one in value_columns(align(left, right, ["id"], options, evolve=True), options)]
+    return [column.name for column in value_columns(align(left, right, ["id"], options, evolve=True), options)]
 
 
 def test_each_side_shows_the_columns_that_it_has_as_it_spells_them() -> None:
@@ -129,7 +129,7 @@ def test_a_column_has_its_own_comparator_before_its_types_and_the_default() -> N
         type_comparators={"Double": Epsilon(0.5), "decimal": Epsilon(0.25), "map": MapEntries(ordered=True)},
         default_comparator=Epsilon(0.125),
     )
-    found = {one.name: one.comparator for one in align(sides, sides, ["id"], options, evolve=False).columns}
+    found = {column.name: column.comparator for column in align(sides, sides, ["id"], options, evolve=False).columns}
     assert found == {
         "id": Equality(), "a": Bitwise(), "b": Epsilon(0.5), "c": Epsilon(0.125), "t": Equality(),
         "d": Epsilon(0.25), "m": MapEntries(ordered=True),
@@ -141,7 +141,7 @@ def test_capitals_count_in_a_session_in_which_they_do() -> None:
     with pytest.raises(RefusedInputError, match="past side has more than one column called 'a'"):
         align(both, both, ["id"], DiffOptions(), evolve=False)
     found = align(both, both, ["id"], DiffOptions(), evolve=False, case_sensitive=True)
-    assert [one.name for one in found.columns] == ["id", "a", "A"]
+    assert [column.name for column in found.columns] == ["id", "a", "A"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_diffs_own_columns_get_names_that_are_free(
 def test_values_that_are_ignored_have_names_too_where_all_others_are_keys() -> None:
     sides, options = schema(x=INT, left_x=INT), DiffOptions(ignore_columns=("x",))
     found = with_free_names(options, (), sides.names)
-    assert [one.name for one in value_columns(align(sides, sides, (), found, evolve=False), found)] == [
+    assert [column.name for column in value_columns(align(sides, sides, (), found, evolve=False), found)] == [
         "_lw_left_x", "right_x"
     ]  # fmt: skip
 

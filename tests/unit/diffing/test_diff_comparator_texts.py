@@ -67,5 +67,5 @@ def test_what_cannot_be_read_is_named(text: str, says: str) -> None:
 
 
 def test_only_those_that_see_more_than_equality_are_finer() -> None:
-    finer = {str(one) for one in FORMS.values() if one.is_finer}
+    finer = {str(form) for form in FORMS.values() if form.is_finer}
     assert finer == {"bitwise", "map:ordered"}

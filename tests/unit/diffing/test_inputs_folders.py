@@ -161,7 +161,7 @@ def test_words_count_from_any_folder_of_the_path():
 
 def test_published_versions_are_picked_by_their_labels():
     labels = ("2020-11-14", "2020-11-15", "2020-11-15T103000Z")
-    found = listing(*[f"version={one}/{mark}" for one in labels for mark in ("_SUCCESS", "_manifest.json")])
+    found = listing(*[f"version={label}/{mark}" for label in labels for mark in ("_SUCCESS", "_manifest.json")])
     assert choose(found, "latest") == "version=2020-11-15T103000Z"
     assert choose(found, "2020-11-14") == "version=2020-11-14"
     with pytest.raises(RefusedInputError, match="nothing tells when version=op-4"):

@@ -26,7 +26,7 @@ def test_counts_are_powers_of_two():
 
 
 def test_checksums_add_up_whatever_the_order_and_wrap_around():
-    parts = [one.content for one in _layout().buckets]
+    parts = [bucket.content for bucket in _layout().buckets]
 
     assert total(parts) == total(reversed(parts)) == _layout().content
     assert total(parts).rows == 10 and total(parts).first < 1 << 64

@@ -430,7 +430,7 @@ def test_changes_name_their_transaction_where_a_column_tells_it(tmp_path: Path) 
     spec = make_spec(transaction_column="txid", **HEADER)
     result = read(tmp_path, 'Op,txid,id,name,price,BI_id\nU,7,2,a,1,1\nI,"a""\\b",3,a,1,\nI,NULL,4,a,1,\n', spec)
     details = [json.loads(record["_lw_detail"] or "{}") for record in result.records]
-    assert [one.get("transaction") for one in details] == ["7", "7", 'a"\\b', None]
+    assert [detail.get("transaction") for detail in details] == ["7", "7", 'a"\\b', None]
     assert result.rows[1] == ("U", 2, "a", Decimal(1))
 
 

@@ -82,4 +82,4 @@ def test_texts_sort_as_nanoseconds_do(nanoseconds: list[int]) -> None:
     for cells in (_moments(times), parse_moments(times.cast(pa.string()))):
         texts = _sortable(cells).to_pylist()
         assert sorted(range(len(texts)), key=lambda index: texts[index]) == by_time
-        assert cells.values.cast(pa.int64()).to_pylist() == [one // 1000 for one in nanoseconds]
+        assert cells.values.cast(pa.int64()).to_pylist() == [nanosecond // 1000 for nanosecond in nanoseconds]

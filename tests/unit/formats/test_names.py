@@ -199,11 +199,11 @@ def test_discovery(tmp_path: Path) -> None:
     land(tmp_path, "", "LOAD00000001.csv", "toplevel")
     storage = LocalStorage(tmp_path)
     folders = list(table_folders(storage, transactions="/cdc/txn/"))
-    skipped = [one for one in folders if isinstance(one, SkippedFolder)]
+    skipped = [folder for folder in folders if isinstance(folder, SkippedFolder)]
     assert [one.path for one in skipped] == ["toplevel", "x_changes/product"]
-    tables = [one for one in folders if isinstance(one, TableId)]
-    assert [str(one) for one in tables] == ["hr.people", "sales.notes", "sales.orders", "sales.product"]
-    none = [one for one in tables if why_no_table(storage, f"{one.schema}/{one.name}") is not None]
+    tables = [folder for folder in folders if isinstance(folder, TableId)]
+    assert [str(table) for table in tables] == ["hr.people", "sales.notes", "sales.orders", "sales.product"]
+    none = [table for table in tables if why_no_table(storage, f"{table.schema}/{table.name}") is not None]
     assert [str(one) for one in none] == ["sales.notes"]
 
 

@@ -36,7 +36,7 @@ class Kept:
         return {one.id: one for one in (*self._main, *self._tagged.values())}
 
     def tags(self) -> dict[str, int]:
-        return {name: one.id for name, one in self._tagged.items()}
+        return {name: value.id for name, value in self._tagged.items()}
 
     def head(self, reference: str = MAIN) -> Snapshot | None:
         return self._main[-1] if self._main else None

@@ -15,7 +15,7 @@ def log(*ops: int, size: int = MIB) -> list[LogFile]:
 def test_the_ops_logged_since_become_a_run():
     plan = plan_clustering(log(1, 2, 3), (), max_bytes=MANY)
     assert plan is not None
-    assert [one.path for one in plan.files] == ["op1", "op2", "op3"]
+    assert [file.path for file in plan.files] == ["op1", "op2", "op3"]
     assert plan.runs == (Run(1, 3),)
 
 
@@ -30,7 +30,7 @@ def test_a_large_run_stays_and_one_of_equal_size_is_joined():
     large, equal = LogFile("large", 100 * MIB, 1, 50), LogFile("equal", 3 * MIB, 51, 60)
     plan = plan_clustering([large, equal, *log(61, 62, 63)], [Run(1, 50), Run(51, 60)], max_bytes=MANY)
     assert plan is not None
-    assert {one.path for one in plan.files} == {"equal", "op61", "op62", "op63"}
+    assert {file.path for file in plan.files} == {"equal", "op61", "op62", "op63"}
     assert plan.runs == (Run(1, 50), Run(51, 63))
 
 
@@ -47,7 +47,7 @@ def test_a_file_across_the_border_of_a_run_breaks_it():
     whole, across = LogFile("whole", MIB, 1, 4), LogFile("across", MIB, 4, 6)
     plan = plan_clustering([whole, across], [Run(1, 4), Run(5, 6)], max_bytes=MANY)
     assert plan is not None
-    assert {one.path for one in plan.files} == {"whole", "across"}
+    assert {file.path for file in plan.files} == {"whole", "across"}
     assert plan.runs == (Run(1, 6),)
 
 
@@ -66,8 +66,8 @@ def test_there_are_few_runs_and_each_change_is_sorted_few_times(every):
     for op in range(1, 2001):
         files += log(op)
         if op % every == 0 and (plan := plan_clustering(files, runs, max_bytes=MANY)):
-            files = [one for one in files if one not in plan.files]
-            first, last = min(one.first for one in plan.files), max(one.last for one in plan.files)
+            files = [file for file in files if file not in plan.files]
+            first, last = min(file.first for file in plan.files), max(file.last for file in plan.files)
             files.append(LogFile(f"run{op}", plan.size, first, last))
             runs, written = plan.runs, written + plan.size
     assert len(runs) <= 11

@@ -42,8 +42,8 @@ def shifted(keys):
             own.append(("f", key, key, int(Kind.LEAVE), "7", False, None, None, [key], False))
         rows += [(*one, None, None, number == 0, True) for number, one in enumerate(own)]
     columns = list(zip(*rows, strict=True))
-    return pa.RecordBatch.from_arrays([pa.array(one, field.type) for one, field in zip(columns, STRUCT, strict=True)],
-                                      schema=STRUCT)  # fmt: skip
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, STRUCT, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=STRUCT)
 
 
 def decide(batches):

@@ -30,7 +30,7 @@ def summary(columns: str, path: str = "f.parquet") -> FileSummary:
 
 
 def evolved(table: str, *files: str, **settings: Any) -> list[tuple[str, str]]:
-    found = with_file_columns(TABLE, parse_ddl(table), [summary(one) for one in files], TableSettings(**settings))
+    found = with_file_columns(TABLE, parse_ddl(table), [summary(file) for file in files], TableSettings(**settings))
     return [(column.name, column.type) for column in found]
 
 

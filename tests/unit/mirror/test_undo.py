@@ -25,7 +25,7 @@ class Kept:
 
     def __init__(self, *loads: Snapshot, **branches: Snapshot) -> None:
         self._loads = {one.id: one for one in loads}
-        self._branches = {name.replace("_", "-"): one for name, one in branches.items()}
+        self._branches = {name.replace("_", "-"): branch for name, branch in branches.items()}
 
     def snapshots(self) -> dict[int, Snapshot]:
         return self._loads

@@ -47,7 +47,7 @@ def test_one_tables_part_in_runs(state):
 
 def test_one_run_in_detail(state):
     detail = run_detail(state, "r2")
-    assert [one["table"] for one in detail.tables] == ["sales.customer", "sales.product", "sales.till"]
+    assert [table["table"] for table in detail.tables] == ["sales.customer", "sales.product", "sales.till"]
     assert detail.tables[0]["hint"] == "repair the files"
     assert detail.to_dict()["reports"][1]["ops"][0]["mirror_snapshot"] == 8
     assert len(run_detail(state, "r2", TableId("sales", "till")).tables) == 1
@@ -64,11 +64,11 @@ def test_old_history_goes_after_a_run_once_a_day(state, monkeypatch):
     record(state, "new", DONE, at=now - timedelta(days=89))
     upkeep = HistoryUpkeep(state, days=90)
     upkeep.run_finished(RUN)
-    assert [one.run_id for one in list_runs(state)] == ["new"]
+    assert [run.run_id for run in list_runs(state)] == ["new"]
     record(state, "old", DONE, at=NOW)
     upkeep.run_finished(RUN)
-    assert [one.run_id for one in list_runs(state)] == ["new", "old"]
+    assert [run.run_id for run in list_runs(state)] == ["new", "old"]
     tomorrow = time.monotonic() + 90_000
     monkeypatch.setattr(time, "monotonic", lambda: tomorrow)
     upkeep.run_finished(RUN)
-    assert [one.run_id for one in list_runs(state)] == ["new"]
+    assert [run.run_id for run in list_runs(state)] == ["new"]

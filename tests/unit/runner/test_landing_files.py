@@ -18,7 +18,7 @@ KEY = "sales/product/2024/a b+1.csv"
 def lake(landing, base, *tables, **settings):
     config = parse_config({"landing": landing, **settings}, base=base)
     storage = open_storage(config.resolve(config.landing), config.s3)
-    by_name = {str(one.table): one for one in tables}
+    by_name = {str(table.table): table for table in tables}
     return SimpleNamespace(config=config, storage=storage, tables=lambda: list(tables), table=by_name.__getitem__)
 
 

@@ -24,7 +24,9 @@ STATUS = TableStatus(
 
 def samples(text: str) -> dict[tuple[str, str], float]:
     families = text_string_to_metric_families(text)
-    return {(one.name, one.labels.get("table", "")): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, sample.labels.get("table", "")): sample.value for family in families for sample in family.samples
+    }
 
 
 def written(path: Path) -> dict[tuple[str, str], float]:

@@ -81,9 +81,9 @@ class Runs:
         self.number += 1
         run_id, at = f"r{self.number}", NOW + timedelta(minutes=self.number)
         self.notifier.run_started(run_id, [one.table for one in reports])
-        for one in reports:
-            if one.outcome is not Outcome.LOCKED:
-                record(self.state, run_id, one, at=at)
+        for report in reports:
+            if report.outcome is not Outcome.LOCKED:
+                record(self.state, run_id, report, at=at)
         self.notifier.run_finished(RunReport(run_id, reports))
 
 
@@ -92,7 +92,7 @@ def test_a_table_is_told_once_when_it_fails_and_once_when_it_recovers(hook):
     well = replace(FAILED, outcome=Outcome.IDLE, message=None, hint=None, error_kind=None)
     for report in (well, FAILED, FAILED, replace(FAILED, outcome=Outcome.LOCKED), FAILED, well, well, FAILED):
         runs.run(report, DONE)
-    assert [(one["event"], one["run_id"]) for one in hook.bodies] == [
+    assert [(body["event"], body["run_id"]) for body in hook.bodies] == [
         ("failure", "r2"), ("recovery", "r6"), ("failure", "r8"),
     ]  # fmt: skip
     failure, recovery, again = hook.bodies
@@ -125,7 +125,7 @@ def test_runs_that_overlap_tell_the_newest_last(hook):
     record(runs.state, "short", well, at=NOW + timedelta(minutes=3))
     notifier.run_finished(short)
     notifier.run_finished(replace(long, tables=(FAILED,)))
-    assert [(one["event"], one["run_id"]) for one in hook.bodies] == [("failure", "r1"), ("recovery", "short")]
+    assert [(body["event"], body["run_id"]) for body in hook.bodies] == [("failure", "r1"), ("recovery", "short")]
 
 
 def test_tables_that_fail_together_are_one_message(hook):
@@ -140,7 +140,7 @@ def test_only_what_is_asked_for_is_told(hook):
     runs = Runs(hook, on="failure")
     runs.run(FAILED)
     runs.run(replace(FAILED, outcome=Outcome.DONE))
-    assert [one["event"] for one in hook.bodies] == ["failure"]
+    assert [body["event"] for body in hook.bodies] == ["failure"]
 
 
 def test_a_busy_server_is_asked_again_and_a_refusal_is_not(hook):

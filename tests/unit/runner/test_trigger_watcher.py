@@ -226,7 +226,7 @@ def test_a_slow_table_does_not_delay_another_nor_the_others_of_its_round():
         assert stage.lake.runs[1:] == [["a.two"]] * (number - 1), "the round of the start goes on"
     gate.set()
     stage.end()
-    assert sorted(one.table for one in stage.heard[-1].tables) == ["a.slow", "a.three", "a.two"]
+    assert sorted(table.table for table in stage.heard[-1].tables) == ["a.slow", "a.three", "a.two"]
 
 
 def test_what_is_asked_for_a_table_that_runs_comes_once_its_run_has_ended():
@@ -354,7 +354,7 @@ def test_what_ends_a_process_ends_the_watch_and_the_other_runs():
     stage.lake.error = Crash("a bug")
     stage.inbox.put_later(landed("a/two"), 0.0, "two")
     thread.join(TIMEOUT)
-    assert not thread.is_alive() and [str(one) for one in failures] == ["a bug"]
+    assert not thread.is_alive() and [str(failure) for failure in failures] == ["a bug"]
     assert not stage.watcher.is_running and stage.heard == []
 
 

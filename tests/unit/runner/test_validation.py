@@ -120,7 +120,7 @@ def test_iceberg_names_the_field_of_a_transform_and_that_must_be_no_column(bench
 )
 def test_what_may_be_meant_is_a_warning(landed, settings, setting, words):
     findings = [one for one in landed.check(**{"primary_key": "id", **settings}) if one.setting == setting]
-    assert [one.severity for one in findings] == [Severity.WARNING]
+    assert [finding.severity for finding in findings] == [Severity.WARNING]
     assert words in findings[0].message
 
 

@@ -49,8 +49,8 @@ def content_of(folder: Path) -> str:
 
 def visible(root: Path) -> list[str]:
     """What a reader sees: nothing hidden, and folders only by what is in them."""
-    files = [one.relative_to(root) for one in root.rglob("*") if one.is_file()]
-    shown = sorted(str(one) for one in files if not any(part.startswith(".") for part in one.parts))
+    files = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
+    shown = sorted(str(file) for file in files if not any(part.startswith(".") for part in file.parts))
     return [re.sub("part-w[0-9a-f]{12}-", "part-", one) for one in shown]
 
 
@@ -59,7 +59,7 @@ def test_a_folder_appears_with_manifest_and_mark(store, tmp_path):
     publish_folder(store, f"{tmp_path}/a/b/set", fill("x"))
     assert visible(tmp_path) == ["a/b/set/_SUCCESS", "a/b/set/_manifest.json", "a/b/set/part-0"]
     assert (tmp_path / "a/b/set/_manifest.json").read_text() == '{"text": "x"}'
-    assert [one.name for one in (tmp_path / "a/b").iterdir()] == ["set"]
+    assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["set"]
 
 
 @STORES
@@ -149,7 +149,7 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
     publish_folder(LocalFileSystem(), f"{tmp_path}/set", fill("x"))
     assert {path: path.read_bytes() for path in before} == before
     assert not reused.exists() and not long_gone.exists()
-    assert [one for one in dead.rglob("*") if one.is_file()] == [theirs]
+    assert [path for path in dead.rglob("*") if path.is_file()] == [theirs]
     assert theirs.read_text() == "theirs"
 
 
@@ -188,7 +188,7 @@ def test_files_of_others_are_refused_and_stay(store, tmp_path, name):
         publish_folder(store, f"{tmp_path}/set", fill("x"))
     assert refused.value.exit_code == 2
     assert theirs.read_text() == '{"not": "ours"}'
-    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [theirs]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [theirs]
 
 
 @STORES
@@ -205,8 +205,8 @@ def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tm
 
     with pytest.raises(OSError, match="the disk is full"):
         publish_folder(store, f"{tmp_path}/set", write)
-    files = [one for one in tmp_path.rglob("*") if one.is_file()]
-    assert [one.name for one in files] == [theirs]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [file.name for file in files] == [theirs]
     assert files[0].read_text() == "theirs"
 
 
@@ -240,13 +240,13 @@ def test_a_writer_elsewhere_that_may_be_alive_is_not_disturbed(tmp_path):
     files = left_by_a_dead_writer(tmp_path / "set", host="another-machine", heard=datetime.now(UTC))
     with pytest.raises(ConflictError, match="is being written by process"):
         publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
-    assert all(one.exists() for one in files)
+    assert all(file.exists() for file in files)
 
 
 def test_a_claim_that_was_copied_or_damaged_proves_nothing(tmp_path):
     left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
     (tmp_path / "set").rename(tmp_path / "copy")
-    before = {one: one.read_bytes() for one in (tmp_path / "copy").rglob("*") if one.is_file()}
+    before = {path: path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote"):
         publish_folder(ObjectStore(), f"{tmp_path}/copy", fill("y"))
     assert {one: one.read_bytes() for one in before} == before
@@ -292,4 +292,4 @@ def test_a_store_removes_files_by_name_and_never_a_folder_that_holds_something(t
     assert not (tmp_path / "f/link").is_symlink()
     (tmp_path / "f/e/e").mkdir(parents=True)
     store.prune(f"{tmp_path}/f")
-    assert sorted(one.name for one in tmp_path.rglob("*")) == ["f", "named-like-ours", "theirs"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["f", "named-like-ours", "theirs"]

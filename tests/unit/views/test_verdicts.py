@@ -30,7 +30,7 @@ def deed(change: ModelChange, op: int) -> Deed:
 
 
 def stands(change: ModelChange, known: list[ModelChange]) -> bool:
-    """Tell whether anything of a change is left once all known ones are folded."""
+    """Return whether anything of a change is left once all known ones are folded."""
     last = [one for one in in_order(known) if one.key == change.key][-1]
     if change.operation is Operation.DELETE or not OTHERS - change.unchanged:
         return last is change

@@ -84,7 +84,7 @@ def content_of(place: Place) -> str:
 def test_manifest_is_read_as_it_was_written():
     manifest = manifest_of("a", {"x=1/b.parquet": 5, "a.parquet": 7})
     assert read_manifest(manifest.to_json(), "there") == manifest
-    assert [one["path"] for one in json.loads(manifest.to_json())["files"]] == ["a.parquet", "x=1/b.parquet"]
+    assert [load["path"] for load in json.loads(manifest.to_json())["files"]] == ["a.parquet", "x=1/b.parquet"]
     for damaged in ("", "{}", manifest.to_json()[:-20], manifest.to_json().replace('"rows"', '"lines"')):
         with pytest.raises(DataError, match="damaged"):
             read_manifest(damaged, "there")

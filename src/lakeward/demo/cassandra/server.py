@@ -101,7 +101,7 @@ def write_node_files(folder: Path, host: str, seed: str, ports: ServerPorts, opt
 
 
 def certificate(folder: Path) -> Path:
-    """Give the file of the certificate that clients of a cluster with TLS must trust."""
+    """Return the file of the certificate that clients of a cluster with TLS must trust."""
     return folder / "ca.pem"
 
 
@@ -163,7 +163,7 @@ def cassandra_jars() -> tuple[Jar, ...]:
 
 
 def resolve_cassandra() -> list[Path]:
-    """Give the paths of all jars of a server, fetching what the cache lacks.
+    """Return the paths of all jars of a server, fetching what the cache lacks.
 
     Raises:
         ConfigurationError: a jar is missing or damaged and cannot be fetched.
@@ -236,7 +236,7 @@ class LocalCassandra:
         return self.address_for(USER, PASSWORD) if self.options.login else self.address_for(None, None)
 
     def address_for(self, username: str | None, password: str | None) -> ClusterAddress:
-        """Give the cluster as a certain user reaches it."""
+        """Return the cluster as a certain user reaches it."""
         settings = ClusterSettings(
             hosts=self.hosts,
             port=self.port,
@@ -283,10 +283,10 @@ class LocalCassandra:
     @property
     def process_ids(self) -> tuple[int, ...]:
         """The processes of the nodes that run."""
-        return tuple(one.pid for one in self._processes.values())
+        return tuple(process.pid for process in self._processes.values())
 
     def log(self, number: int) -> Path:
-        """Give the file that a node writes its log to."""
+        """Return the file that a node writes its log to."""
         return self._node(number) / "cassandra.log"
 
     def _node(self, number: int) -> Path:

@@ -87,7 +87,7 @@ def fill(session: Any) -> None:
         + [order.bind(_values(names, _order(number * ORDERS_EACH + one))) for one in range(ORDERS_EACH)]
         for number in range(CUSTOMERS)
     )
-    _send(session, chain.from_iterable(_in_batches(one) for one in rows))
+    _send(session, chain.from_iterable(_in_batches(row) for row in rows))
 
 
 def change(session: Any) -> Changes:
@@ -126,7 +126,7 @@ def change(session: Any) -> Changes:
 
 
 def samples(session: Any, table: TableName) -> dict[str, str | None]:
-    """Give rows that change, as text; None: it is not there."""
+    """Return rows that change, as text; None: it is not there."""
     asked = {
         "order 0": (f"SELECT total, note, tags, lines FROM {table.cql} WHERE {_condition()}", _key(0)),
         "order 1": (f"SELECT note, ship_to FROM {table.cql} WHERE {_condition()}", _key(1)),

@@ -50,12 +50,12 @@ _MAX_PRECISION = 38
 
 
 def is_same(left: DataType, right: DataType) -> bool:
-    """Tell whether two types are the same but for where nulls may be."""
+    """Return whether two types are the same but for where nulls may be."""
     return _with_nulls(left) == _with_nulls(right)
 
 
 def common_type(left: DataType, right: DataType, *, fields_differ: bool = False) -> DataType | None:
-    """Give the narrowest type that holds all values of both, None where there is none.
+    """Return the narrowest type that holds all values of both, None where there is none.
 
     Whole numbers widen to longer ones, to decimals and (up to int) to double, float to double, decimals to more digits;
     so do elements of arrays, values of maps and fields of structs. With ``fields_differ`` structs may have fields that
@@ -92,11 +92,11 @@ def _common_struct(left: StructType, right: StructType, *, fields_differ: bool) 
 
 
 def as_type(value: Column, own: DataType, wanted: DataType) -> Column:
-    """Give a value in another type; fields of structs are found by name, and those that it has not are null."""
+    """Return a value in another type; fields of structs are found by name, and those that it has not are null."""
     if is_same(own, wanted):
         return value
     if isinstance(own, StructType) and isinstance(wanted, StructType):
-        fields = [_field(value, own, one).alias(one.name) for one in wanted.fields]
+        fields = [_field(value, own, field).alias(field.name) for field in wanted.fields]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(own, ArrayType) and isinstance(wanted, ArrayType):
         elements = own.elementType, wanted.elementType
@@ -133,13 +133,13 @@ def _common_decimal(left: DataType, right: DataType) -> DataType | None:
     digits = [_digits(one) for one in (left, right)]
     if None in digits:
         return None
-    whole = max(one[0] for one in digits if one is not None)
-    scale = max(one[1] for one in digits if one is not None)
+    whole = max(digit[0] for digit in digits if digit is not None)
+    scale = max(digit[1] for digit in digits if digit is not None)
     return DecimalType(whole + scale, scale) if whole + scale <= _MAX_PRECISION else None
 
 
 def _digits(data_type: DataType) -> tuple[int, int] | None:
-    """Give the digits before and behind the point."""
+    """Return the digits before and behind the point."""
     if isinstance(data_type, DecimalType):
         return data_type.precision - data_type.scale, data_type.scale
     whole = _WHOLE.get(type(data_type))
@@ -152,7 +152,7 @@ def _with_nulls(data_type: DataType) -> DataType:
     if isinstance(data_type, MapType):
         return MapType(_with_nulls(data_type.keyType), _with_nulls(data_type.valueType))
     if isinstance(data_type, StructType):
-        return StructType([StructField(one.name, _with_nulls(one.dataType)) for one in data_type.fields])
+        return StructType([StructField(field.name, _with_nulls(field.dataType)) for field in data_type.fields])
     return data_type
 
 
@@ -163,7 +163,7 @@ Fold = Callable[[str], str]
 
 
 def folding(*, case_sensitive: bool) -> Fold:
-    """Give the function under which two spellings of a column are one."""
+    """Return the function under which two spellings of a column are one."""
     return str if case_sensitive else str.lower
 
 
@@ -210,13 +210,13 @@ def check_columns(
 
 def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None:
     """Refuse names of the output that would come twice."""
-    keys = [one.name for one in alignment.keys]
+    keys = [key.name for key in alignment.keys]
     own = [("diff", options.diff_column), ("change", options.change_column)]
     for purpose, name in own:
         if name is not None and fold(name) in {fold(key) for key in keys}:
             msg = f"The {purpose} column is called {name!r}, and so is a key column"
             raise ConfigurationError(msg, hint=_other_name(purpose))
-    made = [one.name for one in value_columns(alignment, options)]
+    made = [column.name for column in value_columns(alignment, options)]
     if options.diff_mode is DiffMode.STRUCTS:
         made = [options.left_column_prefix, options.right_column_prefix]
     for purpose, name in own:
@@ -330,10 +330,10 @@ class AlignedColumn:
     def has_one_type(self) -> bool:
         """Whether both sides are shown in ``type``; only an ignored column may keep two types that do not fit."""
         sides = [one for one in (self.left_type, self.right_type) if one is not None]
-        return not self.is_ignored or all(is_same(one, self.type) for one in sides)
+        return not self.is_ignored or all(is_same(side, self.type) for side in sides)
 
     def shown_type(self, *, is_left: bool) -> DataType:
-        """Give the type in which a side's values are shown: ``type``, or the side's own where there are two."""
+        """Return the type in which a side's values are shown: ``type``, or the side's own where there are two."""
         own = self.left_type if is_left else self.right_type
         return self.type if self.has_one_type or own is None else own
 
@@ -350,17 +350,17 @@ class Alignment:
     @property
     def keys(self) -> tuple[AlignedColumn, ...]:
         """The columns that identify a row."""
-        return tuple(one for one in self.columns if one.is_key)
+        return tuple(column for column in self.columns if column.is_key)
 
     @property
     def values(self) -> tuple[AlignedColumn, ...]:
         """The columns that are shown and, unless ignored, compared."""
-        return tuple(one for one in self.columns if not one.is_key)
+        return tuple(column for column in self.columns if not column.is_key)
 
     @property
     def compared(self) -> tuple[AlignedColumn, ...]:
         """The columns whose difference makes a row a changed one."""
-        return tuple(one for one in self.values if not one.is_ignored)
+        return tuple(value for value in self.values if not value.is_ignored)
 
 
 def align(
@@ -463,13 +463,13 @@ def _require_comparable(name: str, data_type: DataType) -> None:
 def _differences(columns: Sequence[AlignedColumn]) -> list[str]:
     """Say in sentences what differs between the two schemas."""
     found = []
-    for one in columns:
-        if one.left_type is None:
-            found.append(f"column {one.name!r} is new ({one.type.simpleString()})")
-        elif one.right_type is None:
-            found.append(f"column {one.name!r} is gone ({one.type.simpleString()})")
-        elif not is_same(one.left_type, one.right_type):
-            shown = "is not compared" if one.is_ignored else f"is compared as {one.type.simpleString()}"
-            change = f"from {one.left_type.simpleString()} to {one.right_type.simpleString()}"
-            found.append(f"column {one.name!r} changed {change} and {shown}")
+    for column in columns:
+        if column.left_type is None:
+            found.append(f"column {column.name!r} is new ({column.type.simpleString()})")
+        elif column.right_type is None:
+            found.append(f"column {column.name!r} is gone ({column.type.simpleString()})")
+        elif not is_same(column.left_type, column.right_type):
+            shown = "is not compared" if column.is_ignored else f"is compared as {column.type.simpleString()}"
+            change = f"from {column.left_type.simpleString()} to {column.right_type.simpleString()}"
+            found.append(f"column {column.name!r} changed {change} and {shown}")
     return found

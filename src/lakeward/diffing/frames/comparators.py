@@ -60,15 +60,15 @@ class Comparator(ABC):
     is_tolerant = False
 
     def accepts(self, data_type: DataType) -> bool:
-        """Tell whether values of a type can be compared this way."""
+        """Return whether values of a type can be compared this way."""
         return True
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Give a value in the form that :meth:`equal` compares."""
+        """Return a value in the form that :meth:`equal` compares."""
         return normalised(value, data_type)
 
     def equal(self, left: Column, right: Column) -> Column:
-        """Tell whether two prepared values are equal; never null."""
+        """Return whether two prepared values are equal; never null."""
         return left.eqNullSafe(right)
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Epsilon(Comparator):
         return value.cast("decimal(20,0)") if isinstance(data_type, LongType) else value
 
     def equal(self, left: Column, right: Column) -> Column:
-        """Tell whether the distance is within the limit."""
+        """Return whether the distance is within the limit."""
         distance = F.abs(F.try_subtract(left, right)).cast("double")
         larger = F.greatest(F.abs(left.cast("double")), F.abs(right.cast("double")))
         limit = larger * F.lit(self.epsilon) if self.relative else F.lit(self.epsilon)
@@ -144,7 +144,7 @@ class Whitespace(Comparator):
         return isinstance(data_type, StringType)
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Give the text with its white space brought to one form."""
+        """Return the text with its white space brought to one form."""
         return F.regexp_replace(F.regexp_replace(value, _ENDS, ""), _BLANKS, " ")
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class Duration(Comparator):
         return isinstance(data_type, (DateType, TimestampType, TimestampNTZType))
 
     def equal(self, left: Column, right: Column) -> Column:
-        """Tell whether the time between the two is within the limit."""
+        """Return whether the time between the two is within the limit."""
         between = F.abs(left - right)
         near = (between <= F.lit(self.limit)) if self.inclusive else (between < F.lit(self.limit))
         return left.eqNullSafe(right) | F.coalesce(near, F.lit(False))
@@ -200,7 +200,7 @@ class MapEntries(Comparator):
         return isinstance(data_type, MapType)
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Give the entries: as they are, or sorted."""
+        """Return the entries: as they are, or sorted."""
         if self.ordered and isinstance(data_type, MapType):
             return entries(value, data_type)
         return normalised(value, data_type)
@@ -216,7 +216,7 @@ class Bitwise(Comparator):
     is_finer = True
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Give the value with the sign of each zero beside it."""
+        """Return the value with the sign of each zero beside it."""
         return _with_zero_signs(normalised(value, data_type), normalised_type(data_type))
 
     def __str__(self) -> str:
@@ -227,7 +227,9 @@ def _with_zero_signs(value: Column, data_type: DataType) -> Column:
     if not _holds_float(data_type):
         return value
     if isinstance(data_type, StructType):
-        fields = [_with_zero_signs(value.getField(one.name), one.dataType).alias(one.name) for one in data_type.fields]
+        fields = [
+            _with_zero_signs(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields
+        ]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(data_type, ArrayType):
         element_type = data_type.elementType
@@ -239,7 +241,7 @@ def _with_zero_signs(value: Column, data_type: DataType) -> Column:
 
 def _holds_float(data_type: DataType) -> bool:
     if isinstance(data_type, StructType):
-        return any(_holds_float(one.dataType) for one in data_type.fields)
+        return any(_holds_float(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
         return _holds_float(data_type.elementType)
     return isinstance(data_type, (FloatType, DoubleType))
@@ -272,7 +274,7 @@ def parse_comparator(text: str) -> Comparator:
         msg = f"There is no comparator {text!r}; there are: {FORMS}"
         raise ConfigurationError(msg)
     try:
-        return build([one.strip().lower() for one in arguments])
+        return build([argument.strip().lower() for argument in arguments])
     except ValueError as wrong:
         msg = f"The comparator {text!r} cannot be read: {wrong}; possible are: {FORMS}"
         raise ConfigurationError(msg) from None
@@ -315,8 +317,8 @@ def _map(arguments: list[str]) -> Comparator:
 
 
 def _take(words: list[str], allowed: tuple[str, ...]) -> list[str]:
-    """Give the words behind the colons, once each is known to be allowed, not repeated and not its own opposite."""
-    unknown = [one for one in words if one not in allowed]
+    """Return the words behind the colons, once each is known to be allowed, not repeated and not its own opposite."""
+    unknown = [word for word in words if word not in allowed]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not known here" + (f" (one of {', '.join(allowed)})" if allowed else ""))
     for one, other in (("relative", "absolute"), ("inclusive", "exclusive")):
@@ -354,7 +356,7 @@ def comparator_for(
 
     The default one holds for the columns whose type it takes; others are compared by plain equality.
     """
-    by_name = {fold(one): comparator for one, comparator in options.column_comparators.items()}
+    by_name = {fold(key): comparator for key, comparator in options.column_comparators.items()}
     found = by_name.get(fold(name)) or _for_type(data_type, options.type_comparators)
     if found is None:
         default = options.default_comparator or PLAIN
@@ -378,12 +380,12 @@ def check_types_named(comparators: Mapping[str, Comparator]) -> None:
 
 
 def equal_values(left: Column, right: Column, one: AlignedColumn) -> Column:
-    """Tell whether two values of an aligned column are equal by its comparator; never null."""
+    """Return whether two values of an aligned column are equal by its comparator; never null."""
     return _compared(left, right, one, one.comparator)
 
 
 def plainly_equal(left: Column, right: Column, one: AlignedColumn) -> Column:
-    """Tell whether two values of an aligned column are equal by plain equality; never null."""
+    """Return whether two values of an aligned column are equal by plain equality; never null."""
     return _compared(left, right, one, PLAIN)
 
 

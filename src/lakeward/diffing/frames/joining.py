@@ -66,7 +66,7 @@ def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: D
     if not whole:
         # Surplus rows are counted, equal or not.
         surplus = [column(side.number) > 1 for side in (left, right)] if numbered else []
-        both = both.filter(~(_is_equal(left, right, alignment) & all_of([~one for one in surplus])))
+        both = both.filter(~(_is_equal(left, right, alignment) & all_of([~surplu for surplu in surplus])))
     present = [left.is_present().alias(HAS_LEFT), right.is_present().alias(HAS_RIGHT)]
     counted = [_surplus(left, right).alias(SURPLUS)] if numbered else []
     rows = both.select(*present, *left.values(), *right.values(), *counted)
@@ -95,7 +95,7 @@ def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment)
     names = zip([*left.key_names, *left.nulls], [*right.key_names, *right.nulls], strict=True)
     same = Window.partitionBy(*[F.coalesce(column(one), column(other)) for one, other in names])
     failures = [
-        duplicate_failure(side, [(one.name, rows.value(one)) for one in alignment.keys])
+        duplicate_failure(side, [(key.name, rows.value(key)) for key in alignment.keys])
         for side, rows in (("past", left), ("current", right))
     ]
     is_first = F.when(column(times) == 1, F.lit(True)).when(left.is_present(), failures[0]).otherwise(failures[1])
@@ -103,12 +103,12 @@ def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment)
 
 
 def _is_pair(left: _Side, right: _Side) -> Column:
-    """Tell whether two rows have the same key."""
-    same = [column(one) == column(other) for one, other in zip(left.join_keys, right.join_keys, strict=True)]
-    for one, other in zip(left.nulls, right.nulls, strict=True):
-        if one not in left.join_keys:
+    """Return whether two rows have the same key."""
+    same = [column(key) == column(other) for key, other in zip(left.join_keys, right.join_keys, strict=True)]
+    for null, other in zip(left.nulls, right.nulls, strict=True):
+        if null not in left.join_keys:
             # Not as an equality of two columns, which would become a key of the exchange and the sort.
-            same.append(column(one).bitwiseXOR(column(other)) == 0)
+            same.append(column(null).bitwiseXOR(column(other)) == 0)
     return all_of(same[1:]) & same[0]
 
 
@@ -119,16 +119,16 @@ def _surplus(left: _Side, right: _Side) -> Column:
 
 
 def _is_equal(left: _Side, right: _Side, alignment: Alignment) -> Column:
-    """Tell whether both sides have a row and their compared columns are equal, by plain equality at least."""
+    """Return whether both sides have a row and their compared columns are equal, by plain equality at least."""
     others = [one for one in alignment.compared if not _is_comparable_in_struct(one)]
-    equal = [surely_equal(left.value(one), right.value(one), one) for one in others]
+    equal = [surely_equal(left.value(other), right.value(other), other) for other in others]
     if len(others) < len(alignment.compared):
         equal.insert(0, column(left.plain).eqNullSafe(column(right.plain)))
     return left.is_present() & right.is_present() & all_of(equal)
 
 
 def _is_comparable_in_struct(one: AlignedColumn) -> bool:
-    """Tell whether a column's values can be compared by Spark's own equality, along with others."""
+    """Return whether a column's values can be compared by Spark's own equality, along with others."""
     is_on_both = one.left_type is not None and one.right_type is not None
     return (
         is_on_both and not one.is_key and not one.is_ignored and not one.comparator.is_finer and not holds_map(one.type)
@@ -146,7 +146,7 @@ class _Side:
         letter = "l" if is_left else "r"
         self.number, self.plain, self._rest = (f"{S.PREFIX}{what}_{letter}" for what in ("number", "plain", "rest"))
         # Which keys may be null, with the number that says which are and their bits in it.
-        nullable = [one for one in alignment.keys if not _is_wrapped(one.type) and self._may_be_null(one)]
+        nullable = [key for key in alignment.keys if not _is_wrapped(key.type) and self._may_be_null(key)]
         is_single = len(alignment.keys) == 1
         first = _NULL_SHIFT if is_single else 1
         self._bits = {
@@ -165,11 +165,11 @@ class _Side:
         return self._alignment.left[one.in_left].nullable or self._alignment.right[one.in_right].nullable
 
     def is_present(self) -> Column:
-        """Tell whether this side has a row."""
+        """Return whether this side has a row."""
         return column(self.key_names[0]).isNotNull()
 
     def value(self, one: AlignedColumn) -> Column:
-        """Give an aligned column's value on this side of the join."""
+        """Return an aligned column's value on this side of the join."""
         position = self._alignment.columns.index(one)
         if _is_in_key(one):
             return self._key(position, one)
@@ -178,18 +178,18 @@ class _Side:
         return column(self._struct_of(one)).getField(_field(position))
 
     def values(self) -> list[Column]:
-        """Give all values under their names in a pair."""
+        """Return all values under their names in a pair."""
         return [self.value(one).alias(self._name(at)) for at, one in enumerate(self._alignment.columns)]
 
     def rows(self, frame: DataFrame) -> DataFrame:
-        """Give the side's rows with their join keys."""
+        """Return the side's rows with their join keys."""
         keys = [
-            self._joined_key(one).alias(name) for one, name in zip(self._alignment.keys, self.key_names, strict=True)
+            self._joined_key(key).alias(name) for key, name in zip(self._alignment.keys, self.key_names, strict=True)
         ]
         return frame.select(*keys, *self._null_flags(), *self._structs())
 
     def unique_rows(self, frame: DataFrame) -> DataFrame:
-        """Give the side's rows with their join keys: numbered, or with a key that comes twice as an error."""
+        """Return the side's rows with their join keys: numbered, or with a key that comes twice as an error."""
         keyed = self.rows(frame)
         group = Window.partitionBy(*columns(self._group_names))
         if self._numbered:
@@ -202,13 +202,13 @@ class _Side:
             times = F.when(column(self.nulls[0]) == 1, total % 2**_NULL_SHIFT - with_null).otherwise(with_null)
         else:
             rows, times = keyed.withColumn(self.number, F.count(F.lit(1)).over(group)), total
-        shown = [(one.name, self.value(one)) for one in self._alignment.keys]
+        shown = [(key.name, self.value(key)) for key in self._alignment.keys]
         failure = duplicate_failure("past" if self._is_left else "current", shown)
         # A filter, as a column that nobody asks for would be cut away with its error.
         return rows.filter(F.when(times == 1, F.lit(True)).otherwise(failure)).drop(self.number)
 
     def _structs(self) -> list[Column]:
-        """Give the columns that the joined keys do not give back: those compared at once, and the others."""
+        """Return the columns that the joined keys do not give back: those compared at once, and the others."""
         fields: dict[str, list[Column]] = {}
         for position, one in enumerate(self._alignment.columns):
             value = self._source(one)
@@ -228,8 +228,8 @@ class _Side:
 
     def _null_flags(self) -> list[Column]:
         found = {name: F.lit(1).cast("bigint") for name in self.nulls}
-        for one, (name, bit) in self._bits.items():
-            own = F.when(self._key_source(one).isNull(), F.lit(bit)).otherwise(F.lit(0)).cast("bigint")
+        for key, (name, bit) in self._bits.items():
+            own = F.when(self._key_source(key).isNull(), F.lit(bit)).otherwise(F.lit(0)).cast("bigint")
             found[name] = found[name].bitwiseOR(own)
         return [value.alias(name) for name, value in found.items()]
 
@@ -244,14 +244,14 @@ class _Side:
         return F.when(column(name).bitwiseAND(F.lit(bit).cast("bigint")) == 0, found)
 
     def _order(self) -> list[Column]:
-        """Give an order of rows by their values that is the same on both sides: compared columns come first."""
-        ignored = [one for one in self._alignment.values if one.is_ignored]
+        """Return an order of rows by their values that is the same on both sides: compared columns come first."""
+        ignored = [value for value in self._alignment.values if value.is_ignored]
         others = [one for one in ignored if uncomparable_part(self._type(one)) is None]
         ordered = [one for one in (*self._alignment.compared, *others) if self._source(one) is not None]
         return [normalised(self.value(one), self._type(one)).asc_nulls_first() for one in ordered] or [F.lit(1)]
 
     def _source(self, one: AlignedColumn) -> Column | None:
-        """Give the column as the side's frame has it, in the aligned type; None: it has none."""
+        """Return the column as the side's frame has it, in the aligned type; None: it has none."""
         name = one.in_left if self._is_left else one.in_right
         if name is None:
             return None
@@ -260,7 +260,7 @@ class _Side:
         return as_type(column(name), own, self._type(one))
 
     def _key_source(self, one: AlignedColumn) -> Column:
-        """Give a key as the side's frame has it; null where it has none."""
+        """Return a key as the side's frame has it; null where it has none."""
         found = self._source(one)
         return found if found is not None else self._nothing(one)
 
@@ -272,7 +272,7 @@ class _Side:
 
 
 def _is_in_key(one: AlignedColumn) -> bool:
-    """Tell whether the column by which a key is joined gives it back: a map in it is there in another form."""
+    """Return whether the column by which a key is joined gives it back: a map in it is there in another form."""
     return one.is_key and not holds_map(one.type)
 
 
@@ -281,12 +281,12 @@ def _field(position: int) -> str:
 
 
 def _is_wrapped(data_type: DataType) -> bool:
-    """Tell whether a key is joined as an array of one: there is no other value of its type to stand for a null."""
+    """Return whether a key is joined as an array of one: there is no other value of its type to stand for a null."""
     return _stand_in(data_type) is None
 
 
 def _stand_in(data_type: DataType) -> Column | None:
-    """Give some value of a type for the place of a null."""
+    """Return some value of a type for the place of a null."""
     if isinstance(data_type, NumericType):
         return F.lit(0).cast(data_type)
     if isinstance(data_type, (StringType, BinaryType)):
@@ -304,7 +304,7 @@ def _stand_in(data_type: DataType) -> Column | None:
 def diff(
     past: DataFrame, current: DataFrame, keys: str | Sequence[str] = (), options: DiffOptions | None = None
 ) -> DataFrame:
-    """Give what changed between two frames: a row for each key that was inserted, changed or deleted.
+    """Return what changed between two frames: a row for each key that was inserted, changed or deleted.
 
     Without keys all columns identify a row, so that it is inserted or deleted, never changed. Nothing is read before
     the result is: a key that comes twice is found then, and ends the query.
@@ -317,5 +317,5 @@ def diff(
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """Tell whether a session holds two spellings of a column's name for two columns."""
+    """Return whether a session holds two spellings of a column's name for two columns."""
     return spark.conf.get("spark.sql.caseSensitive") == "true"

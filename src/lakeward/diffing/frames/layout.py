@@ -29,7 +29,7 @@ class ValueColumn:
 
 
 def value_columns(alignment: Alignment, options: DiffOptions) -> list[ValueColumn]:
-    """Give the output's columns behind the keys; none in the mode of structs, where there are just two."""
+    """Return the output's columns behind the keys; none in the mode of structs, where there are just two."""
     compared = alignment.compared
     if options.diff_mode is DiffMode.COLUMN_BY_COLUMN:
         ordered = (*compared, *_as_ignored(alignment, options))
@@ -46,7 +46,7 @@ def value_columns(alignment: Alignment, options: DiffOptions) -> list[ValueColum
 
 
 def side_columns(alignment: Alignment, *, is_left: bool) -> list[AlignedColumn]:
-    """Give all columns of a side, keys too, in the side's own order: the fields of its struct."""
+    """Return all columns of a side, keys too, in the side's own order: the fields of its struct."""
     return _in_order(alignment.columns, alignment, is_left=is_left)
 
 
@@ -54,32 +54,32 @@ def _prefixed(
     columns: Iterable[AlignedColumn], options: DiffOptions, *, left: bool = False, right: bool = False
 ) -> list[ValueColumn]:
     found = []
-    for one in columns:
-        if left and one.in_left is not None:
-            found.append(ValueColumn(f"{options.left_column_prefix}_{one.in_left}", one, is_left=True))
-        if right and one.in_right is not None:
-            found.append(ValueColumn(f"{options.right_column_prefix}_{one.in_right}", one, is_left=False))
+    for column in columns:
+        if left and column.in_left is not None:
+            found.append(ValueColumn(f"{options.left_column_prefix}_{column.in_left}", column, is_left=True))
+        if right and column.in_right is not None:
+            found.append(ValueColumn(f"{options.right_column_prefix}_{column.in_right}", column, is_left=False))
     return found
 
 
 def _as_ignored(alignment: Alignment, options: DiffOptions) -> list[AlignedColumn]:
-    """Give the ignored columns in the order in which they were named."""
+    """Return the ignored columns in the order in which they were named."""
     names = [name.lower() for name in options.ignore_columns]
     exact = list(options.ignore_columns)
-    ignored = [one for one in alignment.values if one.is_ignored]
+    ignored = [value for value in alignment.values if value.is_ignored]
     return sorted(
         ignored, key=lambda one: exact.index(one.name) if one.name in exact else names.index(one.name.lower())
     )
 
 
 def _ignored_of(alignment: Alignment, *, is_left: bool) -> list[AlignedColumn]:
-    return _in_order([one for one in alignment.values if one.is_ignored], alignment, is_left=is_left)
+    return _in_order([value for value in alignment.values if value.is_ignored], alignment, is_left=is_left)
 
 
 def _in_order(columns: Iterable[AlignedColumn], alignment: Alignment, *, is_left: bool) -> list[AlignedColumn]:
-    """Give the columns that a side has, in its order."""
+    """Return the columns that a side has, in its order."""
     names = (alignment.left if is_left else alignment.right).names
-    placed = [(names.index(name), one) for one in columns if (name := _name(one, is_left=is_left)) is not None]
+    placed = [(names.index(name), column) for column in columns if (name := _name(column, is_left=is_left)) is not None]
     return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
 
 
@@ -91,7 +91,7 @@ def _name(one: AlignedColumn, *, is_left: bool) -> str | None:
 
 
 def with_free_names(options: DiffOptions, keys: Sequence[str], columns: Sequence[str]) -> DiffOptions:
-    """Give options whose names are not those of keys, or of values where these keep theirs.
+    """Return options whose names are not those of keys, or of values where these keep theirs.
 
     Without keys all columns that are not ignored are keys. A name or prefix that is taken gets ``_lw_`` before it. The
     list of changes keeps its name, which can be chosen.
@@ -100,7 +100,9 @@ def with_free_names(options: DiffOptions, keys: Sequence[str], columns: Sequence
     names = {name.lower() for name in keys or columns} - ignored
     values = [name.lower() for name in columns if name.lower() not in names]
     prefixes = options.left_column_prefix, options.right_column_prefix
-    left, right = (one if names.isdisjoint(_made(one, values, options)) else f"{S.PREFIX}{one}" for one in prefixes)
+    left, right = (
+        prefix if names.isdisjoint(_made(prefix, values, options)) else f"{S.PREFIX}{prefix}" for prefix in prefixes
+    )
     taken = names.union(_made(left, values, options), _made(right, values, options))
     label = options.diff_column if options.diff_column.lower() not in taken else f"{S.PREFIX}{options.diff_column}"
     return replace(options, diff_column=label, left_column_prefix=left, right_column_prefix=right)

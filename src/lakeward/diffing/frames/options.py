@@ -102,7 +102,7 @@ def _require_kinds(options: DiffOptions) -> None:
 
 
 def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Give names of columns; a mere text is one name."""
+    """Return names of columns; a mere text is one name."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 

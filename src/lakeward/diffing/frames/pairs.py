@@ -53,11 +53,11 @@ class Pairs:
     is_differing: bool = False
 
     def left(self, one: AlignedColumn) -> Column:
-        """Give a column's past value; null where the past has no row."""
+        """Return a column's past value; null where the past has no row."""
         return column(left_name(self.alignment.columns.index(one)))
 
     def right(self, one: AlignedColumn) -> Column:
-        """Give a column's current value; null where there is no row any more."""
+        """Return a column's current value; null where there is no row any more."""
         return column(right_name(self.alignment.columns.index(one)))
 
 
@@ -69,7 +69,7 @@ INSERTED, CHANGED_ROW, DELETED, UNCHANGED = "I", "C", "D", "N"
 
 
 def classified(pairs: Pairs, options: DiffOptions) -> DataFrame:  # noqa: ARG001 (as every step that makes output)
-    """Give pairs with what happened to each (``ACTION``: I, C, D or N) and the columns that did (``CHANGED``).
+    """Return pairs with what happened to each (``ACTION``: I, C, D or N) and the columns that did (``CHANGED``).
 
     The columns are an array of names in the order of the past: empty for an unchanged row, null where a side has none.
     """
@@ -91,15 +91,15 @@ def classified(pairs: Pairs, options: DiffOptions) -> DataFrame:  # noqa: ARG001
 
 
 def shaped(pairs: Pairs, options: DiffOptions) -> DataFrame:
-    """Give the diff in the chosen mode; unchanged rows only where the options include them."""
+    """Return the diff in the chosen mode; unchanged rows only where the options include them."""
     return shaped_from(classified(pairs, options), pairs, options)
 
 
 def shaped_from(rows: DataFrame, pairs: Pairs, options: DiffOptions) -> DataFrame:
-    """Give the diff from classified pairs, which may have been observed or limited in between."""
+    """Return the diff from classified pairs, which may have been observed or limited in between."""
     if not options.include_unchanged:
         rows = rows.filter(column(ACTION) != UNCHANGED)
-    keys = [F.coalesce(pairs.left(one), pairs.right(one)).alias(one.name) for one in pairs.alignment.keys]
+    keys = [F.coalesce(pairs.left(key), pairs.right(key)).alias(key.name) for key in pairs.alignment.keys]
     return rows.select(*_labels(options), *keys, *_values(pairs, options))
 
 
@@ -123,22 +123,22 @@ def _values(pairs: Pairs, options: DiffOptions) -> list[Column]:
             _struct(pairs, options, is_left=False).alias(options.right_column_prefix),
         ]
     return [
-        _shown(pairs, one.column, options, is_left=one.is_left).alias(one.name)
-        for one in value_columns(pairs.alignment, options)
+        _shown(pairs, value_column.column, options, is_left=value_column.is_left).alias(value_column.name)
+        for value_column in value_columns(pairs.alignment, options)
     ]
 
 
 def _struct(pairs: Pairs, options: DiffOptions, *, is_left: bool) -> Column:
     fields = []
-    for one in side_columns(pairs.alignment, is_left=is_left):
-        name = one.in_left if is_left else one.in_right
+    for side_column in side_columns(pairs.alignment, is_left=is_left):
+        name = side_column.in_left if is_left else side_column.in_right
         assert name is not None
-        fields.append(_shown(pairs, one, options, is_left=is_left).alias(name))
+        fields.append(_shown(pairs, side_column, options, is_left=is_left).alias(name))
     return F.when(column(HAS_LEFT if is_left else HAS_RIGHT), F.struct(*fields))
 
 
 def _shown(pairs: Pairs, one: AlignedColumn, options: DiffOptions, *, is_left: bool) -> Column:
-    """Give a value as it is shown: in sparse mode, null where the other side has the same."""
+    """Return a value as it is shown: in sparse mode, null where the other side has the same."""
     value = pairs.left(one) if is_left else pairs.right(one)
     if not options.sparse_mode or one.is_key or not _is_blankable(one):
         return value
@@ -146,7 +146,7 @@ def _shown(pairs: Pairs, one: AlignedColumn, options: DiffOptions, *, is_left: b
 
 
 def _is_blankable(one: AlignedColumn) -> bool:
-    """Tell whether two values can be the same at all: the column is on both sides, in a type that can be compared."""
+    """Return whether two values can be the same at all: the column is on both sides, in a type that can be compared."""
     is_on_both = one.left_type is not None and one.right_type is not None
     return is_on_both and one.has_one_type and uncomparable_part(one.type) is None
 
@@ -178,7 +178,10 @@ class Summary(Document):
 
 
 def summary_columns(alignment: Alignment, options: DiffOptions) -> list[Column]:
-    """Give aggregates over classified pairs, for ``DataFrame.observe`` or ``agg``; :func:`read_summary` reads them."""
+    """Return aggregates over classified pairs, for ``DataFrame.observe`` or ``agg``.
+
+    :func:`read_summary` reads them.
+    """
     actions = {"inserted": INSERTED, "changed": CHANGED_ROW, "deleted": DELETED, "unchanged": UNCHANGED}
     is_changed = column(ACTION) == CHANGED_ROW
     surplus = column(SURPLUS) if options.duplicate_keys is DuplicateKeys.REPORT else F.lit(0)
@@ -256,14 +259,14 @@ class JoinCounts:
         return both.observe(self._paired, left.alias(_LEFT), right.alias(_RIGHT))
 
     def duplicated_side(self) -> str | None:
-        """Give the side on which a key came more than once, ``past`` or ``current``, after the result was read."""
+        """Return the side on which a key came more than once, ``past`` or ``current``, after the result was read."""
         past, current = self.rows()
         if int(self._paired.get[_LEFT]) != past:
             return "current"
         return "past" if int(self._paired.get[_RIGHT]) != current else None
 
     def rows(self) -> tuple[int, int]:
-        """Give the number of past and of current rows, after the result was read."""
+        """Return the number of past and of current rows, after the result was read."""
         return (
             int(self._past.get[_ROWS]) if self.past_rows is None else self.past_rows,
             int(self._current.get[_ROWS]) if self.current_rows is None else self.current_rows,

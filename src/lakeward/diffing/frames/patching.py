@@ -79,7 +79,7 @@ def _require_complete(diff: ReadDiff) -> None:
 
 def _require_fitting(past: DataFrame, diff: ReadDiff, *, strict: bool) -> None:
     """Refuse a diff that does not speak of this table's columns."""
-    present = {diff.fold(one.name): one.dataType for one in past.schema.fields}
+    present = {diff.fold(field.name): field.dataType for field in past.schema.fields}
     if missing := [name for name in diff.key_names if diff.fold(name) not in present]:
         msg = f"the past has no key column {', '.join(missing)}; it has {', '.join(past.columns)}"
         raise RefusedInputError(msg)
@@ -92,7 +92,7 @@ def _require_fitting(past: DataFrame, diff: ReadDiff, *, strict: bool) -> None:
 
 
 def _is_now_text(one: SideValue, past: DataType, diff: ReadDiff) -> bool:
-    """Tell whether an ignored column became a text: rows that did not change then have their value as a text."""
+    """Return whether an ignored column became a text: rows that did not change then have their value as a text."""
     return _is_ignored(one, diff) and isinstance(one.type, StringType) and isinstance(past, AtomicType)
 
 
@@ -123,19 +123,19 @@ def _require_same_columns(past: DataFrame, diff: ReadDiff, left: Sequence[SideVa
 
 
 def _result_schema(past: DataFrame, diff: ReadDiff) -> StructType:
-    """Give the current side's columns: those of the past that stay in their order, then those that come in."""
+    """Return the current side's columns: those of the past that stay in their order, then those that come in."""
     coming = {diff.fold(one.name): StructField(one.name, one.type) for one in diff.right or ()}
-    keys = {diff.fold(one.name): StructField(one.name, one.dataType) for one in diff.keys}
+    keys = {diff.fold(key.name): StructField(key.name, key.dataType) for key in diff.keys}
     leaving = {diff.fold(one.name) for one in diff.left or ()} - set(coming)
     stays = {**coming, **keys}
     fields = []
-    for one in past.schema.fields:
-        name = diff.fold(one.name)
+    for field in past.schema.fields:
+        name = diff.fold(field.name)
         if name in stays:
             fields.append(stays.pop(name))
         elif diff.left is not None and name not in leaving:
             # A column that the diff knows nothing of stays; a diff of one side names all that are to stay.
-            fields.append(StructField(one.name, one.dataType))
+            fields.append(StructField(field.name, field.dataType))
     return StructType([*fields, *stays.values()])
 
 
@@ -153,15 +153,15 @@ class _Patching:
         self._both = JoinedByKey(renamed, self._flat.frame(unchanged=False), diff.key_names)
 
     def rows(self, wanted: StructType, *, strict: bool) -> DataFrame:
-        """Give the rows that the current side has."""
+        """Return the rows that the current side has."""
         found = self._both.frame
         if strict:
             found = found.filter(self._fits())
         stays = ~self._both.has_right | self._both.right(self._flat.has_right)
-        return found.filter(stays).select(*[self._value(one) for one in wanted.fields])
+        return found.filter(stays).select(*[self._value(field) for field in wanted.fields])
 
     def _value(self, field: StructField) -> Column:
-        """Give a column of the result: the diff's value where it has one, else the past's."""
+        """Return a column of the result: the diff's value where it has one, else the past's."""
         keys = {self._diff.fold(name): name for name in self._diff.key_names}
         if (key := keys.get(self._diff.fold(field.name))) is not None:
             return self._both.key(key).cast(field.dataType).alias(field.name)
@@ -176,7 +176,7 @@ class _Patching:
         return self._both.left_as(place, wanted) if place is not None else F.lit(None).cast(wanted)
 
     def _is_told(self, new: Column, name: str) -> Column:
-        """Tell whether the diff has a row's current value; a sparse one has those that changed, and whole new rows."""
+        """Whether the diff has a row's current value; a sparse one has those that changed, and whole new rows."""
         told = self._both.has_right
         if not self._diff.options.sparse_mode:
             return told
@@ -186,7 +186,7 @@ class _Patching:
         return F.coalesce(F.array_contains(self._both.right(self._flat.changed), name), F.lit(False))
 
     def _fits(self) -> Column:
-        """Give a condition that makes the job fail at the first row that the diff does not fit."""
+        """Return a condition that makes the job fail at the first row that the diff does not fit."""
         silent, there = ~self._both.has_right, self._both.has_left
         expected, key = self._both.right(self._flat.has_left), self._both.key_text()
         return (
@@ -201,7 +201,7 @@ class _Patching:
         )  # fmt: skip
 
     def _has_left_values(self) -> Column:
-        """Tell whether the past has the values that the diff has on its left, as far as it has them."""
+        """Return whether the past has the values that the diff has on its left, as far as it has them."""
         compared = [one for one in self._diff.left or () if not _is_ignored(one, self._diff)]
         return all_of([self._is_as_told(one) for one in compared])
 
@@ -224,7 +224,7 @@ class _Patching:
 
 @takes(diff=FRAME, keys=COLUMN_NAMES | NONE, options=OPTIONS)
 def reverse(diff: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None) -> DataFrame:
-    """Give the diff from current to past: inserted rows are deleted ones, and each side takes the other's place.
+    """Return the diff from current to past: inserted rows are deleted ones, and each side takes the other's place.
 
     It has the mode, the names and the list of changes of the diff, also where that is sparse. Without keys, those
     columns are keys that belong to neither side.
@@ -237,7 +237,7 @@ def reverse(diff: DataFrame, keys: str | Sequence[str] | None = None, options: D
 
 
 def reversed_diff(diff: ReadDiff) -> DataFrame:
-    """Give a diff that was taken apart the other way round."""
+    """Return a diff that was taken apart the other way round."""
     options = diff.options
     if diff.left is None or diff.right is None:
         missing = "past" if diff.left is None else "current"
@@ -268,7 +268,7 @@ def _swapped(diff: ReadDiff) -> list[Column]:
 
 
 def _in_order(diff: ReadDiff) -> list[str]:
-    """Give the names of the value columns as the diff has them, each at its first place."""
+    """Return the names of the value columns as the diff has them, each at its first place."""
     places = {one.container: one.name for side in (diff.left, diff.right) for one in side or ()}
     return [places[name] for name in diff.frame.columns if name in places]
 
@@ -283,7 +283,7 @@ _TOLERANT = (Epsilon, Duration, Whitespace)
 def compose(
     first: DataFrame, second: DataFrame, keys: str | Sequence[str] | None = None, options: DiffOptions | None = None
 ) -> DataFrame:
-    """Give the diff from the first one's past to the second one's current side.
+    """Return the diff from the first one's past to the second one's current side.
 
     A row that was inserted and then changed is an inserted one, one that was inserted and then deleted is none, and so
     on; a row that is back to what it was is unchanged. Where the second diff does not follow the first one (a row is
@@ -311,7 +311,7 @@ def composed(first: ReadDiff, second: ReadDiff, options: DiffOptions) -> DataFra
 
 
 def why_not_composable(diff: ReadDiff) -> str | None:
-    """Say why a diff cannot be made one with another, None where it can."""
+    """Return why a diff cannot be made one with another, None where it can."""
     options = diff.options
     if diff.left is None or diff.right is None:
         return f"in {options.diff_mode} mode one has only one side's values"
@@ -323,7 +323,7 @@ def why_not_composable(diff: ReadDiff) -> str | None:
 
 
 def have_common_ends(first: ReadDiff, second: ReadDiff) -> bool:
-    """Tell whether one type holds each column of the first diff's past and the second one's current side.
+    """Return whether one type holds each column of the first diff's past and the second one's current side.
 
     It does not where a column was dropped in between and came back in another type.
     """
@@ -333,9 +333,9 @@ def have_common_ends(first: ReadDiff, second: ReadDiff) -> bool:
 
 
 def is_exact(options: DiffOptions) -> bool:
-    """Tell whether every difference of a value counts: no column is ignored and no comparator tolerates any."""
+    """Return whether every difference of a value counts: no column is ignored and no comparator tolerates any."""
     comparators = (options.default_comparator, *options.type_comparators.values(), *options.column_comparators.values())
-    return not options.ignore_columns and not any(isinstance(one, _TOLERANT) for one in comparators)
+    return not options.ignore_columns and not any(isinstance(comparator, _TOLERANT) for comparator in comparators)
 
 
 class _Composition:
@@ -352,7 +352,7 @@ class _Composition:
         self._alignment = align(*ends, first.key_names, options, evolve=True, case_sensitive=case_sensitive)
 
     def pairs(self) -> Pairs:
-        """Give the rows of both ends."""
+        """Return the rows of both ends."""
         has_left = self._past(self._first.has_left, self._second.has_left)
         has_right = self._current(self._first.has_right, self._second.has_right)
         values = []
@@ -369,11 +369,11 @@ class _Composition:
         return Pairs(ends.filter(column(HAS_LEFT) | column(HAS_RIGHT)), self._alignment, is_whole=False)
 
     def _past(self, early: str | None, late: str | None, data_type: DataType | None = None) -> Column:
-        """Give what the first diff has on its left, or, where it does not speak of the row, the second."""
+        """Return what the first diff has on its left, or, where it does not speak of the row, the second."""
         return F.when(self._both.has_left, self._early(early, data_type)).otherwise(self._late(late, data_type))
 
     def _current(self, early: str | None, late: str | None, data_type: DataType | None = None) -> Column:
-        """Give what the second diff has on its right, or, where it does not speak of the row, the first."""
+        """Return what the second diff has on its right, or, where it does not speak of the row, the first."""
         return F.when(self._both.has_right, self._late(late, data_type)).otherwise(self._early(early, data_type))
 
     def _early(self, place: str | None, data_type: DataType | None = None) -> Column:
@@ -387,7 +387,7 @@ class _Composition:
         return self._both.right_as(place, data_type) if data_type is not None else self._both.right(place)
 
     def _follows(self) -> Column:
-        """Give a condition that makes the job fail at the first row that the first diff leaves otherwise."""
+        """Return a condition that makes the job fail at the first row that the first diff leaves otherwise."""
         both, key = self._both, self._both.key_text()
         apart = ~both.has_left | ~both.has_right
         left, found = both.left(self._first.has_right), both.right(self._second.has_left)
@@ -400,7 +400,7 @@ class _Composition:
         )  # fmt: skip
 
     def _meets(self) -> Column:
-        """Tell whether the values between the two diffs are the same in both."""
+        """Return whether the values between the two diffs are the same in both."""
         early = {self._first.diff.fold(one.name): one for one in self._first.diff.right or ()}
         met = []
         for late in self._second.diff.left or ():
@@ -414,9 +414,9 @@ class _Composition:
 
 
 def _side_schema(diff: ReadDiff, values: Sequence[SideValue] | None) -> StructType:
-    """Give the columns of one side of a diff: as its struct has them, else keys first."""
+    """Return the columns of one side of a diff: as its struct has them, else keys first."""
     if values and diff.options.diff_mode is DiffMode.STRUCTS:
         struct = diff.frame.schema[values[0].container].dataType
         assert isinstance(struct, StructType)
         return struct
-    return StructType([*diff.keys, *[StructField(one.name, one.type) for one in values or ()]])
+    return StructType([*diff.keys, *[StructField(value.name, value.type) for value in values or ()]])

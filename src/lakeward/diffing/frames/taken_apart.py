@@ -91,10 +91,13 @@ class ReadDiff:
     @property
     def key_names(self) -> tuple[str, ...]:
         """The columns that identify a row."""
-        return tuple(one.name for one in self.keys)
+        return tuple(key.name for key in self.keys)
 
     def rows(self, *, unchanged: bool) -> DataFrame:
-        """Give its rows, unchanged ones only where asked for; one with a label that is not known makes the job fail."""
+        """Return its rows, unchanged ones only where asked for.
+
+        One with a label that is not known makes the job fail.
+        """
         own = self.options
         labels = (own.insert_value, own.change_value, own.delete_value, own.nochange_value)
         found = F.coalesce(self.action.cast("string"), F.lit("null"))
@@ -125,7 +128,7 @@ def read_diff(
     _ = [reading.field(name) for name in own]
     told = reading.told_keys(reading.without(own)) if keys is None else column_names(keys)
     fields = tuple(reading.field(name) for name in told or reading.without(own))
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     if past is not None and current is not None:
         left, right = reading.known(names, past, current)
     else:
@@ -146,26 +149,26 @@ class _Reading:
 
     def field(self, name: str) -> StructField:
         """Find a column."""
-        found = [one for one in self.frame.schema.fields if self.fold(one.name) == self.fold(name)]
+        found = [field for field in self.frame.schema.fields if self.fold(field.name) == self.fold(name)]
         if not found:
             msg = f"the diff has no column {name}; it has {', '.join(self.frame.columns)}"
             raise RefusedInputError(msg, hint="check the keys, and the names that the diff was made with")
         return found[0]
 
     def without(self, names: Sequence[str]) -> list[str]:
-        """Give the columns other than these."""
+        """Return the columns other than these."""
         left_out = {self.fold(name) for name in names}
         return [name for name in self.frame.columns if self.fold(name) not in left_out]
 
     def told_keys(self, names: Sequence[str]) -> list[str]:
-        """Give the columns that belong to neither side.
+        """Return the columns that belong to neither side.
 
         A column of one side whose like the other side lacks may as well be a key of such a name: then nothing tells.
         """
         sides = self.fold(self.options.left_column_prefix), self.fold(self.options.right_column_prefix)
         if self.options.diff_mode is DiffMode.STRUCTS:
             return [name for name in names if self.fold(name) not in sides]
-        left, right = ({name for name in names if self.fold(name).startswith(f"{one}_")} for one in sides)
+        left, right = ({name for name in names if self.fold(name).startswith(f"{side}_")} for side in sides)
         ends = [{self.fold(name)[len(side) :] for name in own} for side, own in zip(sides, (left, right), strict=True)]
         keys = [name for name in names if name not in left | right]
         is_one_sided = self.options.diff_mode in (DiffMode.LEFT_SIDE, DiffMode.RIGHT_SIDE)
@@ -200,7 +203,7 @@ class _Reading:
 
     def _of_schema(self, struct: StructType, keys: Sequence[str], prefix: str) -> _Values:
         key_names = {self.fold(name) for name in keys}
-        names = [one.name for one in struct.fields if self.fold(one.name) not in key_names]
+        names = [field.name for field in struct.fields if self.fold(field.name) not in key_names]
         if self.options.diff_mode is DiffMode.STRUCTS:
             return self._fields(prefix, keys)
         is_one_sided = self.options.diff_mode in (DiffMode.LEFT_SIDE, DiffMode.RIGHT_SIDE)
@@ -221,9 +224,11 @@ class _Reading:
             raise RefusedInputError(msg, hint="name the mode that the diff was made in")
         key_names = {self.fold(name) for name in keys}
         return tuple(
-            SideValue(one.name, one.dataType, F.col(f"{quote_name(found.name)}.{quote_name(one.name)}"), found.name)
-            for one in struct.fields
-            if self.fold(one.name) not in key_names
+            SideValue(
+                field.name, field.dataType, F.col(f"{quote_name(found.name)}.{quote_name(field.name)}"), found.name
+            )
+            for field in struct.fields
+            if self.fold(field.name) not in key_names
         )
 
 
@@ -265,15 +270,15 @@ class FlatDiff:
         return f"{S.PREFIX}{self.tag}_changed"
 
     def left(self, name: str) -> str | None:
-        """Give the column of a past value, None where the diff has none."""
+        """Return the column of a past value, None where the diff has none."""
         return self._place("left", self.diff.left, name)
 
     def right(self, name: str) -> str | None:
-        """Give the column of a current value, None where the diff has none."""
+        """Return the column of a current value, None where the diff has none."""
         return self._place("right", self.diff.right, name)
 
     def frame(self, *, unchanged: bool) -> DataFrame:
-        """Give keys, what the action says, and the values of both sides; unchanged rows only where asked for."""
+        """Return keys, what the action says, and the values of both sides; unchanged rows only where asked for."""
         diff = self.diff
         own = [diff.has_left.alias(self.has_left), diff.has_right.alias(self.has_right)]
         own += [diff.changed.alias(self.changed)] if diff.changed is not None else []
@@ -283,7 +288,7 @@ class FlatDiff:
 
     def _place(self, side: str, values: Sequence[SideValue] | None, name: str) -> str | None:
         fold = self.diff.fold
-        places = [at for at, one in enumerate(values or ()) if fold(one.name) == fold(name)]
+        places = [at for at, value in enumerate(values or ()) if fold(value.name) == fold(name)]
         return f"{S.PREFIX}{self.tag}_{side}{places[0]}" if places else None
 
 
@@ -306,28 +311,28 @@ class JoinedByKey:
         return self._pairs.frame
 
     def left(self, name: str) -> Column:
-        """Give a column of the left frame; null where it has no row."""
+        """Return a column of the left frame; null where it has no row."""
         return self._pairs.left(self._columns[name])
 
     def right(self, name: str) -> Column:
-        """Give a column of the right frame; null where it has no row."""
+        """Return a column of the right frame; null where it has no row."""
         return self._pairs.right(self._columns[name])
 
     def left_as(self, name: str, wanted: DataType) -> Column:
-        """Give a column of the left frame in another type."""
+        """Return a column of the left frame in another type."""
         return as_type(self.left(name), self._columns[name].type, wanted)
 
     def right_as(self, name: str, wanted: DataType) -> Column:
-        """Give a column of the right frame in another type."""
+        """Return a column of the right frame in another type."""
         return as_type(self.right(name), self._columns[name].type, wanted)
 
     def key(self, name: str) -> Column:
-        """Give a part of the key, from whichever side has the row."""
+        """Return a part of the key, from whichever side has the row."""
         one = self._columns[name]
         return F.when(self.has_left, self._pairs.left(one)).otherwise(self._pairs.right(one))
 
     def key_text(self) -> Column:
-        """Give the key as JSON, for messages."""
+        """Return the key as JSON, for messages."""
         named = [self.key(name).alias(name) for name in self._keys]
         return F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
 
@@ -340,9 +345,9 @@ def _aligned(left: StructType, right: StructType, keys: Sequence[str]) -> Iterat
             msg = f"the key column {name} has types that do not fit each other: {types}"
             raise RefusedInputError(msg)
         yield AlignedColumn(name, data_type, left[name].dataType, right[name].dataType, is_key=True)
-    for one in left.fields:
-        if one.name not in keys:
-            yield AlignedColumn(one.name, one.dataType, one.dataType, None)
+    for field in left.fields:
+        if field.name not in keys:
+            yield AlignedColumn(field.name, field.dataType, field.dataType, None)
     for one in right.fields:
         if one.name not in keys:
             yield AlignedColumn(one.name, one.dataType, None, one.dataType)

@@ -49,7 +49,7 @@ class LocalFiles:
     folder: str
 
     def local(self, path: str) -> AbstractContextManager[str]:
-        """Give the path itself."""
+        """Return the path itself."""
         return nullcontext(str(local_path(self.folder) / path))
 
 
@@ -61,13 +61,13 @@ class S3Files:
 
     @contextmanager
     def local(self, path: str) -> Iterator[str]:
-        """Give the path of a copy."""
+        """Yield the path of a copy."""
         with self.storage.spool(path) as (copy, _):
             yield copy
 
 
 def files_of(store: FileSystem, folder: str) -> Files | None:
-    """Give the way by which tasks open a set's files; None where only Spark itself can read them."""
+    """Return the way by which tasks open a set's files; None where only Spark itself can read them."""
     if isinstance(store, LocalFileSystem):
         return LocalFiles(folder)
     if is_s3(folder) and isinstance(store, HadoopFileSystem):
@@ -88,12 +88,12 @@ class _Here:
     """Files that were written to this machine's disk already."""
 
     def local(self, path: str) -> AbstractContextManager[str]:
-        """Give the path itself."""
+        """Return the path itself."""
         return nullcontext(path)
 
 
 def sent_files(spark: SparkSession, past: FoundSet, current: FoundSet, groups: Iterable[int], count: int) -> DataFrame:
-    """Give a frame of (group, is left, bytes), each group of files in a partition of its own."""
+    """Return a frame of (group, is left, bytes), each group of files in a partition of its own."""
     wanted = sorted(groups)
     left = _bytes(spark, past, wanted, count, is_left=True)
     right = _bytes(spark, current, wanted, count, is_left=False)
@@ -104,7 +104,7 @@ def sent_files(spark: SparkSession, past: FoundSet, current: FoundSet, groups: I
 
 
 def compare_sent(kernel: Kernel) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Give the function of a Spark task whose rows are those of :func:`sent_files`."""
+    """Return the function of a Spark task whose rows are those of :func:`sent_files`."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryDirectory(prefix="lakeward-files-") as folder:
@@ -137,14 +137,14 @@ def _bytes(spark: SparkSession, side: FoundSet, groups: list[int], count: int, *
 
 
 def _placing(spark: SparkSession, groups: list[int]) -> Column:
-    """Give the column by whose hash each group goes to a partition of its own."""
+    """Return the column by whose hash each group goes to a partition of its own."""
     count = len(groups)
     number = F.col("id").cast("int")
     tried = spark.range(count * _TRIES).select(number.alias("salt"), F.pmod(F.hash(number), F.lit(count)).alias("to"))
     salts = {row[0]: row[1] for row in tried.groupBy("to").agg(F.min("salt")).collect()}
     # A partition that no number leads to shares with the next.
     chosen = [salts.get(at, at) for at in range(count)]
-    position = F.array_position(F.array(*[F.lit(one) for one in groups]), F.col("group"))
+    position = F.array_position(F.array(*[F.lit(group) for group in groups]), F.col("group"))
     return F.element_at(F.array(*[F.lit(one) for one in chosen]), position.cast("int"))
 
 
@@ -163,7 +163,9 @@ class _PairsWanted:
     @classmethod
     def of(cls, alignment: Alignment, *, whole: bool) -> _PairsWanted:
         struct = pair_struct(alignment)
-        return cls(struct, Kernel(tuple(_column(one) for one in alignment.columns), to_arrow_schema(struct), whole))
+        return cls(
+            struct, Kernel(tuple(_column(column) for column in alignment.columns), to_arrow_schema(struct), whole)
+        )
 
 
 def bucket_pairs(
@@ -197,7 +199,7 @@ def _why_not(past: FoundSet, current: FoundSet, alignment: Alignment) -> str | N
     left, right = past.layout, current.layout
     if (left.keys, left.function) != (right.keys, right.function):
         return f"one set is made by {', '.join(left.keys)}, the other by {', '.join(right.keys)}"
-    keys = {one.in_left for one in alignment.keys if one.in_left == one.in_right and one.in_left is not None}
+    keys = {key.in_left for key in alignment.keys if key.in_left == key.in_right and key.in_left is not None}
     if not keys.issuperset(left.keys):
         return f"the sets are made by {', '.join(left.keys)}, and the key asked for is {', '.join(sorted(keys))}"
     if find_spec("duckdb") is None:
@@ -208,13 +210,13 @@ def _why_not(past: FoundSet, current: FoundSet, alignment: Alignment) -> str | N
 
 
 def finer_comparator(alignment: Alignment) -> str | None:
-    """Give the comparator that tells values apart which plain equality, and so a hash, does not; None without one."""
+    """Return the comparator that tells values apart which plain equality, and so a hash, does not; None without one."""
     return next((str(one.comparator) for one in alignment.compared if one.comparator.is_finer), None)
 
 
 def _same_columns(alignment: Alignment) -> bool:
-    """Tell whether checksums speak of the same columns and types."""
-    sides = [(one.in_left == one.in_right, one.left_type, one.right_type) for one in alignment.columns]
+    """Return whether checksums speak of the same columns and types."""
+    sides = [(column.in_left == column.in_right, column.left_type, column.right_type) for column in alignment.columns]
     return all(named and left and right and is_same(left, right) for named, left, right in sides)
 
 
@@ -229,10 +231,10 @@ def _differs(pair: _Pair) -> bool:
 
 
 def pair_struct(alignment: Alignment) -> T.StructType:
-    """Give the schema of :class:`Pairs`."""
+    """Return the schema of :class:`Pairs`."""
     flags = [T.StructField(name, T.BooleanType(), nullable=False) for name in (HAS_LEFT, HAS_RIGHT)]
     sides = [
-        [T.StructField(name(at), one.shown_type(is_left=is_left)) for at, one in enumerate(alignment.columns)]
+        [T.StructField(name(at), column.shown_type(is_left=is_left)) for at, column in enumerate(alignment.columns)]
         for name, is_left in ((left_name, True), (right_name, False))
     ]
     return T.StructType([*flags, *sides[0], *sides[1]])
@@ -273,7 +275,7 @@ def _compared(
 
 
 def _no_pairs(spark: SparkSession, struct: T.StructType) -> DataFrame:
-    """Give a frame without rows, of which Spark knows it without starting a task."""
+    """Return a frame without rows, of which Spark knows it without starting a task."""
     values = [(F.lit(None) if one.nullable else F.lit(False)).cast(one.dataType).alias(one.name) for one in struct]
     return spark.range(0).select(*values).limit(0)
 
@@ -285,7 +287,7 @@ def _shared_out(groups: Sequence[Group], most: int) -> list[list[Group]]:
 
 
 def _reason(past: FoundSet, current: FoundSet, read: int, of: int, *, may_skip: bool) -> str:
-    """Say what is read, and why not less."""
+    """Return what is read, and why not less."""
     counts = sorted({past.layout.count, current.layout.count})
     sets = f"both sides are snapshot sets by {', '.join(past.layout.keys)}, of {' and '.join(map(str, counts))} buckets"
     if not may_skip:

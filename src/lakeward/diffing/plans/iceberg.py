@@ -158,9 +158,9 @@ def _small_batch(scene: _Scene, alignment: Alignment, options: DiffOptions) -> P
 
 
 def _is_small(scene: _Scene) -> bool:
-    """Tell whether one task may do it: few rows, in files of a table that is not large, whose deletes are all known."""
+    """Whether one task may do it: few rows, in files of a table that is not large, whose deletes are all known."""
     rows = sum(sum(one.rows for one in half.own.data) for half in scene.halves)
-    rows += sum(sum(one.rows for one in half.own.deletes) for half in scene.halves)
+    rows += sum(sum(delete.rows for delete in half.own.deletes) for half in scene.halves)
     size = max(int(half.snapshot.summary.get("total-files-size", _MOST_BYTES + 1)) for half in scene.halves)
     if not scene.is_tidy or rows > _MOST_ROWS or size > _MOST_BYTES:
         return False
@@ -185,7 +185,7 @@ def _why_not(past: Side, current: Side, alignment: Alignment, options: DiffOptio
         return "everything shall be read"
     if options.include_unchanged:
         return "unchanged rows are wanted too, and they are in files that need not be read otherwise"
-    keys = {one.name for one in alignment.keys}
+    keys = {key.name for key in alignment.keys}
     for side in (past, current):
         if keys != set(side.primary_key):
             own = ", ".join(side.primary_key) or "none"
@@ -194,7 +194,7 @@ def _why_not(past: Side, current: Side, alignment: Alignment, options: DiffOptio
 
 
 def _candidates(scene: _Scene, half: _Half) -> DataFrame:
-    """Give the rows of one side that the other side may not have."""
+    """Return the rows of one side that the other side may not have."""
     now = scene.metadata.java.schema()
     names = {one["name"]: str(now.findField(one["id"]).name()) for one in half.schema["fields"]}
     spark = half.state.table.spark
@@ -211,7 +211,7 @@ def _candidates(scene: _Scene, half: _Half) -> DataFrame:
 
 
 def _positions(scene: _Scene, half: _Half) -> DataFrame | None:
-    """Give the positions of this side's rows that only the other side has deleted, in files that both have."""
+    """Return the positions of this side's rows that only the other side has deleted, in files that both have."""
     table = half.state.table
     if not half.other.deletes:
         return None
@@ -232,19 +232,19 @@ def _positions(scene: _Scene, half: _Half) -> DataFrame | None:
 
 def _rows_at(scene: _Scene, read: StagedRead, half: _Half, positions: DataFrame) -> DataFrame:
     """Read rows at positions natively, or by Spark where they are many or cannot be read natively."""
-    few = sum(one.rows for one in half.other.deletes) <= _MOST_PICKED * max(half.snapshot.rows, 1)
+    few = sum(delete.rows for delete in half.other.deletes) <= _MOST_PICKED * max(half.snapshot.rows, 1)
     native = (
         position_read(half.state, scene.metadata, half.struct, _fields(half), scene.schemas) if few else "they are many"
     )
     if isinstance(native, str):
         return read.at(positions)
-    tasks = max(1, len({one.of or one.path for one in half.other.deletes}))
+    tasks = max(1, len({delete.of or delete.path for delete in half.other.deletes}))
     spark = half.state.table.spark
     return rows_at(positions, native, half.struct, min(tasks, 2 * spark.sparkContext.defaultParallelism))
 
 
 def _fields(half: _Half) -> tuple[tuple[int, Any], ...]:
-    """Give a side's columns by field id, as it has them."""
+    """Return a side's columns by field id, as it has them."""
     arrow = to_arrow_schema(half.struct)
     return tuple((one["id"], arrow.field(one["name"])) for one in half.schema["fields"])
 
@@ -261,7 +261,7 @@ def _lost_column(metadata: TableMetadata, halves: Sequence[_Half]) -> str | None
 
 
 def _related(snapshots: Mapping[int, Snapshot], left: int, right: int) -> int | None:
-    """Give the side that descends from the other: 0 the past, 1 the current one, None neither."""
+    """Return the side that descends from the other: 0 the past, 1 the current one, None neither."""
     for number, (start, wanted) in enumerate(((left, right), (right, left))):
         current: int | None = start
         while current is not None and current in snapshots:
@@ -272,7 +272,7 @@ def _related(snapshots: Mapping[int, Snapshot], left: int, right: int) -> int | 
 
 
 def _schema_problem(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say why rows of files that both sides have may differ all the same: by what their columns are called, or hold.
+    """Return why rows of files that both sides have may differ all the same: by what their columns are called, or hold.
 
     A column that only one side has was added after the other, and is null in files of both.
     """

@@ -64,7 +64,7 @@ class PositionRead:
     files: LocalFiles | S3Files
 
     def rows(self, path: str, positions: Any, *, others: bool = False) -> pa.Table:
-        """Give the rows of one file at positions, or all others, in the schema that is asked for."""
+        """Return the rows of one file at positions, or all others, in the schema that is asked for."""
         with self.opened(path) as local:
             names = _names_by_id(local)
             wanted = [names.get(number) for number, _ in self.fields]
@@ -80,7 +80,7 @@ class PositionRead:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def opened(self, path: str) -> AbstractContextManager[str]:
-        """Give a file's path on this machine's disk, for as long as it is needed."""
+        """Return a file's path on this machine's disk, for as long as it is needed."""
         return self.files.local(_relative(path, self.files))
 
     @property
@@ -109,9 +109,9 @@ def position_read(
 
 
 def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str | None:
-    nested = any(isinstance(one.dataType, T.StructType | T.ArrayType | T.MapType) for one in struct.fields)
-    strange = next((one.name for one in struct.fields if not is_native(one.dataType)), None)
-    is_taken = any(one.name.lower() == _NUMBER for one in struct.fields)
+    nested = any(isinstance(field.dataType, T.StructType | T.ArrayType | T.MapType) for field in struct.fields)
+    strange = next((field.name for field in struct.fields if not is_native(field.dataType)), None)
+    is_taken = any(field.name.lower() == _NUMBER for field in struct.fields)
     problems = {
         f"a column is called {_NUMBER}, as DuckDB calls the position of a row": is_taken,
         "DuckDB is not installed (pip install 'lakeward[diff]')": find_spec("duckdb") is None,
@@ -148,7 +148,7 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _names_by_id(path: str) -> dict[int, str]:
-    """Give the names of a file's columns by their field ids."""
+    """Return the names of a file's columns by their field ids."""
     schema = pq.read_schema(path)
     return {int(one.metadata[_ID]): one.name for one in schema if one.metadata and _ID in one.metadata}
 
@@ -187,7 +187,7 @@ def _way_to_files(state: IcebergState, location: str) -> LocalFiles | S3Files | 
 
 
 def _relative(path: str, files: LocalFiles | S3Files) -> str:
-    """Give a file's path as the way to the files takes it."""
+    """Return a file's path as the way to the files takes it."""
     if isinstance(files, LocalFiles):
         return path.removeprefix("file://").removeprefix("file:")
     return S3Location.parse(path, "data file").prefix
@@ -216,7 +216,7 @@ class StagedRead:
         if not staged.tasks:
             return self.table.spark.createDataFrame([], self.struct)
         read = self.workspace.hold(staged).read()
-        return read.select(*[self._of_that_day(read, one).alias(one.name) for one in self.struct.fields])
+        return read.select(*[self._of_that_day(read, field).alias(field.name) for field in self.struct.fields])
 
     def _of_that_day(self, read: DataFrame, one: StructField) -> Column:
         name = self.names[one.name]
@@ -307,7 +307,7 @@ def pair_name(position: int) -> str:
 
 
 def native_fields(alignment: Alignment, ids: Mapping[str, int], *, is_left: bool) -> tuple[tuple[int, pa.Field], ...]:
-    """Give the columns of one side by field id, in the aligned types."""
+    """Return the columns of one side by field id, in the aligned types."""
     found = []
     for at, one in enumerate(alignment.columns):
         name = one.in_left if is_left else one.in_right
@@ -317,7 +317,7 @@ def native_fields(alignment: Alignment, ids: Mapping[str, int], *, is_left: bool
 
 
 def native_kernel(alignment: Alignment, schema: Any) -> Kernel:
-    """Give the kernel that pairs a batch's two files."""
+    """Return the kernel that pairs a batch's two files."""
     columns = [
         KernelColumn(
             left=pair_name(at) if one.left_type is not None else None,
@@ -333,12 +333,12 @@ def native_kernel(alignment: Alignment, schema: Any) -> Kernel:
 def _positions(side: NativeSide) -> dict[str, np.ndarray]:
     """Read which positions of which data files a side's delete files speak of."""
     found: dict[str, list[np.ndarray]] = {}
-    for one in side.deletes:
-        with side.read.opened(one.path) as path:
-            if one.of is not None and one.offset is not None and one.length is not None:
+    for delete in side.deletes:
+        with side.read.opened(delete.path) as path:
+            if delete.of is not None and delete.offset is not None and delete.length is not None:
                 with Path(path).open("rb") as file:
-                    file.seek(one.offset)
-                    found.setdefault(one.of, []).append(vector_positions(file.read(one.length)))
+                    file.seek(delete.offset)
+                    found.setdefault(delete.of, []).append(vector_positions(file.read(delete.length)))
                 continue
             table = pq.read_table(path, columns=[FILE, POSITION])
         grouped = table.group_by(FILE).aggregate([(POSITION, "list")])

@@ -33,7 +33,7 @@ class Files(Protocol):
     """The files of a side, as a task reaches them."""
 
     def local(self, path: str) -> AbstractContextManager[str]:
-        """Give a file's path on this machine's disk, for as long as it is needed."""
+        """Return a file's path on this machine's disk, for as long as it is needed."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class Kernel:
     whole: bool
 
     def sql(self, left: Sequence[str], right: Sequence[str]) -> str:
-        """Give the query that pairs the rows of local files; a side may have none."""
+        """Return the query that pairs the rows of local files; a side may have none."""
         if not left or not right:
             name, side, files = ("l", 0, left) if left else ("r", 1, right)
             return f"SELECT {', '.join(self._own(side))} FROM ({self._side(name, side, files)}) {name}"
         on = " AND ".join(
             f"{left_name(at)} IS NOT DISTINCT FROM {right_name(at)}"
-            for at, one in enumerate(self.columns)
-            if one.is_key
+            for at, column in enumerate(self.columns)
+            if column.is_key
         )
         where = "" if self.whole else f" WHERE l.has IS NULL OR r.has IS NULL{self._differs()}"
         return (
@@ -86,15 +86,15 @@ class Kernel:
         return [*flags, *self._names(side)]
 
     def _names(self, side: int) -> list[str]:
-        return [_pair_name(side, at) for at, one in enumerate(self.columns) if _file_name(one, side) is not None]
+        return [_pair_name(side, at) for at, column in enumerate(self.columns) if _file_name(column, side) is not None]
 
     def _side(self, alias: str, side: int, files: Sequence[str]) -> str:
         values = ["true AS has"]
-        for at, one in enumerate(self.columns):
-            name = _file_name(one, side)
+        for at, column in enumerate(self.columns):
+            name = _file_name(column, side)
             if name is None:
                 continue
-            cast = one.right_cast if side else one.left_cast
+            cast = column.right_cast if side else column.left_cast
             value = _quoted(name) if cast is None else f"CAST({_quoted(name)} AS {cast})"
             values.append(f"{value} AS {_pair_name(side, at)}")
         listed = ", ".join(_text(file) for file in files)
@@ -102,19 +102,19 @@ class Kernel:
         return f"SELECT {', '.join(values)} FROM read_parquet([{listed}], hive_partitioning=false) {alias}_files"
 
     def _differs(self) -> str:
-        """Give the condition of a difference as DuckDB sees it: null equals null, NaN equals NaN, -0.0 equals 0.0."""
+        """Return the condition of a difference as DuckDB sees it: null equals null, NaN equals NaN, -0.0 equals 0.0."""
         found = ""
-        for at, one in enumerate(self.columns):
-            if one.is_key or not one.is_compared:
+        for at, column in enumerate(self.columns):
+            if column.is_key or not column.is_compared:
                 continue
-            if one.left is not None and one.right is not None:
+            if column.left is not None and column.right is not None:
                 found += f" OR {left_name(at)} IS DISTINCT FROM {right_name(at)}"
             else:
-                found += f" OR {left_name(at) if one.right is None else right_name(at)} IS NOT NULL"
+                found += f" OR {left_name(at) if column.right is None else right_name(at)} IS NOT NULL"
         return found
 
     def pairs(self, groups: Sequence[Group], left: Files, right: Files) -> Iterator[pa.RecordBatch]:
-        """Give the pairs of groups of files, one group after the other."""
+        """Yield the pairs of groups of files, one group after the other."""
         with tempfile.TemporaryDirectory(prefix="lakeward-diff-") as folder, _connection(folder) as connection:
             for group in groups:
                 with ExitStack() as stack:
@@ -139,7 +139,7 @@ class Kernel:
             raise RefusedInputError(msg, hint="check the files, or compare them with --plan join") from error
 
     def _conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give a batch the columns and types of the pairs; what a side lacks is null."""
+        """Return a batch the columns and types of the pairs; what a side lacks is null."""
         present = set(batch.schema.names)
         values = [
             batch.column(one.name).cast(one.type) if one.name in present else pa.nulls(batch.num_rows, one.type)
@@ -151,7 +151,7 @@ class Kernel:
 def compare_in_tasks(
     kernel: Kernel, tasks: Sequence[Sequence[Group]], left: Files, right: Files
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Give the function of a Spark task whose rows are numbers of ``tasks``."""
+    """Return the function of a Spark task whose rows are numbers of ``tasks``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -179,13 +179,13 @@ def _connection(folder: str) -> Any:
 
 
 def _batches(relation: Any) -> Any:
-    """Give the result piece by piece; DuckDB before 1.5 has another name for it."""
+    """Return the result piece by piece; DuckDB before 1.5 has another name for it."""
     read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
     return read(_BATCH_ROWS)
 
 
 def _literal(path: str, folder: Path) -> str:
-    """Give a path that DuckDB cannot take for a pattern."""
+    """Return a path that DuckDB cannot take for a pattern."""
     if not _PATTERN.intersection(path):
         return path
     link = folder / f"file-{abs(hash(path))}"
@@ -236,7 +236,7 @@ _NO_KEY = (T.FloatType, T.DoubleType)
 
 
 def native_type(data_type: T.DataType) -> str | None:
-    """Give the DuckDB name of a simple type, None where there is none that compares alike."""
+    """Return the DuckDB name of a simple type, None where there is none that compares alike."""
     if isinstance(data_type, T.DecimalType):
         return f"DECIMAL({data_type.precision},{data_type.scale})"
     if isinstance(data_type, T.StringType) and data_type != T.StringType():
@@ -246,10 +246,10 @@ def native_type(data_type: T.DataType) -> str | None:
 
 
 def is_native(data_type: T.DataType) -> bool:
-    """Tell whether DuckDB compares values of a type, nested ones among them, as Spark does."""
+    """Return whether DuckDB compares values of a type, nested ones among them, as Spark does."""
     if isinstance(data_type, T.StructType):
-        names = [one.name for one in data_type.fields]
-        return bool(names) and not _alike(names) and all(is_native(one.dataType) for one in data_type.fields)
+        names = [field.name for field in data_type.fields]
+        return bool(names) and not _alike(names) and all(is_native(field.dataType) for field in data_type.fields)
     if isinstance(data_type, T.ArrayType):
         return is_native(data_type.elementType)
     if isinstance(data_type, T.MapType):
@@ -258,11 +258,11 @@ def is_native(data_type: T.DataType) -> bool:
 
 
 def why_not_native(alignment: Alignment) -> str | None:
-    """Say why columns cannot be compared by DuckDB; None where they can."""
+    """Return why columns cannot be compared by DuckDB; None where they can."""
     if alike := _alike(alignment.left.names) or _alike(alignment.right.names):
         return f"columns {alike} differ in upper and lower case only, which DuckDB does not tell apart"
-    for one in alignment.columns:
-        problem = _key_problem(one) if one.is_key else _problem(one)
+    for column in alignment.columns:
+        problem = _key_problem(column) if column.is_key else _problem(column)
         if problem:
             return problem
     return None

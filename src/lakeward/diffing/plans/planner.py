@@ -98,13 +98,13 @@ def _once(alignment: Alignment, names: Sequence[str]) -> Column:
 
 
 def _rows_hashed(frame: DataFrame, alignment: Alignment, *, is_left: bool) -> DataFrame:
-    """Give the key and the hashes of the compared columns; a column that a side lacks is null on it."""
+    """Return the key and the hashes of the compared columns; a column that a side lacks is null on it."""
     values = [(_source(one, is_left=is_left), one.type) for one in alignment.compared]
     lanes = value_hash_lanes(values)
     return frame.select(
         *[
-            _source(one, is_left=is_left).alias(name)
-            for one, name in zip(alignment.keys, _key_names(alignment), strict=True)
+            _source(key, is_left=is_left).alias(name)
+            for key, name in zip(alignment.keys, _key_names(alignment), strict=True)
         ],
         *[lane.alias(name) for lane, name in zip(lanes, _LANES, strict=True)],
         F.lit(is_left).alias(_IS_LEFT),
@@ -114,8 +114,8 @@ def _rows_hashed(frame: DataFrame, alignment: Alignment, *, is_left: bool) -> Da
 def _fetched(frame: DataFrame, wanted: DataFrame, alignment: Alignment, *, is_left: bool) -> DataFrame:
     """Keep the rows of a side whose key is among those wanted; a null is the same key as a null."""
     matches = [
-        _source(one, is_left=is_left).eqNullSafe(column(name))
-        for one, name in zip(alignment.keys, _key_names(alignment), strict=True)
+        _source(key, is_left=is_left).eqNullSafe(column(name))
+        for key, name in zip(alignment.keys, _key_names(alignment), strict=True)
     ]
     return frame.join(wanted, all_of(matches[1:]) & matches[0], "left_semi")
 
@@ -125,7 +125,7 @@ def _key_names(alignment: Alignment) -> list[str]:
 
 
 def _source(one: AlignedColumn, *, is_left: bool) -> Column:
-    """Give a column of a side's frame in the type in which it is compared."""
+    """Return a column of a side's frame in the type in which it is compared."""
     name, own = (one.in_left, one.left_type) if is_left else (one.in_right, one.right_type)
     if name is None or own is None:
         return F.lit(None).cast(one.type)
@@ -228,7 +228,7 @@ def _hashed(
 
 
 def _why_not_narrow(alignment: Alignment, options: DiffOptions, *, exact: bool) -> str | None:
-    """Say why rows cannot be compared by their hashes first; None where they can."""
+    """Return why rows cannot be compared by their hashes first; None where they can."""
     if exact:
         return "an exact comparison was asked for, and a hash is none"
     if options.include_unchanged:
@@ -237,7 +237,7 @@ def _why_not_narrow(alignment: Alignment, options: DiffOptions, *, exact: bool) 
         return f"the comparator {finer} tells values apart that have the same hash"
     if not alignment.compared:
         return "there is nothing to compare but the key"
-    held = [one.name for one in alignment.keys if holds_map(one.type)]
+    held = [key.name for key in alignment.keys if holds_map(key.type)]
     return f"key column {held[0]} holds maps" if held else None
 
 

@@ -54,12 +54,12 @@ class Example(Document, renamed={"left": "past", "right": "current"}, if_set=("l
 
 
 def examples(pairs: Pairs, options: DiffOptions, limit: int) -> list[Example]:
-    """Give up to ``limit`` changed, inserted and deleted rows each, the first ones by key."""
+    """Return up to ``limit`` changed, inserted and deleted rows each, the first ones by key."""
     if limit <= 0:
         return []
     alignment = pairs.alignment
     found = classified(pairs, options).filter(column(ACTION) != UNCHANGED)
-    order = [_sortable(pairs, one).asc_nulls_first() for one in alignment.keys]
+    order = [_sortable(pairs, key).asc_nulls_first() for key in alignment.keys]
     nth = F.row_number().over(Window.partitionBy(column(ACTION)).orderBy(*order))
     # Spark keeps the first ones of each task only, before it brings them together.
     first = found.select("*", nth.alias(_NTH)).filter(column(_NTH) <= limit)
@@ -67,7 +67,7 @@ def examples(pairs: Pairs, options: DiffOptions, limit: int) -> list[Example]:
     own = [column(name) for name in (ACTION, CHANGED, HAS_LEFT, HAS_RIGHT, _NTH)]
     rows = first.select(*own, *sides).collect()
     names = [one.name for one in alignment.columns]
-    keys = [one.name for one in alignment.keys]
+    keys = [key.name for key in alignment.keys]
     rank = {CHANGED_ROW: 0, INSERTED: 1, DELETED: 2}
     ordered = sorted(rows, key=lambda row: (rank[row[ACTION]], row[_NTH]))
     return [_example(row, names, keys) for row in ordered]
@@ -97,7 +97,7 @@ def _sortable(pairs: Pairs, one: AlignedColumn) -> Column:
 
 
 def _texts(pairs: Pairs, side: str, shown: Sequence[AlignedColumn]) -> list[Column]:
-    """Give one side's values as texts, named by position: a name may hold anything."""
+    """Return one side's values as texts, named by position: a name may hold anything."""
     is_left = side == "left"
     values = [(pairs.left(one) if is_left else pairs.right(one), one.shown_type(is_left=is_left)) for one in shown]
     return [_text(*value).alias(f"c{at}") for at, value in enumerate(values)]

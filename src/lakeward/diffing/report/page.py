@@ -28,7 +28,10 @@ class Html(str):
 
 
 def element(tag: str, *content: str | None, **attributes: str | None) -> Html:
-    """Give an element; attributes that are None are left out, ``class_`` and ``aria_label`` get their names in HTML."""
+    """Return an element.
+
+    Attributes that are None are left out, ``class_`` and ``aria_label`` get their names in HTML.
+    """
     shown = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for name, value in attributes.items()
@@ -38,7 +41,7 @@ def element(tag: str, *content: str | None, **attributes: str | None) -> Html:
 
 
 def joined(*content: str | None) -> Html:
-    """Give pieces one after the other."""
+    """Return pieces one after the other."""
     return Html("".join(_safe(one) for one in content if one is not None))
 
 
@@ -169,7 +172,7 @@ def render_report(
     reason: str,
     options: DiffOptions,
 ) -> str:
-    """Give the page: both sides, counts, changed rows per column, and the examples side by side.
+    """Return the page: both sides, counts, changed rows per column, and the examples side by side.
 
     ``past`` and ``current`` are what the sides are called, ``plan`` and ``reason`` how they were compared.
     """
@@ -267,7 +270,7 @@ def _percent(number: int, whole: int) -> str:
 def _differences(alignment: Alignment) -> Html | None:
     if not alignment.differences:
         return None
-    items = [element("li", one) for one in alignment.differences]
+    items = [element("li", difference) for difference in alignment.differences]
     return joined(element("h2", "Columns that differ"), element("ul", *items))
 
 
@@ -275,7 +278,7 @@ def _bars(summary: Summary, alignment: Alignment) -> Html | None:
     """Draw how many of the changed rows differ in each column, the most frequent first."""
     if not summary.changed:
         return None
-    order = {one.name: at for at, one in enumerate(alignment.columns)}
+    order = {column.name: at for at, column in enumerate(alignment.columns)}
     found = {name: number for name, number in summary.columns.items() if number}
     names = sorted(found, key=lambda name: (-found[name], order.get(name, len(order))))
     items = [_bar(name, found[name], summary.changed) for name in names]
@@ -300,7 +303,7 @@ def _section(
 ) -> Html | None:
     """Show the first rows of one kind."""
     action, tone, sign, title = kind
-    shown = [one for one in examples if one.action == action]
+    shown = [example for example in examples if example.action == action]
     if not shown:
         return None
     whole = {"C": summary.changed, "I": summary.inserted, "D": summary.deleted}[action]
@@ -356,9 +359,9 @@ def _cells(name: str, left: _Row, right: _Row, *, is_changed: bool) -> Html:
 
 def _listed_rows(shown: Sequence[Example], alignment: Alignment, tone: str, label: str) -> Html:
     """Show rows that only one side has, one below the other."""
-    keys = [one.name for one in alignment.keys]
+    keys = [key.name for key in alignment.keys]
     rows = [one.right if one.right is not None else one.left or {} for one in shown]
-    names = [one.name for one in alignment.values if any(one.name in row for row in rows)]
+    names = [value.name for value in alignment.values if any(value.name in row for row in rows)]
     titles = [element("th", element("span", name, class_="name"), scope="col") for name in (*keys, *names)]
     body = [
         element(
@@ -380,7 +383,7 @@ def _value(value: str | None) -> Html:
 
 
 def _footer(alignment: Alignment, plan: str, reason: str, options: DiffOptions) -> Html:
-    keys = ", ".join(one.name for one in alignment.keys)
+    keys = ", ".join(key.name for key in alignment.keys)
     ignored = f" Not compared: {', '.join(options.ignore_columns)}." if options.ignore_columns else ""
     return element(
         "footer",

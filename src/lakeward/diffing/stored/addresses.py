@@ -81,7 +81,7 @@ def is_choice(word: str) -> bool:
 
 
 def span_of(word: str) -> tuple[datetime, datetime]:
-    """Give the first moment of a day, minute or second in UTC and the first one after it."""
+    """Return the first moment of a day, minute or second in UTC and the first one after it."""
     try:
         start = datetime.fromisoformat(word.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError as error:
@@ -94,7 +94,7 @@ def span_of(word: str) -> tuple[datetime, datetime]:
 
 
 def absolute(location: str) -> str:
-    """Give a local path from the root on, as Spark needs it; leave URIs alone.
+    """Return a local path from the root on, as Spark needs it; leave URIs alone.
 
     Raises:
         ConfigurationError: there is none: it would be taken for the working directory.
@@ -119,7 +119,7 @@ def _lake_address(text: str, match: re.Match[str]) -> Address:
 
 
 def snapshot_number(at: str) -> int | None:
-    """Give the snapshot id in ``snapshot:123``."""
+    """Return the snapshot id in ``snapshot:123``."""
     found = _SNAPSHOT.fullmatch(at)
     return int(found[1]) if found else None
 
@@ -165,6 +165,6 @@ class Side:
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     def bytes_per_row(self) -> float | None:
-        """Give how many bytes a row takes in the side's files; None where it is not known."""
+        """Return how many bytes a row takes in the side's files; None where it is not known."""
         size = self.identity.get("bytes")
         return int(size) / self.rows if size is not None and self.rows else None

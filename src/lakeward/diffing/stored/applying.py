@@ -98,7 +98,7 @@ def apply_change_sets(
 
 
 def _common_keys(past: Side, sets: Sequence[ChangeSet]) -> tuple[str, ...]:
-    """Give the key that all change sets have."""
+    """Return the key that all change sets have."""
     keys = sets[0].keys
     for one in sets[1:]:
         if one.keys != keys:
@@ -111,7 +111,7 @@ def _common_keys(past: Side, sets: Sequence[ChangeSet]) -> tuple[str, ...]:
 
 
 def _expected_checksum(sets: Sequence[ChangeSet]) -> str | None:
-    """Give the checksum that the result must have, where the change sets tell it and let no difference pass."""
+    """Return the checksum that the result must have, where the change sets tell it and let no difference pass."""
     if any(not is_exact(one.options) for one in sets):
         return None
     last = sets[-1].manifest
@@ -126,11 +126,11 @@ def _require_checksum(found: str, expected: str | None, sets: Sequence[ChangeSet
 
 
 def _result(past: DataFrame, sets: Sequence[ChangeSet], *, strict: bool) -> DataFrame:
-    """Give the rows after all change sets; where possible these become one first, so that the past is read once."""
+    """Return the rows after all change sets; where possible these become one first, so that the past is read once."""
     diffs = [one.read() for one in sets]
     schemas = [one.manifest.current_schema if one.manifest is not None else None for one in sets]
-    are_one = not any(why_not_composable(one) for one in diffs)
-    if strict and are_one and all(have_common_ends(diffs[0], one) for one in diffs[1:]):
+    are_one = not any(why_not_composable(diff) for diff in diffs)
+    if strict and are_one and all(have_common_ends(diffs[0], diff) for diff in diffs[1:]):
         return patched(past, reduce(_joined, diffs), strict=True, result=schemas[-1])
 
     def apply(rows: DataFrame, one: tuple[ReadDiff, StructType | None]) -> DataFrame:
@@ -174,7 +174,7 @@ def _filled(
         return content, {"files": [{"path": path, "size": size} for path, size in sorted(files.items())]}
     count = bucket_count(_estimated_rows(past, sets))
     layout = write_set(rows, claim.store, claim.folder, keys, count=count)
-    listed = [{"path": one.path, "size": one.size} for one in layout.buckets]
+    listed = [{"path": bucket.path, "size": bucket.size} for bucket in layout.buckets]
     return layout.content, {"set": layout.to_dict(), "files": listed}
 
 
@@ -189,7 +189,7 @@ def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
 def _manifest(
     content: Checksum, schema: StructType, keys: tuple[str, ...], past: Side, sets: Sequence[ChangeSet]
 ) -> dict[str, Any]:
-    """Say what the result is and what it was made from."""
+    """Return what the result is and what it was made from."""
     return {
         "kind": "set",
         "id": uuid.uuid4().hex,
@@ -205,7 +205,7 @@ def _manifest(
 
 
 def _type(data_type: DataType) -> Any:
-    """Give a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
+    """Return a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
     return data_type.simpleString() if isinstance(data_type, AtomicType) else data_type.jsonValue()
 
 
@@ -223,7 +223,7 @@ def _told(one: ChangeSet) -> dict[str, Any]:
 
 
 def change_set_folder(to: str, moment: datetime) -> str:
-    """Give the folder of the change set of a minute, in UTC."""
+    """Return the folder of the change set of a minute, in UTC."""
     parts = moment.astimezone(UTC).strftime("year=%Y/month=%m/day=%d/hour=%H/minute=%M")
     return f"{to.rstrip('/')}/{INCREMENTAL}/{parts}"
 

@@ -141,7 +141,7 @@ def describe(
         created=(created or datetime.now(UTC)).astimezone(UTC).isoformat(),
         past=past,
         current=current,
-        keys=tuple(one.name for one in alignment.keys),
+        keys=tuple(key.name for key in alignment.keys),
         past_schema=alignment.left,
         current_schema=alignment.right,
         options=options,
@@ -194,8 +194,8 @@ def _read_comparators(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _struct(columns: list[dict[str, Any]]) -> StructType:
-    parts = [{"name": one["name"], "type": one["type"], "nullable": True, "metadata": {}} for one in columns]
-    return StructType([StructField.fromJson(one) for one in parts])
+    parts = [{"name": column["name"], "type": column["type"], "nullable": True, "metadata": {}} for column in columns]
+    return StructType([StructField.fromJson(part) for part in parts])
 
 
 # Change sets without a manifest, as the published recipe writes them: files of what spark-extension's ``diff`` gives.
@@ -372,7 +372,7 @@ def require_order(past: Mapping[str, Any], sets: Sequence[ChangeSet], *, is_resu
 
 
 def is_same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two parents are the same state of a table."""
+    """Return whether two parents are the same state of a table."""
     checksums = one.get("checksum"), other.get("checksum")
     if None not in checksums:
         return checksums[0] == checksums[1]
@@ -383,7 +383,7 @@ def is_same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two states are known to be one: by their checksums, or by their ids where one has none."""
+    """Return whether two states are known to be one: by their checksums, or by their ids where one has none."""
     for name in ("checksum", "id"):
         if one.get(name) is not None and other.get(name) is not None:
             return bool(one[name] == other[name])
@@ -391,13 +391,13 @@ def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def shown_state(state: Mapping[str, Any]) -> str:
-    """Give a parent for a message."""
+    """Return a parent for a message."""
     told = {name: state[name] for name in ("location", "table", "created", "rows", "checksum") if state.get(name)}
     return ", ".join(f"{name} {value}" for name, value in told.items()) or "something unknown"
 
 
 def _hint(past: Mapping[str, Any], sets: Sequence[ChangeSet], wrong: ChangeSet) -> str:
-    """Say what would be the right one, if it is among those that were given."""
+    """Return what would be the right one, if it is among those that were given."""
     assert wrong.manifest is not None
     if [one.manifest.id for one in sets if one.manifest is not None].count(wrong.manifest.id) > 1:
         return f"name {wrong.location} once"

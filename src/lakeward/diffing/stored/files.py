@@ -89,12 +89,12 @@ class PlainFiles:
     @property
     def _folders(self) -> set[str]:
         """Columns that folders tell."""
-        return {unquote(one.partition("=")[0]) for path in self.sizes for one in path.split("/")[:-1] if "=" in one}
+        return {unquote(part.partition("=")[0]) for path in self.sizes for part in path.split("/")[:-1] if "=" in part}
 
     def _typed(self, rows: DataFrame, struct: T.StructType) -> DataFrame:
-        """Give the columns that folders tell the types of a schema; other columns have their own."""
+        """Return the columns that folders tell the types of a schema; other columns have their own."""
         folders = self._folders
-        types = {one.name: one.dataType for one in struct.fields if one.name in folders}
+        types = {field.name: field.dataType for field in struct.fields if field.name in folders}
         return rows.select(
             *[column(name).cast(types[name]).alias(name) if name in types else column(name) for name in rows.columns]
         )
@@ -124,7 +124,7 @@ def _require_partitions(location: str, paths: Iterable[str]) -> None:
     """Refuse files in folders that are no partitions: Spark passes over them in silence."""
     for path in sorted(paths):
         *folders, _ = path.split("/")
-        if (wrong := next((one for one in folders if "=" not in one), None)) is not None:
+        if (wrong := next((folder for folder in folders if "=" not in folder), None)) is not None:
             inner = "/".join(folders[: folders.index(wrong) + 1])
             msg = f"{location} has files in the folder {inner}, which is no partition (name=value): {path}"
             raise RefusedInputError(msg, hint=f"name the folder of one snapshot's files: {location}/{inner}")
@@ -167,7 +167,7 @@ def parse_type(spark: SparkSession, written: str | Mapping[str, Any]) -> T.DataT
 
 
 def _content(text: str) -> str:
-    """Give what a file of that name holds, or the text itself."""
+    """Return what a file of that name holds, or the text itself."""
     is_name = "\n" not in text and " " not in text.strip()
     file = Path(text.removeprefix("@"))
     if text.startswith("@") or (is_name and file.is_file()):
@@ -184,13 +184,13 @@ def _content(text: str) -> str:
 
 def _format_of(location: str, sizes: Iterable[str]) -> str:
     names = [path or location for path in sizes]
-    found = {format_of_name(one) for one in names}
+    found = {format_of_name(name) for name in names}
     known = sorted(one for one in found if one)
     if len(known) > 1:
         msg = f"{location} holds files of several formats: {', '.join(known)}"
         raise RefusedInputError(msg, hint="put them apart, or name one format")
     if not known or None in found:
-        unknown = min(one for one in names if format_of_name(one) is None)
+        unknown = min(name for name in names if format_of_name(name) is None)
         msg = f"nothing tells the format of {unknown} in {location}"
         raise ConfigurationError(msg, hint=f"name it: --past-format or --current-format {'|'.join(FORMATS)}")
     return known[0]
@@ -206,4 +206,4 @@ def _plain_texts(struct: T.StructType) -> T.StructType:
 
 def _all_nullable(struct: T.StructType) -> T.StructType:
     """Let every column be null: what a file lacks is told by the comparison, not by a broken promise."""
-    return T.StructType([T.StructField(one.name, one.dataType, True) for one in struct.fields])
+    return T.StructType([T.StructField(field.name, field.dataType, True) for field in struct.fields])

@@ -65,7 +65,7 @@ class Listing:
         return [one for one in self.marked if _join(one, SUCCESS) in self.files]
 
     def has(self, name: str) -> bool:
-        """Tell whether a file lies directly in the folder."""
+        """Return whether a file lies directly in the folder."""
         return name in self.files
 
 
@@ -76,7 +76,7 @@ def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: 
         RefusedInputError: it holds several, or one that was not finished, or a table of another format.
     """
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
-    if (log := next((one for one in _TABLE_LOGS if one in folders), None)) is not None:
+    if (log := next((table_log for table_log in _TABLE_LOGS if table_log in folders), None)) is not None:
         msg = f"{listing.location} is or holds a {_TABLE_LOGS[log]} table ({log}): not all files there are its rows"
         raise RefusedInputError(msg, hint="write the table's rows as Parquet files, and compare those")
     if any(listing.marked):
@@ -97,19 +97,19 @@ def require_outside(to: str, locations: Iterable[str]) -> None:
     Raises:
         RefusedInputError: naming the snapshot.
     """
-    for one in locations:
-        if f"{to.rstrip('/')}/".startswith(f"{one.rstrip('/')}/"):
-            msg = f"{to} is in the snapshot {one}, which could not be read any more with another one in it"
+    for location in locations:
+        if f"{to.rstrip('/')}/".startswith(f"{location.rstrip('/')}/"):
+            msg = f"{to} is in the snapshot {location}, which could not be read any more with another one in it"
             raise RefusedInputError(msg, hint="name a folder beside it: --to PATH")
 
 
 def or_as_it_is(incomplete_ok: bool | None) -> str:
-    """Give the end of a hint for who may choose to take what was not finished."""
+    """Return the end of a hint for who may choose to take what was not finished."""
     return "" if incomplete_ok is None else ", or take it as it is: --incomplete-ok"
 
 
 def choose(listing: Listing, word: str) -> str:
-    """Give the path of the snapshot below a folder that ``latest``, ``previous``, a day or a time stands for.
+    """Return the path of the snapshot below a folder that ``latest``, ``previous``, a day or a time stands for.
 
     Raises:
         RefusedInputError: there is none, or not exactly one.
@@ -138,22 +138,26 @@ def choose(listing: Listing, word: str) -> str:
 
 def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
     """Refuse to choose among snapshots of several tables."""
-    if len(prefixes := {_prefix(one) for one in paths}) > 1:
-        msg = f"{listing.location} holds snapshots of several things: {_shown(one or '.' for one in sorted(prefixes))}"
+    if len(prefixes := {_prefix(path) for path in paths}) > 1:
+        msg = (
+            f"{listing.location} holds snapshots of several things: {_shown(name or '.' for name in sorted(prefixes))}"
+        )
         raise RefusedInputError(msg, hint=f"name one of them: {listing.location}/{max(prefixes)}/{word}")
     return paths
 
 
 def _prefix(path: str) -> str:
-    """Give what comes before the folders that name the snapshot."""
+    """Return what comes before the folders that name the snapshot."""
     parts = path.split("/")
-    first = next((number for number, one in enumerate(parts) if _SNAPSHOT_NAME.fullmatch(one)), len(parts) - 1)
+    first = next((number for number, part in enumerate(parts) if _SNAPSHOT_NAME.fullmatch(part)), len(parts) - 1)
     return "/".join(parts[:first])
 
 
 def _moment(listing: Listing, path: str) -> datetime:
     """Read a snapshot's time from the names of its folders."""
-    found = dict(one.split("=", 1) for one in f"{listing.location}/{path}".split("/") if _SNAPSHOT_NAME.fullmatch(one))
+    found = dict(
+        part.split("=", 1) for part in f"{listing.location}/{path}".split("/") if _SNAPSHOT_NAME.fullmatch(part)
+    )
     try:
         if "version" in found:
             return _version_time(found["version"])
@@ -177,7 +181,7 @@ def _unfinished(listing: Listing) -> str | None:
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
     if _UNFINISHED in folders:
         return f"Spark has left its {_UNFINISHED} folder there"
-    named = min((one for one in folders if _SNAPSHOT_NAME.fullmatch(one)), default=None)
+    named = min((folder for folder in folders if _SNAPSHOT_NAME.fullmatch(folder)), default=None)
     return f"{named} below it is the name of a snapshot's folder" if named else None
 
 

@@ -132,7 +132,7 @@ def _side(
 
 
 def _exported_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Give what an export says of its table; the rows of each range tell nothing to others."""
+    """Return what an export says of its table; the rows of each range tell nothing to others."""
     found = document.get("cassandra")
     return {name: value for name, value in found.items() if name != "ranges"} if found else None
 
@@ -218,7 +218,7 @@ def _files_side(
 
 
 def _chosen(store: FileSystem, location: str, word: str) -> str:
-    """Give the snapshot that a word stands for, or the folder that really has that name."""
+    """Return the snapshot that a word stands for, or the folder that really has that name."""
     literal = f"{location.rstrip('/')}/{word}"
     if store.exists(literal):
         return literal
@@ -244,7 +244,7 @@ def _nothing(location: str) -> RefusedInputError:
 
 
 def iceberg_side(spark: SparkSession, config: Config, label: str, address: Address) -> Side:
-    """Give a table of the lake as it was at a snapshot, with the columns that it had then.
+    """Return a table of the lake as it was at a snapshot, with the columns that it had then.
 
     Raises:
         RefusedInputError: there is no such table, or it had no such state.
@@ -269,7 +269,7 @@ def iceberg_side(spark: SparkSession, config: Config, label: str, address: Addre
 
 
 def mirror_side(context: TableContext, workspace: Workspace, label: str, address: Address) -> Side:
-    """Give a mirror's rows as of a moment of the source; the frame is valid as long as the workspace.
+    """Return a mirror's rows as of a moment of the source; the frame is valid as long as the workspace.
 
     Raises:
         ConfigurationError: the table cannot be asked for this moment.
@@ -307,7 +307,7 @@ def _at_time(metadata: TableMetadata, address: Address, micros: int) -> Snapshot
 
 
 def parse_time(text: str, timezone: str) -> int:
-    """Give a day's end or a time in microseconds since 1970.
+    """Return a day's end or a time in microseconds since 1970.
 
     Raises:
         ConfigurationError: the text is neither.
@@ -327,7 +327,7 @@ def _required(found: Snapshot | None, address: Address, trouble: str) -> Snapsho
 
 
 def primary_key(metadata: TableMetadata) -> tuple[str, ...]:
-    """Give the key that a mirror was built with, or what Iceberg knows as the identifier of a row."""
+    """Return the key that a mirror was built with, or what Iceberg knows as the identifier of a row."""
     layout = metadata.property(LAYOUT_PROPERTY)
     if layout is not None:
         with reading_property(LAYOUT_PROPERTY, of="mirror"):

@@ -53,9 +53,9 @@ def require_writable(schema: T.StructType, options: DiffOptions, kind: str) -> N
         return
     holds = _fits_csv if kind == "csv" else _fits_json
     wrong = [
-        f"{one.name} {one.dataType.simpleString()}"
-        for one in schema.fields
-        if one.name != options.change_column and not holds(one.dataType)
+        f"{field.name} {field.dataType.simpleString()}"
+        for field in schema.fields
+        if field.name != options.change_column and not holds(field.dataType)
     ]
     if wrong:
         what = "nested values" if kind == "csv" else "maps with other keys than texts, and intervals"
@@ -70,7 +70,7 @@ def write_rows(
     before = store.files(folder)
     prepared, name = rows, kind
     if kind == "csv":
-        prepared = rows.select(*[_csv_cell(one, options) for one in rows.schema.fields])
+        prepared = rows.select(*[_csv_cell(field, options) for field in rows.schema.fields])
     elif kind == "json":
         prepared, name = rows.select(_json_line(rows, keys, options).alias("value")), "text"
     writer = prepared.write.format(name).mode("append")
@@ -90,14 +90,14 @@ def read_rows(
     if not wanted:
         return spark.createDataFrame([], schema)
     shape = Shape(kind)
-    flat = T.StructType([_flat_field(one) if kind == "csv" else one for one in schema.fields])
+    flat = T.StructType([_flat_field(field) if kind == "csv" else field for field in schema.fields])
     reader = spark.read.format(kind).schema(text_struct(flat, shape))
     empty = {"emptyValue": EMPTY_TEXT} if kind == "csv" else {}
     for name, value in {**reader_options(shape), **empty, **store.options}.items():
         reader = reader.option(name, value)
     found = reader.load(wanted)
-    values = [from_text(one, shape) for one in flat.fields]
-    return found.select(*[_as_written(one, value, kind) for one, value in zip(schema.fields, values, strict=True)])
+    values = [from_text(field, shape) for field in flat.fields]
+    return found.select(*[_as_written(field, value, kind) for field, value in zip(schema.fields, values, strict=True)])
 
 
 def _fits_csv(data_type: T.DataType) -> bool:
@@ -106,7 +106,7 @@ def _fits_csv(data_type: T.DataType) -> bool:
 
 def _fits_json(data_type: T.DataType) -> bool:
     if isinstance(data_type, T.StructType):
-        return all(_fits_json(one.dataType) for one in data_type.fields)
+        return all(_fits_json(field.dataType) for field in data_type.fields)
     if isinstance(data_type, T.ArrayType):
         return _fits_json(data_type.elementType)
     if isinstance(data_type, T.MapType):
@@ -127,7 +127,7 @@ def _csv_cell(one: T.StructField, options: DiffOptions) -> Column:
 
 
 def _flat_field(one: T.StructField) -> T.StructField:
-    """Give the column of a CSV file that holds a column; only the list of changed columns is nested."""
+    """Return the column of a CSV file that holds a column; only the list of changed columns is nested."""
     return T.StructField(one.name, T.StringType()) if isinstance(one.dataType, T.ArrayType) else one
 
 
@@ -138,7 +138,7 @@ def _as_written(one: T.StructField, value: Column, kind: str) -> Column:
 
 
 def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Column:
-    """Give a row as a line of JSON that leaves out the side that has no row."""
+    """Return a row as a line of JSON that leaves out the side that has no row."""
     found = read_diff(rows, keys, options)
     settings = {**reader_options(Shape("json")), "ignoreNullFields": "false"}
 
@@ -198,7 +198,10 @@ def read_csv(
         raise ConfigurationError(msg, hint="say 'string' for such a column: it is compared as the text that it is")
     names = reader.load(first).columns
     _require_names(names, [one.name for one in struct if one.name not in folders], label)
-    texts = [T.StructField(name, T.StringType()) for name in (*names, *(one for one in folders if one in struct.names))]
+    texts = [
+        T.StructField(name, T.StringType())
+        for name in (*names, *(folder for folder in folders if folder in struct.names))
+    ]
     rows = reader.schema(T.StructType(texts)).load(path)
     others = [column(name) for name in rows.columns if name not in struct.names]
     return rows.select(*[_typed(one) for one in struct], *others)
@@ -244,22 +247,24 @@ def require_text(struct: T.StructType, kind: str) -> None:
         RefusedInputError: naming them, and formats that can.
     """
     nested = (T.StructType, T.ArrayType, T.MapType)
-    wrong = [f"{one.name} {one.dataType.simpleString()}" for one in struct.fields if isinstance(one.dataType, nested)]
+    wrong = [
+        f"{field.name} {field.dataType.simpleString()}" for field in struct.fields if isinstance(field.dataType, nested)
+    ]
     if kind == "csv" and wrong:
         msg = f"CSV cannot hold nested values: {', '.join(wrong)}"
         raise RefusedInputError(msg, hint="--format parquet, or --format json; or leave those out by --columns")
 
 
 def text_schema(struct: T.StructType, kind: str) -> T.StructType:
-    """Give the columns as files of a format have them."""
+    """Return the columns as files of a format have them."""
     if kind != "json":
         return struct
-    return T.StructType([T.StructField(one.name, _packed_type(one.dataType)) for one in struct.fields])
+    return T.StructType([T.StructField(field.name, _packed_type(field.dataType)) for field in struct.fields])
 
 
 def write_text(rows: DataFrame, store: FileSystem, folder: str, kind: str) -> None:
     """Write rows into a folder, in addition to what is there."""
-    cells = [_written(one, kind).alias(one.name) for one in rows.schema.fields]
+    cells = [_written(field, kind).alias(field.name) for field in rows.schema.fields]
     writer = rows.select(*cells).write.format(kind).mode("append")
     for name, value in {**reader_options(Shape(kind)), **store.options, **_NO_MARK}.items():
         writer = writer.option(name, value)
@@ -273,7 +278,7 @@ def read_text_rows(
     found = read_rows(spark, store, folder, paths, text_schema(struct, kind), kind)
     if kind != "json":
         return found
-    return found.select(*[_unpacked(column(one.name), one.dataType).alias(one.name) for one in struct.fields])
+    return found.select(*[_unpacked(column(field.name), field.dataType).alias(field.name) for field in struct.fields])
 
 
 def _written(one: T.StructField, kind: str) -> Column:
@@ -287,7 +292,7 @@ def _packed_type(data_type: T.DataType) -> T.DataType:
     if isinstance(data_type, T.ArrayType):
         return T.ArrayType(_packed_type(data_type.elementType))
     if isinstance(data_type, T.StructType):
-        return T.StructType([T.StructField(one.name, _packed_type(one.dataType)) for one in data_type.fields])
+        return T.StructType([T.StructField(field.name, _packed_type(field.dataType)) for field in data_type.fields])
     if not isinstance(data_type, T.MapType):
         return data_type
     value = _packed_type(data_type.valueType)
@@ -328,5 +333,5 @@ def _inside(value: Column, data_type: T.DataType, change: Callable[[Column, T.Da
     if isinstance(data_type, T.ArrayType):
         return F.transform(value, lambda one: change(one, data_type.elementType))
     assert isinstance(data_type, T.StructType)
-    parts = [change(value.getField(one.name), one.dataType).alias(one.name) for one in data_type.fields]
+    parts = [change(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
     return F.when(value.isNotNull(), F.struct(*parts))

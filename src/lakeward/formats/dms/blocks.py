@@ -88,8 +88,10 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
             before[column.name], missing[column.name] = parse_text(image, column.type, csv.binary), absent
 
     def images() -> dict[str, Cells]:
-        others = (one for one in spec.columns if one.name in layout.before and one.name not in spec.key)
-        return {one.name: parse_text(_image_text(rows, layout, one, csv)[0], one.type, csv.binary) for one in others}
+        others = (column for column in spec.columns if column.name in layout.before and column.name not in spec.key)
+        return {
+            other.name: parse_text(_image_text(rows, layout, other, csv)[0], other.type, csv.binary) for other in others
+        }
 
     return Block(
         rows=rows.rows,
@@ -109,7 +111,7 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
 
 def quotes_count(layout: Layout, spec: ReadSpec) -> bool:
     """Whether an empty before image means something else within quotes than without."""
-    texts = any(one.type == "string" and one.name in layout.before for one in spec.columns)
+    texts = any(column.type == "string" and column.name in layout.before for column in spec.columns)
     return texts and not _empty_is_value(spec.settings.csv)
 
 
@@ -140,7 +142,7 @@ def parse_moments(text: pa.Array) -> Cells:
 
 
 def empty_as_null(text: pa.Array) -> pa.Array:
-    """Give null for empty text."""
+    """Return null for empty text."""
     return null_where(pc.equal(text, ""), text)
 
 
@@ -171,7 +173,7 @@ class Faults:
         return self._kind >= 0 if self._kinds else None
 
     def bad_rows(self, block: Block) -> list[BadRow]:
-        """Give the rows with a fault, told apart by what is wrong with them."""
+        """Return the rows with a fault, told apart by what is wrong with them."""
         if not self._kinds:
             return []
         bad = []
@@ -236,7 +238,7 @@ class Tally:
             self.oldest_commit = oldest if self.oldest_commit is None else min(self.oldest_commit, oldest)
 
     def _place(self, changes: pa.RecordBatch, sequences: pa.Array, sequence: str, end: str) -> Place:
-        """Give the first or last place among the records of one sequence."""
+        """Return the first or last place among the records of one sequence."""
         among = pc.equal(sequences, sequence)
         rows, steps = (changes.column(name).filter(among) for name in (schemas.ROW, schemas.STEP))
         row = pc.min_max(rows)[end]
@@ -244,7 +246,7 @@ class Tally:
         return Place(sequence, self.file.time, self.file.path, row.as_py(), step.as_py())
 
     def summary(self) -> FileSummary:
-        """Give the counts as the file's summary."""
+        """Return the counts as the file's summary."""
         return FileSummary(
             path=self.file.path,
             file_class=self.file.file_class,

@@ -54,13 +54,13 @@ class Assembler:
         self.unsaid = tuple(name for name in absent if says_unchanged)
 
     def bad(self, bad: Iterable[BadRow]) -> Iterator[pa.RecordBatch]:
-        """Give the records of rows refused."""
+        """Yield the records of rows refused."""
         if rows := list(bad):
             self.tally.bad += len(rows)
             yield bad_batch(self.schema, self.tally.file.path, self.tally.file.time, rows)
 
     def assemble(self, block: Block) -> Iterator[pa.RecordBatch]:
-        """Give a block's records: changes, then bad rows."""
+        """Yield a block's records: changes, then bad rows."""
         faults = Faults(len(block.rows))
         deeds = self._deeds(block, faults)
         sequence = self._sequence(block, faults)
@@ -78,7 +78,7 @@ class Assembler:
         yield from self.bad(faults.bad_rows(block))
 
     def _deeds(self, block: Block, faults: Faults) -> _Deeds:
-        """Tell what each row does; without an operation column every row is an insert, that is an upsert."""
+        """Return what each row does; without an operation column every row is an insert, that is an upsert."""
         size, letters = len(block.rows), block.operation
         if letters is None:
             nothing = np.zeros(size, dtype=bool)
@@ -99,7 +99,7 @@ class Assembler:
         return deeds
 
     def _sequence(self, block: Block, faults: Faults) -> pa.Array | str | None:
-        """Give the order column as text that sorts like its value; None for load rows."""
+        """Return the order column as text that sorts like its value; None for load rows."""
         if self.load:
             return None
         moments, name = block.timestamp, self.spec.settings.timestamp_column
@@ -148,7 +148,7 @@ class Assembler:
         return self.spec.settings.before_image_nulls == "value"
 
     def _complete_images(self, block: Block) -> dict[str, pa.Array]:
-        """Give before images with the present value where they say nothing.
+        """Return before images with the present value where they say nothing.
 
         Some sources fill only the parts that changed, unless it is declared that a NULL is one.
         """
@@ -208,7 +208,7 @@ class Assembler:
         }
 
     def _changes(self, block: Block, deeds: _Deeds, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch:
-        """Give one record per row, refused rows included."""
+        """Return one record per row, refused rows included."""
         operation: object = Operation.INSERT.value
         if not self.load and block.operation is not None:
             operation = block.operation
@@ -219,7 +219,7 @@ class Assembler:
         return build_batch(self.schema, len(block.rows), {**fields, **own})
 
     def _moved_away(self, block: Block, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch | None:
-        """Give the deletes of the old keys, one record per row; only those of moved rows count."""
+        """Return the deletes of the old keys, one record per row; only those of moved rows count."""
         if moved is None:
             return None
         own = {name: value for name, value in fields.items() if name.startswith(schemas.PREFIX)}
@@ -232,7 +232,7 @@ class Assembler:
         return build_batch(self.schema, len(block.rows), own)
 
     def _old_values(self, block: Block, moved: Mask) -> dict[str, object]:
-        """Give what before images tell of the other columns of rows that left, and the names of those they do not.
+        """Return what before images tell of the other columns of rows that left, and the names of those they do not.
 
         Where rows pass each other within a commit, this tells which of them it was.
         """
@@ -252,7 +252,7 @@ class Assembler:
         return {**known, schemas.UNCHANGED: _name_lists(unknown, moved)}
 
     def _unchanged(self, block: Block, deeds: _Deeds) -> pa.Array | None:
-        """Give the lists of columns that rows do not speak of; null where a row speaks of all."""
+        """Return the lists of columns that rows do not speak of; null where a row speaks of all."""
         masks = {name: mask for name, mask in block.unchanged.items() if name not in self.spec.key}
         for name in self.spec.settings.null_means_unchanged:
             if name in block.columns and name not in self.spec.key and not self.load:
@@ -292,13 +292,13 @@ def _sortable(moments: Cells) -> pa.Array:
 
 
 def _transaction_details(ids: pa.Array) -> pa.Array:
-    """Give the details of changes that name their transactions, as JSON; null where one names none."""
+    """Return the details of changes that name their transactions, as JSON; null where one names none."""
     escaped = pc.replace_substring(pc.replace_substring(ids, "\\", "\\\\"), '"', '\\"')
     return pc.binary_join_element_wise('{"transaction":"', escaped, '"}', "")
 
 
 def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:
-    """Give per row the names whose masks mark it, null for none, without a loop over rows."""
+    """Return per row the names whose masks mark it, null for none, without a loop over rows."""
     marked = np.column_stack([mask & speaking for mask in masks.values()])
     counts = marked.sum(axis=1)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
@@ -356,7 +356,7 @@ def check_key(spec: ReadSpec) -> None:
 
 
 def choose_order(layout: Layout, spec: ReadSpec, *, load: bool) -> OrderBy | None:
-    """Give the order column of a change file: the generation's, or the best that the file has."""
+    """Return the order column of a change file: the generation's, or the best that the file has."""
     if load:
         return None
     settings, order = spec.settings, spec.order_by

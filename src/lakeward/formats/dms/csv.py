@@ -79,7 +79,7 @@ def _pattern(delimiter: str, quote: str) -> re.Pattern[str]:
 
 
 def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[Record]:
-    """Give the records of a text stream opened with ``newline=""``, holding little more than one record.
+    """Yield the records of a text stream opened with ``newline=""``, holding little more than one record.
 
     A value whose quote is never closed makes the last record, with ``is_closed`` false.
 
@@ -183,7 +183,7 @@ class CsvFile:
             return next(tokenize(stream, self.settings, self.limits), None)
 
     def names(self) -> tuple[str, ...]:
-        """Give the header's names.
+        """Return the header's names.
 
         Raises:
             UnusableFileError: the header is not UTF-8, so that nobody knows which columns it names.
@@ -196,13 +196,13 @@ class CsvFile:
         return tuple((self.settings.null or "") if name is None else name for name in fields)
 
     def records(self) -> Iterator[tuple[int, Record]]:
-        """Give records with their physical numbers, the header left out."""
+        """Yield records with their physical numbers, the header left out."""
         with open_text(self.local_path, self.limits) as stream:
             records = tokenize(stream, self.settings, self.limits)
             yield from enumerate(islice(records, 1 if self.header else 0, None), start=1)
 
     def probe(self) -> list[list[str | None]]:
-        """Give the fields of the first records."""
+        """Return the fields of the first records."""
         return [record.fields for _, record in take_stretch(self.records(), PROBED_RECORDS)]
 
     def probe_texts(self) -> list[str]:
@@ -214,7 +214,7 @@ class CsvFile:
         return f"{self.header.text}\n{text}" if self.header else text
 
     def read(self, width: int, *, quotes_count: bool = False) -> Iterator[TextRows]:
-        """Give all rows as text, in stretches; those without exactly ``width`` fields as bad rows.
+        """Yield all rows as text, in stretches; those without exactly ``width`` fields as bad rows.
 
         With ``quotes_count`` an empty field within quotes is told from one without, which Arrow does not.
         """
@@ -233,7 +233,7 @@ class CsvFile:
         yield from exact_rows(rest, width, self.raw, self.limits)
 
     def _is_plain(self) -> bool:
-        """Tell whether Arrow reads this file right."""
+        """Return whether Arrow reads this file right."""
         ascii_only = (self.settings.delimiter + self.settings.quote).isascii()
         shape = self.shape
         return ascii_only and shape.is_text and not (shape.odd_quotes or shape.lone_returns)
@@ -350,7 +350,7 @@ class _FastReader:
         return TextRows(rows, texts, lambda index: self.file.raw(_format(texts, index, self.file.settings)), tuple(bad))
 
     def _numbers(self, size: int) -> Rows:
-        """Give the physical numbers of the next good rows: those that wrong rows leave free."""
+        """Return the physical numbers of the next good rows: those that wrong rows leave free."""
         taken = [row for row in self.wrong if row >= self.next_row]
         candidates = np.arange(self.next_row, self.next_row + size + len(taken), dtype=np.int64)
         numbers: Rows = candidates[~np.isin(candidates, taken)][:size] if taken else candidates
@@ -378,7 +378,7 @@ class _FastReader:
 def exact_rows(
     records: Iterable[tuple[int, Record]], width: int, raw: Callable[[str], str], limits: Limits
 ) -> Iterator[TextRows]:
-    """Give rows as text from tokenized records; ``raw`` makes a record's own text stand alone."""
+    """Yield rows as text from tokenized records; ``raw`` makes a record's own text stand alone."""
     remaining = iter(records)
     while stretch := take_stretch(remaining, _EXACT_ROWS):
         bad, good = [], []

@@ -90,7 +90,7 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def plain_file(local_path: str, limits: Limits) -> Iterator[str]:
-    """Give a path with the decompressed content: the file itself, or a temporary copy of a gzip file."""
+    """Yield a path with the decompressed content: the file itself, or a temporary copy of a gzip file."""
     if not is_gzip(local_path):
         yield local_path
         return

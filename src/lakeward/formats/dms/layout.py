@@ -28,7 +28,7 @@ _SEQUENCE = re.compile(r"[0-9]{20,38}")
 
 
 def plausible_share(layout: Layout, records: Sequence[Sequence[str | None]], *, load: bool) -> float:
-    """Give the share of records whose metadata fields all look as this layout says."""
+    """Return the share of records whose metadata fields all look as this layout says."""
     fitting = sum(_is_plausible(layout, record, load=load) for record in records)
     return fitting / len(records) if records else 0.0
 
@@ -114,7 +114,7 @@ def _metadata_name(wanted: str | None, positions: Mapping[str, int], protected: 
 def _before_images(
     positions: Mapping[str, int], known: set[str], protected: set[str], settings: TableSettings
 ) -> dict[str, str]:
-    """Give before-image name → column for the names that carry prefix and suffix around a column of the table."""
+    """Return before-image name → column for the names that carry prefix and suffix around a column of the table."""
     prefix, suffix = settings.before_image_prefix, settings.before_image_suffix
     images = {}
     for name in positions:
@@ -162,7 +162,7 @@ def _most_plausible(candidates: list[Layout], sample: Sequence[Sequence[str | No
 
 
 def _possible(spec: ReadSpec, *, load: bool, has_operation: bool) -> Iterator[Layout]:
-    """Give every layout ``[Op][timestamp][columns][sequence][before images]``, the likeliest first."""
+    """Yield every layout ``[Op][timestamp][columns][sequence][before images]``, the likeliest first."""
     settings, names = spec.settings, record_columns(spec)
     own_timestamp = settings.timestamp_column is not None and settings.timestamp_column not in names
     own_sequence = settings.sequence_column not in names
@@ -181,7 +181,7 @@ def possible_widths(spec: ReadSpec) -> set[int]:
 
 
 def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
-    """Give the column lists that may have before images at the end of a record.
+    """Return the column lists that may have before images at the end of a record.
 
     Those of the key come in the order of the table's columns, whatever order primary_key names them in.
     """
@@ -192,7 +192,7 @@ def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
 
 
 def record_columns(spec: ReadSpec) -> tuple[str, ...]:
-    """Give the columns that a headerless record holds: a column no longer declared stays in the table, not in files."""
+    """Return columns that a headerless record holds: a column no longer declared stays in the table, not in files."""
     return tuple(column.name for column in spec.settings.columns or spec.columns)
 
 
@@ -212,5 +212,5 @@ def _positions(spec: ReadSpec, before: tuple[str, ...], *, operation: bool, time
 
 
 def absent_columns(layout: Layout, columns: Iterable[Column]) -> tuple[str, ...]:
-    """Give the table's columns that the layout does not hold."""
+    """Return the table's columns that the layout does not hold."""
     return tuple(column.name for column in columns if column.name not in layout.columns)

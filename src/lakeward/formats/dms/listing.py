@@ -61,7 +61,7 @@ def is_data_file(path: str) -> bool:
 
 
 def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
-    """Tell what a file is by its path relative to the table's folder; None when no rule fits: never guess."""
+    """Return what a file is by its path relative to the table's folder; None when no rule fits: never guess."""
     path = PurePosixPath(relative_path)
     folder = "" if str(path.parent) == "." else str(path.parent)
     if match := _LOAD.match(path.name):
@@ -73,18 +73,18 @@ def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
 
 
 def classify_transactions(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
-    """Tell whether a file directly in the transactions folder is a ``CDC_TXN-`` file."""
+    """Return whether a file directly in the transactions folder is a ``CDC_TXN-`` file."""
     match = _TRANSACTIONS.match(relative_path)
     return _timed(FileClass.TRANSACTIONS, "csv", match, timezone) if match else None
 
 
 def is_date_folder(folder: str) -> bool:
-    """Tell whether a path below the table's folder is one of DMS's date partitions."""
+    """Return whether a path below the table's folder is one of DMS's date partitions."""
     return _DATE_FOLDER.fullmatch(folder) is not None
 
 
 def file_format(path: str) -> str:
-    """Give ``csv`` or ``parquet`` by the suffix, with or without ``.gz``."""
+    """Return ``csv`` or ``parquet`` by the suffix, with or without ``.gz``."""
     return "parquet" if path.removesuffix(".gz").endswith(".parquet") else "csv"
 
 
@@ -150,28 +150,28 @@ class SkippedFolder:
 
 
 def table_folder(table: TableId, settings: TableSettings) -> str:
-    """Give a table's folder relative to the landing root."""
+    """Return a table's folder relative to the landing root."""
     return (settings.path or f"{table.schema}/{table.name}").strip("/")
 
 
 def list_folder(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
-    """Give every file below a table's folder, those included that no rule knows."""
+    """Return every file below a table's folder, those included that no rule knows."""
     return _list(storage, folder, settings, classify)
 
 
 def list_files(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
-    """Give a table's load parts and change files."""
+    """Return a table's load parts and change files."""
     return (file for file in list_folder(storage, folder, settings) if isinstance(file, LandingFile))
 
 
 def list_transactions(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile]:
-    """Give the ``CDC_TXN-`` files of the transactions folder."""
+    """Return the ``CDC_TXN-`` files of the transactions folder."""
     files = _list(storage, folder, settings, classify_transactions)
     return (file for file in files if isinstance(file, LandingFile))
 
 
 def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
-    """Give the folders two levels below the root as tables, or with the reason why one cannot be.
+    """Yield the folders two levels below the root as tables, or with the reason why one cannot be.
 
     Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out. Files
     that lie above all tables are told by the folder that holds them.
@@ -207,7 +207,7 @@ def unreadable_folder(folder: str, error: OSError) -> SkippedFolder:
 
 
 def _why_stray(count: int, first: str) -> str:
-    """Say why files that lie above all tables are not read."""
+    """Return why files that lie above all tables are not read."""
     if is_transactions(first):
         folder = first.rpartition("/")[0]
         return f"{_shown(count, first)}: transaction files are read if transactions: {folder} is set in lakeward.yaml"
@@ -215,7 +215,7 @@ def _why_stray(count: int, first: str) -> str:
 
 
 def why_no_table(storage: Storage, folder: str) -> str | None:
-    """Say why a folder is no table: it holds files, and none is a load part or change file. None where one is.
+    """Return why a folder is no table: it holds files, and none is a load part or change file. None where one is.
 
     Reads no more of the listing than needed; a folder without any file has nothing to be said of.
     """
@@ -236,7 +236,7 @@ def _shown(count: int, first: str) -> str:
 
 
 def _why_not(table: TableId) -> str | None:
-    """Tell why a folder is no table; a date partition two levels down means that landing points too deep."""
+    """Return why a folder is no table; a date partition two levels down means that landing points too deep."""
     if is_date_folder(table.name) or is_date_folder(f"{table.schema}/{table.name}"):
         return "its name is that of a date folder, which lie inside tables; if it is a table, declare it"
     try:

@@ -51,7 +51,7 @@ _LAKE_TYPES: dict[pa.DataType, str] = {
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Give a type without dictionary, extension, large offsets and fixed size, which all say how and not what."""
+    """Return a type without dictionary, extension, large offsets and fixed size, which all say how and not what."""
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
     if pa.types.is_dictionary(data_type):
@@ -66,7 +66,7 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def lake_type_of(data_type: pa.DataType) -> str | None:
-    """Give the lake type of a Parquet column's Arrow type, None when the lake has no place for it."""
+    """Return the lake type of a Parquet column's Arrow type, None when the lake has no place for it."""
     plain = plain_type(data_type)
     if pa.types.is_decimal(plain):
         fitting = plain.precision <= MAX_PRECISION and 0 <= plain.scale <= plain.precision
@@ -79,7 +79,7 @@ def lake_type_of(data_type: pa.DataType) -> str | None:
 
 
 def fits(data_type: pa.DataType, column: Column) -> bool:
-    """Tell whether values of a Parquet column can be the table column's without loss."""
+    """Return whether values of a Parquet column can be the table column's without loss."""
     found = lake_type_of(data_type)
     if found is None or pa.types.is_null(plain_type(data_type)):
         return found is not None
@@ -178,7 +178,7 @@ def _require_bounded(metadata: pq.FileMetaData, stored: int, limits: Limits) -> 
 
 
 def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, ...]:
-    """Give the source columns of a Parquet file with their lake types; metadata columns are left out.
+    """Return the source columns of a Parquet file with their lake types; metadata columns are left out.
 
     Raises:
         UnusableFileError: a column's type has no place in the lake; OSError, ArrowInvalid: no Parquet file.
@@ -192,7 +192,7 @@ def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, .
 
 
 def file_columns(schema: pa.Schema, layout: Layout, settings: TableSettings) -> tuple[Column, ...]:
-    """Give a file's source columns in its own order, renames applied."""
+    """Return a file's source columns in its own order, renames applied."""
     names = [settings.renames.get(name, name) for name in schema.names]
     wanted = {*layout.columns, *layout.unknown}
     return tuple(Column(name, _lake_type(field)) for name, field in zip(names, schema, strict=True) if name in wanted)
@@ -217,7 +217,7 @@ def check_types(schema: pa.Schema, layout: Layout, spec: ReadSpec) -> None:
 def parquet_blocks(
     file: pq.ParquetFile, layout: Layout, spec: ReadSpec, limits: Limits, *, load: bool
 ) -> Iterator[Block]:
-    """Give a file's rows in blocks, in physical order.
+    """Yield a file's rows in blocks, in physical order.
 
     Raises:
         UnusableFileError: a value or row is larger than ``limits`` allow.
@@ -284,7 +284,7 @@ def _block(batch: pa.RecordBatch, rows: Rows, layout: Layout, spec: ReadSpec, *,
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Give an array without dictionary, extension and large offsets."""
+    """Return an array without dictionary, extension and large offsets."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     target = plain_type(column.type)
@@ -296,14 +296,14 @@ def _text(array: pa.Array) -> pa.Array:
 
 
 def _digits(array: pa.Array) -> pa.Array:
-    """Give a change sequence as its digits; a decimal's scale holds none of them."""
+    """Return a change sequence as its digits; a decimal's scale holds none of them."""
     if pa.types.is_decimal(array.type) and array.type.scale:
         return pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
     return array.cast(pa.string())
 
 
 def _moments(array: pa.Array) -> Cells:
-    """Give a commit time column as instants; DMS writes text."""
+    """Return a commit time column as instants; DMS writes text."""
     if pa.types.is_timestamp(array.type):
         return convert_commit_times(array)
     return parse_moments(_text(array))

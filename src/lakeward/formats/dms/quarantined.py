@@ -60,18 +60,18 @@ TOLD = f"{schemas.PREFIX}told"
 
 
 def keys_of_raw(rows: pa.RecordBatch, spec: ReadSpec) -> pa.RecordBatch:
-    """Give the keys that quarantined rows' texts hold, whatever else is wrong with them, with their commit times.
+    """Return the keys that quarantined rows' texts hold, whatever else is wrong with them, with their commit times.
 
     ``rows`` has file, name time, row and text. A row has two keys where its before image tells another one, and one
     without a value where none can be told.
     """
-    columns = [one for one in spec.columns if one.name in spec.key]
-    fields = {one.name: arrow_type(one.lake_type) for one in columns}
+    columns = [column for column in spec.columns if column.name in spec.key]
+    fields = {column.name: arrow_type(column.lake_type) for column in columns}
     schema = pa.schema([*_KEY_FIELDS, *fields.items()])
     found = [
-        {schemas.FILE: path, schemas.FILE_TIME: time, schemas.ROW: row, **one}
+        {schemas.FILE: path, schemas.FILE_TIME: time, schemas.ROW: row, **key}
         for path, time, row, raw in zip(*(rows.column(at).to_pylist() for at in range(4)), strict=True)
-        for one in _raw_keys(raw, path, spec, load=not time) or [{TOLD: False}]
+        for key in _raw_keys(raw, path, spec, load=not time) or [{TOLD: False}]
     ]
     return pa.RecordBatch.from_pylist(found, schema)
 
@@ -86,7 +86,7 @@ _KEY_FIELDS = (
 
 
 def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[str, object]]:
-    """Give a text's key, and the one before it where that differs; nothing where it cannot be told."""
+    """Return a text's key, and the one before it where that differs; nothing where it cannot be told."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
         fields, layout, own, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
@@ -99,7 +99,7 @@ def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[s
 
 
 def _key(fields: Sequence[str | None], positions: Mapping[str, int], spec: ReadSpec) -> dict[str, object] | None:
-    types = {one.name: one.type for one in spec.columns}
+    types = {column.name: column.type for column in spec.columns}
     values = {name: _value(fields, positions.get(name), types[name], spec) for name in spec.key}
     if any(value is None for value in values.values()):
         return None
@@ -115,7 +115,7 @@ def _value(fields: Sequence[str | None], position: int | None, column_type: str,
 
 
 def raw_values(raw: str, path: str, spec: ReadSpec, *, load: bool) -> dict[str, str | None]:
-    """Give the table's columns as a quarantined row's text has them, as far as it can be told; nothing is checked."""
+    """Return the table's columns as a quarantined row's text has them, as far as it can be told; nothing is checked."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
         fields, layout, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
@@ -135,7 +135,7 @@ class _Fields(NamedTuple):
 
 
 def _fields(raw: str, path: str, spec: ReadSpec, file_class: FileClass) -> _Fields:
-    """Give a row's fields and how to read them."""
+    """Return a row's fields and how to read them."""
     if not is_utf8(raw):
         msg = "the row's text is not valid UTF-8"
         raise UnusableFileError(msg)
@@ -175,7 +175,7 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
 
 
 def _as_text(value: object) -> str:
-    """Give a JSON value as text: a person who repairs a row may well write a bare number."""
+    """Return a JSON value as text: a person who repairs a row may well write a bare number."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -59,7 +59,7 @@ def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[p
 
 
 def is_as_listed(storage: Storage, file: LandingFile) -> bool:
-    """Tell whether a file is still what the listing saw."""
+    """Return whether a file is still what the listing saw."""
     try:
         return storage.identity(file.path) == file.identity
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordB
 
 
 def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:
-    """Give a file's layout, and whether the number of fields alone told it."""
+    """Return a file's layout, and whether the number of fields alone told it."""
     load, declared = _is_load(tally), [column.name for column in spec.columns]
     if csv.settings.header:
         layout = layout_by_names(csv.names(), spec.settings, declared)
@@ -133,7 +133,7 @@ def _require_no_header(csv: CsvFile, spec: ReadSpec) -> None:
 
 
 def tells_by_count(spec: ReadSpec) -> bool:
-    """Tell whether a headerless file's before images are known by nothing but the number of fields."""
+    """Return whether a headerless file's before images are known by nothing but the number of fields."""
     return spec.settings.before_image_columns is None
 
 

@@ -179,7 +179,11 @@ def _other_delimiter(texts: Sequence[str], spec: ReadSpec) -> str | None:
     present = spec.settings.csv.delimiter
     if _common_width(texts, present, spec) in wanted:
         return None
-    fitting = [one for one in _DELIMITERS if one != present and _common_width(texts, one, spec) in wanted - {1}]
+    fitting = [
+        delimiter
+        for delimiter in _DELIMITERS
+        if delimiter != present and _common_width(texts, delimiter, spec) in wanted - {1}
+    ]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -200,8 +204,14 @@ def _is_unlike_the_rest(records: Sequence[Fields], spec: ReadSpec) -> bool:
     if not rest or not _has_words_only(first):
         return False
     types = {column.type for column in spec.columns} - {"string", "binary"}
-    places = [place for place in range(len(first)) if any(_fits([r[place] for r in rest], one, spec) for one in types)]
-    return bool(places) and all(not any(_fits([first[place]], one, spec) for one in types) for place in places)
+    places = [
+        place
+        for place in range(len(first))
+        if any(_fits([r[place] for r in rest], data_type, spec) for data_type in types)
+    ]
+    return bool(places) and all(
+        not any(_fits([first[place]], data_type, spec) for data_type in types) for place in places
+    )
 
 
 def _fits(values: Fields, column_type: str, spec: ReadSpec) -> bool:
@@ -315,7 +325,7 @@ def _peek_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
         check_columns(layout, spec, names_from_settings=True)
     else:
         layout = probe_layout(csv.probe(), spec, load=is_load, has_operation=False)
-    problem = None if any(one.stops for one in suggestions) else _wrong_width(csv, layout)
+    problem = None if any(suggestion.stops for suggestion in suggestions) else _wrong_width(csv, layout)
     return replace(_peeked(file, layout, None), problem=problem, suggestions=suggestions)
 
 
@@ -328,7 +338,7 @@ def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
         suggestions = sniff_named_times(names, first, spec)
     columns = tuple(Column(name, "") for name in (*layout.columns, *layout.unknown))
     found = replace(_peeked(file, layout, columns), suggestions=tuple(suggestions))
-    return found if any(one.stops for one in suggestions) else _checked(found, layout, spec)
+    return found if any(suggestion.stops for suggestion in suggestions) else _checked(found, layout, spec)
 
 
 def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
@@ -341,7 +351,7 @@ def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
 
 
 def _declared(spec: ReadSpec) -> list[str] | None:
-    """Give the names that are columns whatever they look like; before any is known every name left over is one."""
+    """Return the names that are columns whatever they look like; before any is known every name left over is one."""
     return [column.name for column in spec.columns] or None
 
 

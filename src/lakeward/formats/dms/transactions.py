@@ -71,13 +71,13 @@ class Ending:
 
 
 def source_name(spec: ReadSpec) -> SourceName:
-    """Give the names that the source knows the table by: its folder's, where one is set."""
+    """Return the names that the source knows the table by: its folder's, where one is set."""
     parts = (spec.settings.path or "").strip("/").split("/")
     return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
 
 
 def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Give every record of a file with its number and its table's names, then one row for the file's ending.
+    """Yield every record of a file with its number and its table's names, then one row for the file's ending.
 
     Of ``settings`` only delimiter and quote count. No content makes it raise. A name that is not UTF-8 is no table's:
     its record is kept under the name as it is printed, and the ending tells of it.
@@ -114,7 +114,7 @@ def read_sorted(
 
 
 def own_fields(record: Record, spec: ReadSpec) -> Record | None:
-    """Give a record as ``op, field…`` with its whole text; None when it is another table's."""
+    """Return a record as ``op, field…`` with its whole text; None when it is another table's."""
     _require_names(1, record)
     schema, table = source_name(spec)
     return without_names(record) if (record.fields[2], record.fields[1]) == (schema, table) else None

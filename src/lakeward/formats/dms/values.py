@@ -51,12 +51,12 @@ class Cells:
     failed: Mask | None = None
 
     def shown(self, index: int) -> str | None:
-        """Give one value as the file has it, for a message."""
+        """Return one value as the file has it, for a message."""
         return show(self.source[index])
 
 
 def show(scalar: pa.Scalar) -> str | None:
-    """Give a value as text, for a message."""
+    """Return a value as text, for a message."""
     if pa.types.is_temporal(scalar.type):
         scalar = scalar.cast(pa.string())  # Python's own times know neither nanoseconds nor the year 10000
     if not scalar.is_valid:
@@ -97,19 +97,19 @@ def _halve(source: pa.Array, start: int, convert: Convert, target: pa.DataType, 
 
 
 def to_mask(array: pa.Array) -> Mask:
-    """Give a boolean array as a numpy mask; null counts as false."""
+    """Return a boolean array as a numpy mask; null counts as false."""
     filled = array.fill_null(False) if array.null_count else array
     mask: Mask = filled.to_numpy(zero_copy_only=False)
     return mask
 
 
 def any_true(mask: Mask | None) -> bool:
-    """Tell whether a mask marks any row."""
+    """Return whether a mask marks any row."""
     return mask is not None and bool(mask.any())
 
 
 def null_where(marked: pa.Array, values: pa.Array) -> pa.Array:
-    """Give null where marked, and the values elsewhere.
+    """Return null where marked, and the values elsewhere.
 
     Not by ``if_else(marked, None, values)``: with a null scalar and a slice of text Arrow 23 and older give garbage
     (apache/arrow issue 49410).
@@ -157,14 +157,14 @@ class BadRow:
 
 
 def arrow_type(lake_type: str) -> pa.DataType:
-    """Give the Arrow type of a lake type."""
+    """Return the Arrow type of a lake type."""
     if parts := decimal_parts(lake_type):
         return pa.decimal128(*parts)
     return _SIMPLE_ARROW[lake_type]
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give the Arrow schema of ``schemas.record_struct(columns)``."""
+    """Return the Arrow schema of ``schemas.record_struct(columns)``."""
     return pa.schema([*_RECORD_FIELDS, *(pa.field(column.name, arrow_type(column.lake_type)) for column in columns)])
 
 

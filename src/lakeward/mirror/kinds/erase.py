@@ -81,7 +81,7 @@ class Erase(Kind):
 
 
 def erasure_of(record: OpRecord) -> Erasure:
-    """Give what an erase op erases."""
+    """Return what an erase op erases."""
     if record.erasure is None:
         msg = f"op {record.op} is an erasure that does not say of which keys"
         raise BugError(msg)
@@ -133,13 +133,13 @@ def expire_after_erasure(context: TableContext) -> None:
 
 
 def doomed_in_mirror(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
-    """Give the places of erased keys' rows in a snapshot of the mirror."""
+    """Return the places of erased keys' rows in a snapshot of the mirror."""
     erasure, stored = erasure_of(record), stored_rows(context.mirror, snapshot_id)
     return places(stored.filter(is_erased_key(stored, context.settings.primary_key, erasure.salt, erasure.hashes)))
 
 
 def doomed_in_changelog(context: TableContext, record: OpRecord, snapshot_id: int) -> DataFrame:
-    """Give the places of changes and bad rows of erased keys that were logged before their erasure.
+    """Return the places of changes and bad rows of erased keys that were logged before their erasure.
 
     What came later was let through on purpose: it is new.
     """
@@ -155,7 +155,7 @@ def doomed_in_changelog(context: TableContext, record: OpRecord, snapshot_id: in
 
 
 def references_by_snapshot(metadata: TableMetadata) -> Iterator[tuple[Snapshot, list[str]]]:
-    """Give the snapshots that branches and tags other than ``main`` keep, with the names of these."""
+    """Yield the snapshots that branches and tags other than ``main`` keep, with the names of these."""
     found: dict[int, tuple[Snapshot, list[str]]] = {}
     for name in metadata.references():
         head = metadata.head(name)
@@ -189,7 +189,7 @@ def _clean_references(context: TableContext, record: OpRecord, snapshot: Snapsho
 
 
 def same_stamps(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, str]:
-    """Give the stamps that hold at a snapshot, those of its own commit among them."""
+    """Return the stamps that hold at a snapshot, those of its own commit among them."""
     carried = carried_stamps(metadata, snapshot.id)
     carried.pop(LOAD_STAMP, None)
     own = {name: value for name, value in snapshot.summary.items() if name.startswith(_STAMP_PREFIX)}
@@ -241,7 +241,7 @@ def rewritten_files(context: TableContext) -> Iterator[Prepared]:
 
 
 def _has(context: TableContext, path: str, content: str) -> bool:
-    """Tell whether a file has its new content: a crash may have come before it did."""
+    """Return whether a file has its new content: a crash may have come before it did."""
     try:
         with context.storage.spool(path) as (_, found):
             return found == content

@@ -104,7 +104,7 @@ def _back_to(record: OpRecord) -> int:
 
 
 def _changes_load(log: DataFrame, before: Progress, record: OpRecord) -> bool:
-    """Tell whether loads, reloads or truncates are among the ops whose standing changes."""
+    """Return whether loads, reloads or truncates are among the ops whose standing changes."""
     differing = stands_no_more(before, record) | stands_again(before, record)
     kind = F.get_json_object(column(S.DETAIL), "$.kind")
     return bool(log.filter(is_op_row() & differing & kind.isin(*_WHOLE)).take(1))
@@ -113,7 +113,7 @@ def _changes_load(log: DataFrame, before: Progress, record: OpRecord) -> bool:
 def _touched_keys(
     context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress
 ) -> DataFrame:
-    """Give the keys of changes whose standing changes, and those that exchange values with them through moves."""
+    """Return the keys of changes whose standing changes, and those that exchange values with them through moves."""
     keys, names = context.settings.primary_key, tuple(one.name for one in bases.columns)
     generation = column(S.GENERATION) == F.lit(record.generation)
     log = pinned_log(context, bases).filter((column(S.KIND) == S.KIND_CHANGE) & generation & is_earlier(record))
@@ -127,7 +127,7 @@ def _touched_keys(
 
 
 def _rows_then(then: DataFrame, touched: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Give the touched keys' rows of an earlier state as folded rows: what it lacks is deleted."""
+    """Return the touched keys' rows of an earlier state as folded rows: what it lacks is deleted."""
     rows = having_keys(then, touched, keys=keys)
     gone = lacking_keys(touched, rows.select(*columns(keys)), keys=keys)
     written = rows.select(F.lit("U").alias(S.OPERATION), *columns(then.columns))

@@ -131,7 +131,7 @@ CARRIED = (
 
 
 def applied_stamps(record: OpRecord) -> dict[str, str]:
-    """Give the stamps of a mirror commit that brings an op."""
+    """Return the stamps of a mirror commit that brings an op."""
     progress = record.progress
     # Nothing is said as 0 and not left out: an older commit would be taken to say it, of ops that were undone since.
     return {
@@ -142,7 +142,7 @@ def applied_stamps(record: OpRecord) -> dict[str, str]:
 
 
 def carried_stamps(table: TableMetadata, snapshot_id: int) -> dict[str, str]:
-    """Give the stamps that hold at a snapshot, for a commit on top of it that changes no row."""
+    """Return the stamps that hold at a snapshot, for a commit on top of it that changes no row."""
     found: dict[str, str] = {}
     # All at once: a stamp that no snapshot has is looked for in every one of them.
     snapshots = table.snapshots()
@@ -226,7 +226,7 @@ def begin_empty_load(context: TableContext, generation: int) -> None:
 
 
 def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops: Mapping[int, int]) -> dict[str, int]:
-    """Give the snapshots that load branches stood at when the table was so far.
+    """Return the snapshots that load branches stood at when the table was so far.
 
     ``last_ops`` is the op that brought the newest part of each generation's load by then.
 
@@ -261,10 +261,10 @@ def set_back_loads(context: TableContext, record: OpRecord, bases: Bases) -> Non
         raise ConflictError(msg)
     last_ops = last_load_ops(context.changelog.read(bases.changelog.id), record.progress)
     wanted = loads_at(mirror, context.table, record.progress, last_ops)
-    present = {name: one for name, one in mirror.branches().items() if name.startswith(LOAD_BRANCH_PREFIX)}
+    present = {name: branch for name, branch in mirror.branches().items() if name.startswith(LOAD_BRANCH_PREFIX)}
     moved = {name: wanted.get(name) for name in {*present, *wanted} if wanted.get(name) != present.get(name)}
-    left = {MAIN: head.id, **{name: one for name, one in present.items() if name in moved}}
-    tags = {undone_tag(record.op, name): one for name, one in left.items()}
+    left = {MAIN: head.id, **{name: value for name, value in present.items() if name in moved}}
+    tags = {undone_tag(record.op, name): value for name, value in left.items()}
     known = mirror.tags()
     context.permission.require()
-    set_references(context.mirror, tags={name: one for name, one in tags.items() if name not in known}, branches=moved)
+    set_references(context.mirror, tags={name: tag for name, tag in tags.items() if name not in known}, branches=moved)

@@ -55,7 +55,7 @@ class Standpoint:
         return tuple(one.name for one in self.bases.columns)
 
     def changes(self) -> DataFrame:
-        """Give the changes that count at the moment, with their op numbers.
+        """Return the changes that count at the moment, with their op numbers.
 
         A file named after a reload may hold changes that were committed before it: they count for the generation
         before too, whether they were logged in that one, in the next, or in both.
@@ -199,7 +199,7 @@ def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: in
 
 
 def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
-    """Give the generation that was the table at the moment."""
+    """Return the generation that was the table at the moment."""
     if progress.generation is None:
         # An undo may take back everything: its op left an empty table.
         if progress.op and moment.kind is MomentKind.OP:
@@ -208,7 +208,7 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
     if moment.kind is MomentKind.OP:
         return progress.generation
     require_captured(context, moment)
-    seen = [one for one in progress.generations if not one.unseen]
+    seen = [generation for generation in progress.generations if not generation.unseen]
     begun = [one for one in seen if one.began <= moment.digits]
     if not begun:
         first = seen[0]
@@ -226,7 +226,7 @@ def require_captured(context: TableContext, moment: Moment) -> None:
 
 
 def first_digits(cdc_start: str, timezone: str) -> str:
-    """Give the first moment of a capture as 20 digits: for a day its beginning in the time zone."""
+    """Return the first moment of a capture as 20 digits: for a day its beginning in the time zone."""
     is_day = len(cdc_start) == len("2020-11-14")
     return parse_moment(f"{cdc_start}T00:00:00" if is_day else cdc_start, timezone).digits
 
@@ -277,7 +277,7 @@ def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
 
 
 def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
-    """Give the greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
+    """Return greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
     if checkpoint.until is not None:
         found: tuple[object, ...] | None = held.agg(F.max(place())).collect()[0][0]
         return found
@@ -291,7 +291,7 @@ def _require_times(at: Standpoint, changes: DataFrame) -> None:
 
     Where changes are ordered by their time, one without is a bad row: there is nothing to look for.
     """
-    own = [one for one in at.progress.generations if one.number >= at.generation.number]
+    own = [generation for generation in at.progress.generations if generation.number >= at.generation.number]
     if at.moment.kind is not MomentKind.TIME or all(one.order_by is OrderBy.TIMESTAMP for one in own):
         return
     if changes.filter(lacks_commit_time()).select(S.OP).take(1):
@@ -318,7 +318,7 @@ def _folded(
 
 
 def _keyless(at: Standpoint, workspace: Workspace) -> AsOf:
-    """Give every loaded and inserted row; repeats are told by the change sequence where there is one."""
+    """Return every loaded and inserted row; repeats are told by the change sequence where there is one."""
     changes = at.changes().drop(S.OP)
     source = FoldInput(workspace, changes, 0, (), at.names)
     inserted = fold_keyless(source, at.generation.order_by).rows.select(*columns(at.names))

@@ -137,7 +137,7 @@ class FileRecord(
             return cls.from_dict(json_object(text))
 
     def ledger_entry(self, op: int, generation: int) -> LedgerEntry:
-        """Give the ledger's view of this record."""
+        """Return the ledger's view of this record."""
         found = self.summary
         return LedgerEntry(
             path=found.path,
@@ -164,15 +164,20 @@ class Resolution:
 def control_rows(
     spark: SparkSession, record: OpRecord, files: Iterable[FileRecord], resolutions: Sequence[Resolution] = ()
 ) -> DataFrame:
-    """Give an op's control rows as a frame with the record fields."""
+    """Return an op's control rows as a frame with the record fields."""
     rows: list[dict[str, Any]] = [{S.KIND: S.KIND_CONTROL, S.DETAIL: record.to_json()}]
     rows += [
-        {S.KIND: S.KIND_FILE, S.FILE: one.summary.path, S.FILE_TIME: one.summary.time, S.DETAIL: one.to_json()}
-        for one in files
+        {S.KIND: S.KIND_FILE, S.FILE: file.summary.path, S.FILE_TIME: file.summary.time, S.DETAIL: file.to_json()}
+        for file in files
     ]
     rows += [
-        {S.KIND: S.KIND_CONTROL, S.FILE: one.file, S.ROW: one.row, S.DETAIL: json.dumps({"resolved": one.outcome})}
-        for one in resolutions
+        {
+            S.KIND: S.KIND_CONTROL,
+            S.FILE: resolution.file,
+            S.ROW: resolution.row,
+            S.DETAIL: json.dumps({"resolved": resolution.outcome}),
+        }
+        for resolution in resolutions
     ]
     # One literal that Spark unfolds: a frame made from Python rows would cost a serialised task per core.
     text = F.lit(json.dumps(rows, ensure_ascii=False))
@@ -228,7 +233,7 @@ def log_op(
         # The cache holds files of ops that no longer stand; only the changelog knows what was there before.
         context.state.forget_ledger(context.table)
     else:
-        entries = [one.ledger_entry(record.op, record.generation) for one in files]
+        entries = [file.ledger_entry(record.op, record.generation) for file in files]
         context.state.extend_ledger(
             context.table, after=base, snapshot_id=snapshot, progress=record.progress, entries=entries
         )
@@ -237,12 +242,12 @@ def log_op(
 
 
 def changes_of(log: DataFrame, op: int) -> DataFrame:
-    """Give the changes that one op logged."""
+    """Return the changes that one op logged."""
     return log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) == op)).drop(S.OP, S.GENERATION)
 
 
 def changes_before(log: DataFrame, record: OpRecord) -> DataFrame:
-    """Give the changes of an op's generation that earlier ops logged and that still stand."""
+    """Return the changes of an op's generation that earlier ops logged and that still stand."""
     own = (column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == record.generation)
     earlier = (column(S.OP) < record.op) & is_standing(record.progress.undone)
     return log.filter(own & earlier).drop(S.OP, S.GENERATION)
@@ -271,11 +276,11 @@ def is_named(ids: Collection[str]) -> SparkColumn:
 
 def open_after(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
     """Count the bad rows that wait once an op is logged; only ops that take some away have to look for them."""
-    added = sum(one.bad for one in prepared.summaries)
+    added = sum(summary.bad for summary in prepared.summaries)
     base, record = prepared.bases.changelog, prepared.record
     if base is None or (record.back_to is None and not resolutions):
         return prepared.bases.bad_rows + added
     rows = open_rows(context.changelog.read(base.id), record.progress)
     if resolutions:
-        rows = rows.filter(~is_named({f"{one.file}:{one.row}" for one in resolutions}))
+        rows = rows.filter(~is_named({f"{resolution.file}:{resolution.row}" for resolution in resolutions}))
     return rows.count() + added

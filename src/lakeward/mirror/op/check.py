@@ -39,7 +39,7 @@ _SHOWN = 5
 
 def require_readable(context: TableContext, summaries: Sequence[FileSummary]) -> None:
     """Refuse files that cannot be used as a whole."""
-    if broken := [one for one in summaries if one.problem]:
+    if broken := [summary for summary in summaries if summary.problem]:
         shown = "\n  ".join(f"{one.path}: {one.problem}" for one in broken[:_SHOWN])
         msg = f"{context.table}: {len(broken)} of {count(len(summaries), 'file')} cannot be used:\n  {shown}"
         hint = f"repair or remove them, then: lakeward run {context.table}"
@@ -50,7 +50,7 @@ def require_good_rows(
     context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column]
 ) -> None:
     """Refuse bad rows unless they are to be set aside."""
-    bad = sum(one.bad for one in summaries)
+    bad = sum(summary.bad for summary in summaries)
     if not bad or context.settings.on_bad_row == "quarantine":
         return
     fields = (S.FILE, S.ROW, S.DETAIL, S.RAW)
@@ -67,11 +67,11 @@ def require_good_rows(
 
 
 def _suggestions(rows: Sequence[Row], summaries: Sequence[FileSummary], spec: ReadSpec) -> list[Suggestion]:
-    """Say which settings of CSV the bad rows look like, where their files have no header to look at."""
+    """Return which settings of CSV the bad rows look like, where their files have no header to look at."""
     texts = [row[S.RAW] for row in rows if row[S.RAW] is not None and _is_headerless(row[S.FILE], spec)]
     if len(texts) < len(rows):
         return []
-    bad = {one.path: one.bad for one in summaries}
+    bad = {summary.path: summary.bad for summary in summaries}
     are_first = all(row[S.ROW] == 1 and bad.get(row[S.FILE]) == 1 for row in rows)
     return sniff_bad_rows(texts, spec, are_first=are_first)
 
@@ -91,7 +91,7 @@ def require_clear_keys(
     context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column], bases: Bases
 ) -> None:
     """Refuse before images that are NULL where key columns hold NULL: they may say "unchanged", or "was NULL"."""
-    found = [one for one in summaries if one.null_images]
+    found = [summary for summary in summaries if summary.null_images]
     if not found or context.settings.before_image_nulls is not None:
         return
     keys = context.settings.primary_key
@@ -114,12 +114,16 @@ def require_clear_keys(
 
 
 def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequence[FileSummary]) -> OrderBy | None:
-    """Give the one order that all change files have; a generation's order never changes."""
-    found = {one.order_by for one in summaries if one.file_class is not FileClass.LOAD and one.order_by is not None}
+    """Return the one order that all change files have; a generation's order never changes."""
+    found = {
+        summary.order_by
+        for summary in summaries
+        if summary.file_class is not FileClass.LOAD and summary.order_by is not None
+    }
     if fixed is not None or not found:
         return fixed
     if len(found) > 1:
-        by_order = {one.order_by: one.path for one in summaries if one.order_by is not None}
+        by_order = {summary.order_by: summary.path for summary in summaries if summary.order_by is not None}
         shown = ", ".join(f"{order} in {path}" for order, path in by_order.items())
         msg = f"{context.table}: change files of one generation are ordered differently: {shown}"
         raise DataError(msg, hint="bring all files of the table to one DMS setting, see docs/dms-setup.md")

@@ -59,7 +59,7 @@ class Moment:
     label: str
 
     def is_after(self, other: Moment) -> bool:
-        """Tell whether it comes after another of its kind."""
+        """Return whether it comes after another of its kind."""
         # Sequences are padded to one length, so that their texts are in their order.
         mine, others = self.limit, other.limit
         return mine > others if isinstance(mine, str) and isinstance(others, str) else int(mine) > int(others)
@@ -89,7 +89,7 @@ class Moment:
 
 
 def op_moment(op: int) -> Moment:
-    """Give the moment at which an op was done."""
+    """Return the moment at which an op was done."""
     return Moment(MomentKind.OP, op, f"op-{op}")
 
 
@@ -160,14 +160,14 @@ class Checkpoint:
 
 
 def is_undone(op: int, undone: Iterable[tuple[int, int]]) -> bool:
-    """Tell whether an op no longer stands."""
+    """Return whether an op no longer stands."""
     return any(first <= op <= last for first, last in undone)
 
 
 def load_at(mirror: TableMetadata, generation: int, progress: Progress) -> Snapshot | None:
-    """Give the newest kept snapshot of a generation's load that stood at a progress, None where there is none."""
-    loads = [one for one in mirror.snapshots().values() if one.summary.get(LOAD_STAMP)]
-    own = [one for one in loads if one.summary.get(GENERATION_STAMP) == str(generation)]
+    """Return the newest kept snapshot of a generation's load that stood at a progress, None where there is none."""
+    loads = [snapshot for snapshot in mirror.snapshots().values() if snapshot.summary.get(LOAD_STAMP)]
+    own = [load for load in loads if load.summary.get(GENERATION_STAMP) == str(generation)]
     standing = [one for one in own if _op(one, LOAD_STAMP) <= progress.op and not _is_gone(one, progress)]
     # Written anew since, to erase rows, a load has the same op; the newest commit counts.
     return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms), default=None)
@@ -188,7 +188,7 @@ def require_load(table: TableId, generation: int, load: Snapshot | None, op: int
 def best_checkpoint(
     mirror: TableMetadata, moment: Moment, generation: int, progress: Progress, load: Snapshot | None
 ) -> Checkpoint | None:
-    """Give the newest kept state that serves a question, None where only the load does."""
+    """Return the newest kept state that serves a question, None where only the load does."""
     if moment.kind is MomentKind.SEQUENCE:
         return None
     floor = max(_op(load, LOAD_STAMP) if load else 0, _last_repair(mirror))
@@ -203,7 +203,7 @@ def best_checkpoint(
 
 
 def _candidates(mirror: TableMetadata) -> Iterator[tuple[Snapshot, int | None]]:
-    """Give the states that ``main`` went through and those that tags hold."""
+    """Yield the states that ``main`` went through and those that tags hold."""
     snapshots = mirror.snapshots()
     head = mirror.head(MAIN)
     current = snapshots.get(head.id) if head else None
@@ -224,7 +224,7 @@ def _tagged(tags: Mapping[str, int], snapshots: Mapping[int, Snapshot]) -> Itera
 
 
 def _reached(snapshot: Snapshot, until: int | None, moment: Moment) -> int | None:
-    """Give the commit time that a state reaches up to; None where the state cannot serve the moment."""
+    """Return the commit time that a state reaches up to; None where the state cannot serve the moment."""
     if moment.micros is None:
         return 0 if until is None else None
     newest = until if until is not None else _op(snapshot, COMMIT_STAMP)

@@ -143,7 +143,7 @@ def capture(context: TableContext) -> Bases:
 
 
 def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> Bases:
-    """Tell what an op would stand on from the metadata of both tables."""
+    """Return what an op would stand on from the metadata of both tables."""
     log_head = changelog.head() if changelog else None
     head = mirror.head() if mirror and mirror.head(EMPTY_TAG) else None
     return Bases(
@@ -247,7 +247,7 @@ def _comparable(value: Any) -> bool:
 
 
 def _literals(limits: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Give limits as Iceberg reads literals: numbers and text as they are, the rest as ISO text."""
+    """Return limits as Iceberg reads literals: numbers and text as they are, the rest as ISO text."""
     low, high = (
         value if isinstance(value, int | str) else _iso(value) for value in limits
     )  # fmt: skip

@@ -101,7 +101,7 @@ def new_salt() -> str:
 
 
 def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
-    """Give the keys that were erased, None where there are none: from metadata alone."""
+    """Return the keys that were erased, None where there are none: from metadata alone."""
     text = changelog.property(ERASED_PROPERTY) if changelog else None
     if changelog is None or text is None:
         return None
@@ -124,7 +124,7 @@ def remember(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedEr
 
 
 def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | None:
-    """Give the erasure that is not finished, None where all are."""
+    """Return the erasure that is not finished, None where all are."""
     text = changelog.property(UNFINISHED_PROPERTY) if changelog else None
     if text is None:
         return None
@@ -142,13 +142,13 @@ def note(changelog: IcebergTable, place: str, found: Stored) -> None:
 
 
 def key_hash(salt: str, key: Sequence[tuple[str, T.DataType]]) -> Column:
-    """Give the salted hash of a row's key, the same whatever wider type a key column gets later."""
+    """Return the salted hash of a row's key, the same whatever wider type a key column gets later."""
     text = F.concat_ws(",", *[_canonical(name, kind) for name, kind in key])
     return F.sha2(F.concat(F.lit(salt), text), 256)
 
 
 def key_fields(frame: DataFrame, key: Iterable[str]) -> list[tuple[str, T.DataType]]:
-    """Give a frame's key columns with their types."""
+    """Return a frame's key columns with their types."""
     return [(name, frame.schema[name].dataType) for name in key]
 
 
@@ -170,7 +170,7 @@ def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
 
 
 def _canonical(name: str, kind: T.DataType) -> Column:
-    """Give a key column as text that cannot run into its neighbour: its length, then itself; ``-`` for null."""
+    """Return a key column as text that cannot run into its neighbour: its length, then itself; ``-`` for null."""
     value = column(name)
     if isinstance(kind, T.TimestampType):
         text = F.unix_micros(value).cast("string")
@@ -200,28 +200,28 @@ def without_erased(
     gone = _counted(workspace, records, forbidden)
     kept = records.filter(~forbidden)
     bad: dict[str, int] = {}
-    if any(one.bad for one in summaries):
+    if any(summary.bad for summary in summaries):
         named = workspace.keep(forbidden_bad_rows(records, spec, erased))
         bad = {row[0]: row[1] for row in named.groupBy(S.FILE).count().toLocalIterator()}
         if bad:
             kept = _joined(kept, named, S.KIND_BAD, "left_anti")
-    return kept, [_without(one, gone.get(one.path), bad.get(one.path, 0)) for one in summaries]
+    return kept, [_without(summary, gone.get(summary.path), bad.get(summary.path, 0)) for summary in summaries]
 
 
 def bad_rows_of_keys(context: TableContext, bad: DataFrame, salt: str, hashes: Iterable[str]) -> DataFrame:
-    """Give file and row of those logged bad rows whose text holds one of the keys."""
+    """Return file and row of those logged bad rows whose text holds one of the keys."""
     keys = keys_of_bad_rows(context, bad)
     own = is_erased_key(keys, context.settings.primary_key, salt, hashes)
     return keys.filter(column(TOLD) & own).select(S.FILE, S.ROW).distinct()
 
 
 def keys_of_bad_rows(context: TableContext, bad: DataFrame) -> DataFrame:
-    """Give the keys that logged bad rows' texts hold: two where a key changed, none where it cannot be told."""
+    """Return the keys that logged bad rows' texts hold: two where a key changed, none where it cannot be told."""
     return _keys(bad, ReadSpec(context.table, context.mirror.columns(), context.settings))
 
 
 def forbidden_bad_rows(records: DataFrame, spec: ReadSpec, erased: ErasedKeys) -> DataFrame:
-    """Give file and row of those bad rows just read that an erasure forbids."""
+    """Return file and row of those bad rows just read that an erasure forbids."""
     keys = _keys(records.filter(column(S.KIND) == S.KIND_BAD), spec)
     return keys.filter(column(TOLD) & is_erased(keys, spec.key, erased)).select(S.FILE, S.ROW).distinct()
 

@@ -102,7 +102,7 @@ def _decided(batches: list[pa.RecordBatch], width: int, reading: Reading | None)
         files, numbers = rows.column(S.FILE).to_pylist(), rows.column(S.ROW).to_pylist()
         for start, end in zip(starts, [*starts[1:], size], strict=True):
             if concerned[start]:
-                result = arrange([_event(one) for one in values[start:end]], reading)
+                result = arrange([_event(value) for value in values[start:end]], reading)
                 kept[start:end], found[start:end] = result.kept, result.found
                 taken[start:end] = _takers(result, files[start:end], numbers[start:end])
                 if result.doubt is not None:
@@ -231,14 +231,14 @@ def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
 
 
 def _bound(rows: DataFrame, key: str, function: Callable[[Column], Column]) -> Column:
-    """Give a key's smallest or greatest value; an instant as text, as Python would move it to its own time zone."""
+    """Return a key's smallest or greatest value; an instant as text, as Python would move it to its own time zone."""
     value = function(column(key))
     is_instant = isinstance(rows.schema[key].dataType, TimestampType)
     return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX") if is_instant else value
 
 
 def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
-    """Give the rows to append to a table without a key; a change sequence tells repeats apart."""
+    """Return the rows to append to a table without a key; a change sequence tells repeats apart."""
     changes, history = source.changes, source.history
     if order_by is OrderBy.SEQUENCE:
         repeated = changes.filter(column(S.SEQUENCE).isNotNull())
@@ -250,7 +250,7 @@ def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
 
 
 def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str], count: int) -> tuple[DataFrame, int]:
-    """Give a load's rows with each key once, the last in the order of parts and rows, and their number.
+    """Return a load's rows with each key once, the last in the order of parts and rows, and their number.
 
     Repeats are rare and looked for by key alone.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
-    """Give the progress at a changelog snapshot, filling the cache if it stands elsewhere."""
+    """Return the progress at a changelog snapshot, filling the cache if it stands elsewhere."""
     if snapshot_id is None:
         context.state.forget_ledger(context.table)
         return Progress()
@@ -44,12 +44,12 @@ def current_progress(context: TableContext, snapshot_id: int | None) -> Progress
 
 
 def progress_of(context: TableContext, bases: Bases) -> Progress:
-    """Give the progress at the changelog snapshot that an op stands on."""
+    """Return the progress at the changelog snapshot that an op stands on."""
     return current_progress(context, bases.changelog.id if bases.changelog else None)
 
 
 def applied_progress(context: TableContext, bases: Bases) -> Progress:
-    """Give the progress of what readers see.
+    """Return the progress of what readers see.
 
     An op that is logged and not yet applied, because it is being written or was interrupted, is not part of it: the
     rows of a load are not there before it is applied.
@@ -128,7 +128,7 @@ def change_files(context: TableContext, progress: Progress, *, cut: str) -> Chan
 
 
 def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
-    """Give, by generation, the op that brought the newest part of its load when the table was so far."""
+    """Return, by generation, the op that brought the newest part of its load when the table was so far."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
     is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     loads = log.filter(own & is_load & is_standing(progress.undone))
@@ -170,7 +170,7 @@ def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
 
 
 def bad_row_details(detail: str) -> tuple[str, str | None, str | None]:
-    """Give reason, column and value of a bad row."""
+    """Return reason, column and value of a bad row."""
     with refusing_damage("a bad row of the changelog", hint=REBUILD):
         data = json_object(detail)
         return data["reason"], data.get("column"), data.get("value")

@@ -67,7 +67,7 @@ class TransactionShelf:
         self._lock = threading.Lock()
 
     def records(self, spark: SparkSession, files: Sequence[LandingFile], spec: ReadSpec) -> DataFrame:
-        """Give one table's records of transaction files; those not yet on the shelf are read when it is computed."""
+        """Return one table's records of transaction files; those not yet on the shelf are read when it is computed."""
         by_path = {file.path: file for file in files}
         schema, table = T.source_name(spec)
         is_own = (column(T.SCHEMA) == schema) & (column(T.TABLE) == table)
@@ -87,7 +87,7 @@ class TransactionShelf:
         self._shelved.clear()
 
     def _frames(self, spark: SparkSession, files: Sequence[LandingFile], settings: TableSettings) -> list[DataFrame]:
-        """Give the frames that hold the files, each once; files that changed since they were shelved are new ones."""
+        """Return the frames that hold the files, each once; files that changed since they were shelved are new ones."""
         csv, limits = settings.csv, Limits.of(settings)
         keys = {file: (file, csv.delimiter, csv.quote, limits) for file in files}
         storage = self._storage  # the shelf itself cannot travel into tasks
@@ -142,7 +142,7 @@ def _read_bins(
     struct: StructType | str,
     read: Callable[[LandingFile], Iterable[pa.RecordBatch]],
 ) -> DataFrame:
-    """Give the frame whose tasks read the files, each file by one of them and from its first row to its last."""
+    """Return the frame whose tasks read the files, each file by one of them and from its first row to its last."""
     bins = pack(files, spark.sparkContext.defaultParallelism)
 
     def read_bins(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -332,7 +332,7 @@ def describe_keys(examples: Sequence[tuple[dict[str, Any], int]]) -> str:
 def _keys(
     storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec, report: KeyReport | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Give the key columns of every good row; what the files say of themselves goes into the report."""
+    """Yield the key columns of every good row; what the files say of themselves goes into the report."""
     for part in parts:
         for records in read_file(storage, part, spec):
             kinds = records.column(S.KIND)

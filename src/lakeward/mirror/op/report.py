@@ -152,15 +152,16 @@ class TablePlan(Document):
 def op_report(prepared: Prepared) -> OpReport:
     """Describe a prepared op."""
     read = [
-        RowCounts(one.rows, one.inserts, one.updates, one.deletes, one.bad, one.erased) for one in prepared.summaries
-    ]  # fmt: skip
+        RowCounts(file.rows, file.inserts, file.updates, file.deletes, file.bad, file.erased)
+        for file in prepared.summaries
+    ]
     folded = prepared.effect.folded
     return OpReport(
         op=prepared.record.op,
         kind=prepared.record.kind,
         generation=prepared.record.generation,
         files=len(prepared.summaries),
-        size=sum(one.identity.size for one in prepared.summaries),
+        size=sum(summary.identity.size for summary in prepared.summaries),
         read=sum(read, RowCounts()),
         writes=folded.writes if folded else None,
         removals=folded.deletes if folded else None,

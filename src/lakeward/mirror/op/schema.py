@@ -27,7 +27,7 @@ _BOTH_MOMENTS = {"timestamp", "timestamp_ntz"}
 def known_columns(
     table: TableId, mirror: Sequence[Column], declared: Sequence[Column] | None, renames: Mapping[str, str]
 ) -> tuple[Column, ...]:
-    """Give the mirror's columns with declared renames, widenings and additions laid over them."""
+    """Return the mirror's columns with declared renames, widenings and additions laid over them."""
     taken = {column.name for column in mirror}
     present = [
         Column(renames[one.name], one.type) if one.name in renames and renames[one.name] not in taken else one
@@ -71,7 +71,7 @@ def with_file_columns(
 
 
 def describe_changes(before: Sequence[Column], after: Sequence[Column], renames: Mapping[str, str]) -> tuple[str, ...]:
-    """Say what evolves, for plan and report."""
+    """Return what evolves, for plan and report."""
     had = {column.name: column.lake_type for column in before}
     changes: list[str] = []
     for column in after:
@@ -126,7 +126,7 @@ def require_readable_names(table: TableId, mirror: Sequence[Column], settings: T
 
 
 def _renames_hint(table: TableId, problems: Sequence[NameProblem], settings: TableSettings) -> str:
-    """Say which setting gives the columns names that they can have."""
+    """Return which setting gives the columns names that they can have."""
     command = quote(f"renames={renames_for(problems, settings.renames)}")
     hint = f"lakeward tables set {quote(str(table))} --set {command}, or the same as renames: in lakeward.yaml"
     twins = [problem for problem in problems if problem.twin is not None]

@@ -47,7 +47,7 @@ def reading_settings(settings: TableSettings) -> dict[str, Any]:
 def describe_changed_reading(
     table: TableId, before: Mapping[str, Any], settings: TableSettings, mirror: Sequence[Column] = ()
 ) -> str | None:
-    """Say what other settings for reading leave as it is in a table that was run with those of ``before``.
+    """Return what other settings for reading leave as it is in a table that was run with those of ``before``.
 
     Returns None where nothing changed. ``mirror`` are the columns that its mirror has, as far as they are known.
     """
@@ -103,7 +103,7 @@ def _layout(context: TableContext) -> dict[str, list[str]]:
 
 
 def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
-    """Give a layout in one spelling, whose columns have the names that declared renames gave them."""
+    """Return a layout in one spelling, whose columns have the names that declared renames gave them."""
     return {
         "primary_key": [renames.get(name, name) for name in layout["primary_key"]],
         "partition_by": [renamed_partition(expression, renames) for expression in layout["partition_by"]],
@@ -159,7 +159,7 @@ def _unknown(
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Say which name was meant, by case or by spelling, and which names there are."""
+    """Return which name was meant, by case or by spelling, and which names there are."""
     by_case = [one for one in names if one.lower() == name.lower()]
     close = by_case or difflib.get_close_matches(name, names, n=1)
     listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -71,7 +71,7 @@ class FileList:
 
 
 def files_of(log: DataFrame, ops: Column, *, limit: int) -> FileList:
-    """Give the files that certain ops have read or fenced."""
+    """Return the files that certain ops have read or fenced."""
     fenced = f"{S.PREFIX}fenced"
     own = log.filter((column(S.KIND) == S.KIND_FILE) & ops & (_was_read() | _was_fenced()))
     files = own.select(S.FILE, _was_fenced().alias(fenced)).distinct()
@@ -83,7 +83,7 @@ def files_of(log: DataFrame, ops: Column, *, limit: int) -> FileList:
 
 
 def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Collection[str]) -> tuple[FileRecord, ...]:
-    """Give the file rows that fence files of ops which do not stand after an undo.
+    """Return the file rows that fence files of ops which do not stand after an undo.
 
     Raises:
         ConfigurationError: a path is not one of theirs, or a load part.
@@ -91,7 +91,7 @@ def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Colle
     found = _records(log, record, paths)
     if strange := sorted(path for path in paths if path not in found):
         raise _not_undone(context, log, record, strange)
-    if loads := sorted(path for path, one in found.items() if one.summary.file_class is FileClass.LOAD):
+    if loads := sorted(path for path, value in found.items() if value.summary.file_class is FileClass.LOAD):
         msg = f"{context.table}: {', '.join(loads)} is a load part and cannot be fenced: a later load has the same name"
         hint = "take the file out of landing, or put the right one in its place, and undo without --skip-file"
         raise ConfigurationError(msg, hint=hint)
@@ -99,7 +99,7 @@ def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Colle
 
 
 def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecord, ...]:
-    """Give what only ops that are taken back know of files whose consumption still stands: their newest content.
+    """Return what only ops that are taken back know of files whose consumption still stands: their newest content.
 
     These are copies that came, and files that an erasure rewrote. They are in landing as before the undo: without a
     note the next run would take a load part for a reload, and a change file for one that was changed.
@@ -113,7 +113,7 @@ def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecor
 
 
 def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress, after: Progress) -> FileRecord | None:
-    """Give the note of a file that stands ``before`` and not ``after``; None: there is none, or the file was read anew.
+    """Return note of a file that stands ``before`` and not ``after``; None: there is none, or the file was read anew.
 
     ``rows`` are path, op, generation and detail of all the file's records, by op. Of two ops that read the same content
     for one generation, the one before an undo and the other after it, either is as good: a note made for one holds for
@@ -139,7 +139,7 @@ def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress,
 
 
 def _records(log: DataFrame, record: OpRecord, paths: Collection[str]) -> dict[str, FileRecord]:
-    """Give the newest record of each file that only ops which do not stand have read."""
+    """Return the newest record of each file that only ops which do not stand have read."""
     if not paths:
         return {}
     rows = log.filter((column(S.KIND) == S.KIND_FILE) & is_earlier(record) & column(S.FILE).isin(*paths))
@@ -152,7 +152,7 @@ def _records(log: DataFrame, record: OpRecord, paths: Collection[str]) -> dict[s
                 found[row[1]] = one
         elif one.was_read:
             standing.add(row[1])
-    return {path: one for path, one in found.items() if path not in standing}
+    return {path: value for path, value in found.items() if path not in standing}
 
 
 def _not_undone(context: TableContext, log: DataFrame, record: OpRecord, strange: Sequence[str]) -> ConfigurationError:

@@ -54,14 +54,14 @@ class Gathering:
             self.delayed[key] = (due, ask)
 
     def next_due(self) -> float | None:
-        """Give the moment of the next round, None while nothing waits."""
+        """Return the moment of the next round, None while nothing waits."""
         moments = [due for due, _ in self.delayed.values()]
         if self.fresh:
             moments.append(self._settled_at())
         return min(moments, default=None)
 
     def take(self, now: float) -> tuple[Ask, ...]:
-        """Give what is due, and forget it."""
+        """Return what is due, and forget it."""
         due = [key for key, (moment, _) in self.delayed.items() if moment <= now]
         asks = [self.delayed.pop(key)[1] for key in due]
         if self.fresh and self._settled_at() <= now:
@@ -108,7 +108,7 @@ class Inbox:
             self._changed.notify()
 
     def take_all(self) -> tuple[Ask, ...]:
-        """Give what came up to now, settled or not."""
+        """Return what came up to now, settled or not."""
         with self._changed:
             asks, self._gathering.fresh = tuple(self._gathering.fresh), []
             return asks
@@ -194,7 +194,7 @@ class Desk:
                 claim.settle(table)
 
     def free(self) -> list[str]:
-        """Give the tables that wait for a run and are in none."""
+        """Return the tables that wait for a run and are in none."""
         return sorted(self._waiting.keys() - self._running.keys())
 
     def begin(self, tables: Iterable[str]) -> list[str]:

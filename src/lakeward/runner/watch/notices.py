@@ -50,14 +50,14 @@ def read_notice(body: str | Mapping[str, Any]) -> Notice:
 
 
 def path_under(landing: str, one: S3Object) -> str | None:
-    """Give an object's path relative to ``s3://bucket/prefix``, None for one elsewhere."""
+    """Return an object's path relative to ``s3://bucket/prefix``, None for one elsewhere."""
     bucket, _, prefix = landing.partition("://")[2].partition("/")
     folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     return one.key.removeprefix(folder) if one.bucket == bucket and one.key.startswith(folder) else None
 
 
 def _records(body: Any, depth: int) -> Iterator[S3Object | str | None]:
-    """Give the objects of an event, None for a record that tells of no new object, a text for one that is none."""
+    """Yield the objects of an event, None for a record that tells of no new object, a text for one that is none."""
     try:
         yield from _opened(_parsed(body), depth)
     except _NoEventError as error:

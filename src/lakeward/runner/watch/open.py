@@ -46,7 +46,7 @@ class Lake(Protocol):
         ...
 
     def has_spark(self) -> bool:
-        """Tell whether the Spark application still runs."""
+        """Return whether the Spark application still runs."""
         ...
 
     def tables(self) -> list[KnownTable]:

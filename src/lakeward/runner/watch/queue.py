@@ -226,7 +226,7 @@ class QueuePoller:
 
     def _folders(self, notice: Notice, message_id: str) -> set[str]:
         paths = {one: path_under(self._landing, one) for one in notice.created}
-        foreign = [f"s3://{one.bucket}/{one.key}" for one, path in paths.items() if path is None]
+        foreign = [f"s3://{key.bucket}/{key.key}" for key, path in paths.items() if path is None]
         if foreign:
             logger.info("message %s: %s objects are not under landing, first %s", message_id, len(foreign), foreign[0])
         wanted = {parent(path) for path in paths.values() if path is not None and self._accepts.accepts_file(path)}
@@ -291,7 +291,7 @@ class Queue:
         return min(self._wait_seconds + 1.0, 3.0)
 
     def has_dead_letters(self) -> bool:
-        """Tell whether messages that keep failing end up elsewhere; needs a queue that answers."""
+        """Return whether messages that keep failing end up elsewhere; needs a queue that answers."""
         answer = self._call("get_queue_attributes", AttributeNames=["RedrivePolicy"])
         return bool(answer.get("Attributes", {}).get("RedrivePolicy"))
 
@@ -327,8 +327,8 @@ class Queue:
     def _call_in_batches(self, operation: str, messages: Sequence[Held], **parameters: Any) -> None:
         for start in range(0, len(messages), _BATCH):
             entries = [
-                {"Id": str(number), "ReceiptHandle": one.handle, **parameters}
-                for number, one in enumerate(messages[start : start + _BATCH])
+                {"Id": str(number), "ReceiptHandle": message.handle, **parameters}
+                for number, message in enumerate(messages[start : start + _BATCH])
             ]
             if refused := self._call(operation, Entries=entries).get("Failed"):
                 first = f"{refused[0].get('Code')} {refused[0].get('Message')}"

@@ -68,12 +68,12 @@ class Readers:
         self._by_folder: dict[str, set[str]] = defaultdict(set)
         self._transactions = transactions.strip("/") if transactions else None
         self._all: set[str] = set()
-        for one in tables:
-            self._all.add(str(one.table))
-            self._by_folder[table_folder(one.table, one.settings)].add(str(one.table))
+        for table in tables:
+            self._all.add(str(table.table))
+            self._by_folder[table_folder(table.table, table.settings)].add(str(table.table))
 
     def of(self, ask: Ask) -> set[str]:
-        """Give the tables that an ask concerns."""
+        """Return the tables that an ask concerns."""
         if ask.everything:
             return set(self._all)
         found = set(ask.tables & self._all)
@@ -84,10 +84,10 @@ class Readers:
         return found
 
     def of_folder(self, folder: str) -> set[str]:
-        """Give the tables that read files which lie directly in a folder."""
+        """Return the tables that read files which lie directly in a folder."""
         if self._transactions is not None and self._transactions in _upwards(folder):
             return set(self._all)
-        return set().union(*(self._by_folder.get(one, ()) for one in _upwards(folder)))
+        return set().union(*(self._by_folder.get(upward, ()) for upward in _upwards(folder)))
 
     def _below(self, tree: str) -> set[str]:
         prefix = f"{tree}/"
@@ -107,7 +107,7 @@ class Lookup:
         self._unread: set[str] = set()
 
     def concerned(self, asks: Sequence[Ask]) -> list[set[str]]:
-        """Give for each ask the tables that it concerns; ``active`` is then what there is now."""
+        """Return for each ask the tables that it concerns; ``active`` is then what there is now."""
         known = self._known(asks)
         watched = [one for one in known if one.active and (not self._names or str(one.table) in self._names)]
         self.active = {str(one.table): one for one in watched}
@@ -115,7 +115,7 @@ class Lookup:
         return [readers.of(ask) for ask in asks]
 
     def _known(self, asks: Sequence[Ask]) -> list[KnownTable]:
-        """Give the known tables; look for new ones where something landed that none of them reads."""
+        """Return the known tables; look for new ones where something landed that none of them reads."""
         known = self._lake.tables()
         is_full_look = any(ask.everything for ask in asks)
         if is_full_look:
@@ -136,7 +136,7 @@ class Lookup:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """Give a folder and all above it, up to landing itself."""
+    """Yield a folder and all above it, up to landing itself."""
     while folder:
         yield folder
         folder = folder.rpartition("/")[0]
@@ -154,7 +154,7 @@ class PathFilter:
     suffixes: tuple[str, ...] = ()
 
     def accepts_file(self, path: str) -> bool:
-        """Tell whether a new file, by its path under landing, is worth a run."""
+        """Return whether a new file, by its path under landing, is worth a run."""
         return (
             _is_visible(path)
             and (not self.prefixes or path.startswith(self.prefixes))
@@ -162,14 +162,14 @@ class PathFilter:
         )
 
     def accepts_tree(self, folder: str) -> bool:
-        """Tell whether a file that would be accepted may lie below a new folder."""
+        """Return whether a file that would be accepted may lie below a new folder."""
         below = f"{folder}/"
-        overlaps = any(below.startswith(one) or one.startswith(below) for one in self.prefixes)
+        overlaps = any(below.startswith(prefix) or prefix.startswith(below) for prefix in self.prefixes)
         return _is_visible(folder) and (not self.prefixes or overlaps)
 
 
 def parent(path: str) -> str:
-    """Give the folder of a landing path, empty for landing itself."""
+    """Return the folder of a landing path, empty for landing itself."""
     return path.rpartition("/")[0]
 
 
@@ -198,7 +198,7 @@ class LandingLake(Protocol):
 def choose_files(
     lake: LandingLake, names: Iterable[str], uris: Iterable[str]
 ) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Give the tables and landing paths of a run; files without tables choose the tables they belong to.
+    """Return the tables and landing paths of a run; files without tables choose the tables they belong to.
 
     Raises:
         ConfigurationError: a file is not under landing, or belongs to no table that is meant.
@@ -209,7 +209,7 @@ def choose_files(
 
 
 def landing_path(lake: LandingLake, uri: str) -> str:
-    """Give a file's path under landing; refuse one that is not there."""
+    """Return a file's path under landing; refuse one that is not there."""
     path = _local_path(lake.storage.root, uri) if isinstance(lake.storage, LocalStorage) else _s3_path(lake, uri)
     if path is None:
         msg = f"{uri} is not a file under landing {lake.config.landing}"
@@ -240,8 +240,8 @@ def _s3_path(lake: LandingLake, uri: str) -> str | None:
 
 
 def _tables_of(lake: LandingLake, paths: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the tables that files belong to; refuse a file that no chosen table would read."""
-    known = [lake.table(name) for name in names] if names else [one for one in lake.tables() if one.active]
+    """Return the tables that files belong to; refuse a file that no chosen table would read."""
+    known = [lake.table(name) for name in names] if names else [table for table in lake.tables() if table.active]
     readers = Readers(known, lake.config.transactions)
     chosen: set[str] = set()
     for path in paths:

@@ -18,11 +18,11 @@ class Timer(Protocol):
     reason: str
 
     def wait(self) -> float:
-        """Give the seconds until the next tick; 0 when it is due."""
+        """Return the seconds until the next tick; 0 when it is due."""
         ...
 
     def tick(self) -> bool:
-        """Tell whether a tick is due, and set the next one into the future."""
+        """Return whether a tick is due, and set the next one into the future."""
         ...
 
 
@@ -39,11 +39,11 @@ class Every:
         self._due = clock.monotonic() + seconds
 
     def wait(self) -> float:
-        """Give the seconds until the next tick."""
+        """Return the seconds until the next tick."""
         return max(0.0, self._due - self._clock.monotonic())
 
     def tick(self) -> bool:
-        """Tell whether a tick is due, and set the next one into the future."""
+        """Return whether a tick is due, and set the next one into the future."""
         late = self._clock.monotonic() - self._due
         if late < 0:
             return False
@@ -63,11 +63,11 @@ class Cron:
         self._due = self._after(self._seen)
 
     def wait(self) -> float:
-        """Give the seconds until the next tick."""
+        """Return the seconds until the next tick."""
         return max(0.0, self._due - self._clock.wall())
 
     def tick(self) -> bool:
-        """Tell whether a tick is due, and set the next one into the future."""
+        """Return whether a tick is due, and set the next one into the future."""
         now = self._clock.wall()
         is_set_back, is_due = now < self._seen, now >= self._due
         self._seen = now
@@ -102,11 +102,11 @@ class Clock(Protocol):
     """Two times: one that only moves forward, for waiting, and the one on the wall, for calendars."""
 
     def monotonic(self) -> float:
-        """Give seconds that never go back."""
+        """Return seconds that never go back."""
         ...
 
     def wall(self) -> float:
-        """Give seconds since 1970; an operator may set it."""
+        """Return seconds since 1970; an operator may set it."""
         ...
 
 
@@ -114,9 +114,9 @@ class SystemClock:
     """The machine's own."""
 
     def monotonic(self) -> float:
-        """Give seconds that never go back."""
+        """Return seconds that never go back."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Give seconds since 1970."""
+        """Return seconds since 1970."""
         return time.time()

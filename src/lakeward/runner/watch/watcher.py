@@ -69,7 +69,7 @@ class Rounds:
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        """Give the number of rounds whose end was not heard of yet."""
+        """Return the number of rounds whose end was not heard of yet."""
         return len(self._rounds)
 
     @property
@@ -86,7 +86,7 @@ class Rounds:
         threading.Thread(target=self._run, args=(begun, tuple(tables)), name="lakeward-round", daemon=True).start()
 
     def news(self) -> Iterator[TableReport | Round]:
-        """Give the tables that are done since the last call, and after its tables each round that is over."""
+        """Yield the tables that are done since the last call, and after its tables each round that is over."""
         while not self._news.empty():
             told, report = self._news.get()
             if report is None:
@@ -154,7 +154,7 @@ class Reruns:
         self._times: dict[str, int] = {}
 
     def delay(self, report: TableReport, load_settle: float = 0.0) -> float | None:
-        """Give the seconds after which a table is run again; None when it is done, or somebody must act first."""
+        """Return the seconds after which a table is run again; None when it is done, or somebody must act first."""
         if not _comes_again(report):
             self._times.pop(report.table, None)
             return None
@@ -164,7 +164,7 @@ class Reruns:
 
 
 def backoff(times: int) -> float:
-    """Give a wait that doubles with every time, up to five minutes."""
+    """Return a wait that doubles with every time, up to five minutes."""
     return min(_FIRST * 2.0 ** min(times, 30), _MOST)
 
 
@@ -286,8 +286,8 @@ class Watcher:
                 return None
             self._say_round(tables, self._desk.begin(tables))
             report = self._lake.run(tables)
-            for one in report.tables:
-                self._desk.finish(one.table, one.outcome)
+            for table in report.tables:
+                self._desk.finish(table.table, table.outcome)
             self._tell(report)
             return report
         finally:

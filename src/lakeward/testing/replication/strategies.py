@@ -64,7 +64,7 @@ class History:
 
 
 def small_options(**fixed: Any) -> SearchStrategy[SimulatorOptions]:
-    """Give options of simulations that take milliseconds; ``fixed`` ones are kept where nothing rules them out."""
+    """Return options of simulations that take milliseconds; ``fixed`` ones are kept where nothing rules them out."""
     wishes = {name: st.sampled_from(values) for name, values in CHOICES.items() if name not in fixed}
     seeds = {} if "seed" in fixed else {"seed": st.integers(0, 10_000)}
     return st.fixed_dictionaries({**seeds, **wishes}).map(lambda drawn: compatible({**drawn, **fixed}))
@@ -72,7 +72,7 @@ def small_options(**fixed: Any) -> SearchStrategy[SimulatorOptions]:
 
 @st.composite
 def histories(draw: DrawFn, most_changes: int = 12) -> History:
-    """Give a random history of few keys, so that changes meet, in files placed by any of the order columns."""
+    """Return a random history of few keys, so that changes meet, in files placed by any of the order columns."""
     order_by = draw(st.sampled_from(OrderBy))
     load = tuple({**row, "id": key} for key, row in draw(_loads()).items())
     count = draw(st.integers(0, most_changes))
@@ -89,7 +89,7 @@ def histories(draw: DrawFn, most_changes: int = 12) -> History:
 
 
 def arrivals(files: tuple[ModelFile, ...]) -> SearchStrategy[list[ModelFile]]:
-    """Give the files in any order, some of them more than once."""
+    """Return the files in any order, some of them more than once."""
     if not files:
         return st.just([])
     again = st.lists(st.sampled_from(files), max_size=3)
@@ -194,7 +194,7 @@ def files_of(changes: list[ModelChange]) -> tuple[ModelFile, ...]:
 
 
 def split_file(file: ModelFile, at: int) -> tuple[ModelFile, ModelFile]:
-    """Give two files with the rows before and from row ``at``, the second named just after the first."""
+    """Return two files with the rows before and from row ``at``, the second named just after the first."""
     later = file.time[:-1] + "1"
     moved = [
         replace(change, place=replace(change.place, file_time=later, row=change.place.row - at))
@@ -215,7 +215,7 @@ def _loads() -> SearchStrategy[dict[int, Row]]:
 
 
 def _order_values(order_by: OrderBy, count: int) -> SearchStrategy[list[str]]:
-    """Give values that never fall: all different for a sequence, with ties for a timestamp."""
+    """Return values that never fall: all different for a sequence, with ties for a timestamp."""
     if order_by is OrderBy.NONE:
         return st.just([""] * count)
     if order_by is OrderBy.SEQUENCE:
@@ -232,7 +232,7 @@ def _file_numbers(order_by: OrderBy, count: int) -> SearchStrategy[list[int]]:
 
 @st.composite
 def _changes(draw: DrawFn, place: Place) -> tuple[ModelChange, ...]:
-    """Give one change, a key change as its two steps."""
+    """Return one change, a key change as its two steps."""
     key, values = draw(st.integers(0, FEW_KEYS - 1)), draw(_values())
     unchanged = draw(st.frozensets(st.sampled_from([name for name in COLUMNS if name not in KEY])))
     match draw(st.sampled_from(["insert", "update", "update", "delete", "move"])):

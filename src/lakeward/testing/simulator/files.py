@@ -112,7 +112,7 @@ class SourceFile:
         return frozenset(nulls | change.hidden) if self.marks_unchanged else frozenset(nulls)
 
     def model_changes(self, table: TableSpec, *, until: datetime | None = None) -> Iterator[ModelChange]:
-        """Give what the file's rows of one table mean, each at its place in the total order.
+        """Yield what the file's rows of one table mean, each at its place in the total order.
 
         ``until`` leaves out what was committed after it.
         """
@@ -139,7 +139,7 @@ class SourceFile:
         return commit_text(change.commit) if self.options.timestamp_column else ""
 
     def _before_image(self, change: ChangeRow) -> Row | None:
-        """Give what before images tell of a row; a NULL among them tells nothing unless it is declared a value."""
+        """Return what before images tell of a row; a NULL among them tells nothing unless it is declared a value."""
         if self.options.before_image != "all" or change.before is None:
             return None
         columns = [column.name for column in self.before_columns(change.table)]
@@ -147,7 +147,7 @@ class SourceFile:
         return found if nulls_are_values(change.table, self.options) else _without_nulls(found)
 
     def _old_key(self, change: ChangeRow) -> Key | None:
-        """Give the key a row moved away from, where the file shows it."""
+        """Return the key a row moved away from, where the file shows it."""
         if not self.before_columns(change.table) or change.operation is not Operation.UPDATE or change.before is None:
             return None
         old = tuple(change.before[name] for name in change.table.key)
@@ -169,7 +169,7 @@ def commit_text(moment: datetime) -> str:
 
 
 def column_names(file: SourceFile, table: TableSpec) -> list[str]:
-    """Give the names of a file's columns in order, the capture's own ones included."""
+    """Return the names of a file's columns in order, the capture's own ones included."""
     options = file.options
     has_operation = options.op_in_load if file.file_class is FileClass.LOAD else options.op_in_changes
     names = [OPERATION_COLUMN] if has_operation else []
@@ -202,25 +202,25 @@ class Clock:
         self._changes = 0
 
     def commit(self) -> datetime:
-        """Give the time of the next commit."""
+        """Return the time of the next commit."""
         self.now += timedelta(microseconds=self._random.randint(1, LONGEST_PAUSE_US))
         return self.now
 
     def write_file(self, digits: int = 3) -> datetime:
-        """Give the time at which the next file is written, exact to so many digits of a second."""
+        """Return the time at which the next file is written, exact to so many digits of a second."""
         unit = 10 ** (6 - digits)
         later = self.now + timedelta(milliseconds=2)
         self.now = later - timedelta(microseconds=later.microsecond % unit)
         return self.now
 
     def change_sequence(self) -> str:
-        """Give the next change's sequence: 16 digits of time, 19 of a counter."""
+        """Return the next change's sequence: 16 digits of time, 19 of a counter."""
         self._changes += 1
         return f"{self.now:%Y%m%d%H%M%S}{self.now.microsecond // 10_000:02}{self._changes:019}"
 
 
 def name_time(moment: datetime) -> str:
-    """Give a moment as the 20 digits by which files are ordered."""
+    """Return a moment as the 20 digits by which files are ordered."""
     return f"{moment:%Y%m%d%H%M%S%f}"
 
 

@@ -209,7 +209,7 @@ LANDING = "landing"
 
 
 def configuration_of(tables: Iterable[TableSpec], options: SimulatorOptions) -> dict[str, Any]:
-    """Give the configuration of a simulation in the shape of ``lakeward.yaml``."""
+    """Return the configuration of a simulation in the shape of ``lakeward.yaml``."""
     csv: dict[str, Any] = {"header": options.header, "delimiter": options.delimiter, "null": options.null}
     if options.unchanged is not None:
         csv["unchanged"] = options.unchanged
@@ -263,5 +263,5 @@ def schema_is_declared(options: SimulatorOptions) -> bool:
 
 
 def _layout_of(table: TableSpec, options: SimulatorOptions, file_class: FileClass) -> SourceFile:
-    """Give an empty file of a table: it shows which columns its files have."""
+    """Return an empty file of a table: it shows which columns its files have."""
     return SourceFile(options, file_class, "", START, "", "csv", table, table.columns)

@@ -43,7 +43,7 @@ class Landing:
     mtime: datetime
 
     def content(self) -> bytes:
-        """Give the file's bytes."""
+        """Return the file's bytes."""
         return render(self.file)
 
     def write(self, root: Path) -> Path:
@@ -105,15 +105,15 @@ class Simulation:
         return stages
 
     def stages(self) -> list[Stage]:
-        """Give the stages in which files land."""
+        """Return the stages in which files land."""
         return list(self._stages)
 
     def configuration(self) -> dict[str, Any]:
-        """Give the tables' configuration in the shape of ``lakeward.yaml``, landing in ``./landing``."""
+        """Return the tables' configuration in the shape of ``lakeward.yaml``, landing in ``./landing``."""
         return configuration_of(self.tables, self.options)
 
     def truth_after(self, stage: Stage | int) -> dict[TableId, list[Row]]:
-        """Give what each mirror must hold once this and all earlier stages have landed and run.
+        """Return what each mirror must hold once this and all earlier stages have landed and run.
 
         It is the fold of what has landed, not the source's state. A table of which nothing has landed is left out.
         """
@@ -125,29 +125,29 @@ class Simulation:
         }
 
     def _landed(self, stage: Stage | int) -> list[SourceFile]:
-        """Give the files that have landed with this and earlier stages."""
+        """Return the files that have landed with this and earlier stages."""
         return [file for files in self._staged[: _number(stage) + 1] for file in files]
 
     def _since(self, table: TableSpec, number: int) -> list[SourceFile] | None:
-        """Give what has landed of a table since its folder vanished, None where it never did."""
-        stages = [one for one, gone in self._vanished.items() if gone is table and one <= number]
+        """Return what has landed of a table since its folder vanished, None where it never did."""
+        stages = [key for key, gone in self._vanished.items() if gone is table and key <= number]
         if not stages:
             return None
         return _of(table, [file for files in self._staged[max(stages) : number + 1] for file in files])
 
     def truth_as_of(self, stage: Stage | int, moment: datetime) -> dict[TableId, list[Row]]:
-        """Give what each table was at the end of a moment, by all that has landed with this and earlier stages."""
+        """Return what each table was at the end of a moment, by all that has landed with this and earlier stages."""
         landed = self._landed(stage)
         return {
             table.id: self._expected(table, files, moment) for table in self.tables if (files := _of(table, landed))
         }
 
     def commits(self, stage: Stage | int) -> list[datetime]:
-        """Give the commit times of all changes that have landed with this and earlier stages, in order."""
+        """Return the commit times of all changes that have landed with this and earlier stages, in order."""
         return sorted({change.commit for file in self._landed(stage) for change in file.changes})
 
     def beginnings(self, stage: Stage | int) -> list[datetime]:
-        """Give the moments at which reloads that have landed with this and earlier stages begin, in order."""
+        """Return the moments at which reloads that have landed with this and earlier stages begin, in order."""
         begun: dict[tuple[TableSpec | None, int], datetime] = {}
         for file in self._landed(stage):
             if file.file_class is FileClass.LOAD and file.generation > 1:
@@ -166,7 +166,7 @@ class Simulation:
         shown = self._columns(table, landed)
         landed = landed if since is None else since
         cuts = _cuts(landed)
-        begun = [one for one, cut in cuts.items() if moment is None or cut <= name_time(moment)]
+        begun = [key for key, cut in cuts.items() if moment is None or cut <= name_time(moment)]
         generation = max(begun, default=1)
         parts = [file for file in landed if file.file_class is FileClass.LOAD and file.generation == generation]
         # Changes named before a reload belong to the generation it replaced.
@@ -184,7 +184,7 @@ class Simulation:
         return [lake_row(shown, row) for row in rows]
 
     def _columns(self, table: TableSpec, landed: list[SourceFile]) -> tuple[Column, ...]:
-        """Give the mirror's columns: the declared ones, else those that landed files have."""
+        """Return the mirror's columns: the declared ones, else those that landed files have."""
         if schema_is_declared(self.options):
             return table.all_columns
         seen = {column for file in landed for column in file.columns_of(table)}
@@ -196,15 +196,15 @@ def _number(stage: Stage | int) -> int:
 
 
 def _cuts(landed: list[SourceFile]) -> dict[int, str]:
-    """Give the name time that each loaded generation begins with; the first has no beginning."""
+    """Return the name time that each loaded generation begins with; the first has no beginning."""
     loads = [file for file in landed if file.file_class is FileClass.LOAD]
     numbers = {file.generation for file in loads}
-    firsts = {one: min(file.written for file in loads if file.generation == one) for one in numbers}
-    return {one: name_time(first) if one > 1 else "" for one, first in firsts.items()}
+    firsts = {number: min(file.written for file in loads if file.generation == number) for number in numbers}
+    return {key: name_time(first) if key > 1 else "" for key, first in firsts.items()}
 
 
 def render(file: SourceFile) -> bytes:
-    """Give a file's bytes in its own format."""
+    """Return a file's bytes in its own format."""
     return render_csv(file) if file.format == "csv" else render_parquet(file)
 
 

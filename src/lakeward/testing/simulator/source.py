@@ -52,7 +52,7 @@ class KeyPool:
             self._places[last] = place
 
     def draw(self, random: Random) -> Key:
-        """Give any key."""
+        """Return any key."""
         return self._keys[random.randrange(len(self._keys))]
 
 
@@ -184,7 +184,7 @@ class SourceTable:
         return draft
 
     def _moved(self, before: Row, new: Key) -> Draft:
-        """Give the update that moves a row to another key; half of them change other columns as well."""
+        """Return the update that moves a row to another key; half of them change other columns as well."""
         changed = self._changed_columns() if self._random.random() < 0.5 else []
         values = {name: self._value(name, before[name]) for name in changed}
         row = {**before, **values, **dict(zip(self.spec.key, new, strict=True))}
@@ -200,13 +200,13 @@ class SourceTable:
                 row[name] = self._makers[name](self._random)
 
     def _existing_key(self) -> Key:
-        """Give any key, often the one that was changed last."""
+        """Return any key, often the one that was changed last."""
         if self._hot is None or self._hot not in self._keys or self._random.random() >= HOT_SHARE:
             self._hot = self._keys.draw(self._random)
         return self._hot
 
     def _new_key(self) -> Key:
-        """Give a key that no row has, sometimes one that a row had."""
+        """Return a key that no row has, sometimes one that a row had."""
         if self._deleted and self._random.random() < REBIRTH_SHARE:
             key = self._deleted.pop(self._random.randrange(len(self._deleted)))
             if key not in self._keys:

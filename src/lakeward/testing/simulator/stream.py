@@ -214,7 +214,7 @@ LONGEST_DELAY = 3
 
 
 def assign_stages(files: list[SourceFile], options: SimulatorOptions) -> list[list[SourceFile]]:
-    """Give the files that land in each stage; a file that lands again is listed again."""
+    """Return the files that land in each stage; a file that lands again is listed again."""
     random = Random(f"staging:{options.seed}")
     wished = _wished_stages(files, options, random)
     stages: list[list[SourceFile]] = [[] for _ in range(options.stages)]
@@ -282,7 +282,7 @@ class _Floors:
         self._generation: dict[object, int] = {}
 
     def allow(self, file: SourceFile, wish: int) -> int:
-        """Give the stage in which a file lands that would land in stage ``wish``."""
+        """Return the stage in which a file lands that would land in stage ``wish``."""
         stage = max([wish, *(self._reload.get(table, 0) for table in file.tables())])
         if file.file_class is not FileClass.LOAD or file.table is None:
             return stage

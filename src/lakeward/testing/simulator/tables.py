@@ -50,7 +50,7 @@ ODD_MOMENTS = (
 
 
 def maker_of(column_type: str, options: SimulatorOptions) -> Maker:
-    """Give a function that draws values of a type, odd ones now and then if the options say so."""
+    """Return a function that draws values of a type, odd ones now and then if the options say so."""
     usual, odd = _usual_maker(column_type), odd_values(column_type, options)
     if not (options.odd_values and odd):
         return usual
@@ -58,7 +58,7 @@ def maker_of(column_type: str, options: SimulatorOptions) -> Maker:
 
 
 def odd_values(column_type: str, options: SimulatorOptions) -> tuple[Any, ...]:
-    """Give the values of a type that readers get wrong most easily."""
+    """Return the values of a type that readers get wrong most easily."""
     if bounds := INTEGER_RANGES.get(column_type):
         return (*bounds, 0)
     if parts := decimal_parts(column_type):
@@ -78,7 +78,7 @@ def odd_values(column_type: str, options: SimulatorOptions) -> tuple[Any, ...]:
 
 
 def lake_value(column_type: str, value: Any) -> Any:
-    """Give a source value as a reader of the mirror sees it."""
+    """Return a source value as a reader of the mirror sees it."""
     if value is None:
         return None
     if column_type == "time":
@@ -87,12 +87,12 @@ def lake_value(column_type: str, value: Any) -> Any:
 
 
 def lake_row(columns: tuple[Column, ...], row: Row) -> Row:
-    """Give a source row as a reader of the mirror sees it; a column the row does not have is null."""
+    """Return a source row as a reader of the mirror sees it; a column the row does not have is null."""
     return {column.name: lake_value(column.type, row.get(column.name)) for column in columns}
 
 
 def exact_decimal(units: int, scale: int) -> Decimal:
-    """Give ``units / 10**scale``; arithmetic would round to the 28 digits of Python's decimal context."""
+    """Return ``units / 10**scale``; arithmetic would round to the 28 digits of Python's decimal context."""
     return Decimal(f"{units}E-{scale}")
 
 
@@ -183,7 +183,7 @@ class TableSpec:
         return tuple(by_name[name] for name in self.key)
 
     def key_at(self, number: int) -> Key:
-        """Give the key with a number; no two numbers give the same key."""
+        """Return the key with a number; no two numbers give the same key."""
         parts: list[int] = []
         for _ in self.key[1:]:
             number, part = divmod(number, MINOR_VALUES)
@@ -248,7 +248,7 @@ def _random_type(random: Random) -> str:
 
 
 def _key_value(column_type: str, number: int) -> Any:
-    """Give the value with a number; no two numbers give the same value."""
+    """Return the value with a number; no two numbers give the same value."""
     if column_type == "string":
         # '007' and '7' are two keys.
         return str(number // 2) if number % 2 else f"00{number // 2}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def render_csv(file: SourceFile) -> bytes:
-    """Give the file's bytes."""
+    """Return the file's bytes."""
     lines = [file.options.delimiter.join(fields) for fields in _records(file)]
     content = "".join(f"{line}\n" for line in lines).encode()
     # Without a fixed time the same simulation would give other bytes a second later.
@@ -48,7 +48,7 @@ def quote(text: str, options: SimulatorOptions) -> str:
 
 
 def value_writer(column_type: str, options: SimulatorOptions) -> Write:
-    """Give the function that writes values of a type; None is written as the null token."""
+    """Return the function that writes values of a type; None is written as the null token."""
     if column_type in ("string", "binary"):
         # An empty binary value is an empty field, which may be the null token.
         as_text: Write = str if column_type == "string" else bytes.hex
@@ -106,7 +106,7 @@ class _ChangeWriter:
         self._is_transaction = file.file_class is FileClass.TRANSACTIONS
 
     def fields(self, change: ChangeRow) -> list[str]:
-        """Give a record's fields: operation, timestamp, columns, sequence, before images."""
+        """Return a record's fields: operation, timestamp, columns, sequence, before images."""
         fields = [change.letter] if self._options.op_in_changes else []
         if self._is_transaction:
             fields += [quote(change.table.id.name, self._options), quote(change.table.id.schema, self._options)]
@@ -149,19 +149,19 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 def arrow_type(column_type: str) -> pa.DataType:
-    """Give the Arrow type in which DMS writes a column type."""
+    """Return the Arrow type in which DMS writes a column type."""
     parts = decimal_parts(column_type)
     return pa.decimal128(*parts) if parts else _ARROW_TYPES[column_type]
 
 
 def render_parquet(file: SourceFile) -> bytes:
-    """Give the file's bytes."""
+    """Return the file's bytes."""
     arrays = _load_arrays(file) if file.file_class is FileClass.LOAD else _change_arrays(file)
     return _to_bytes(arrays, file.options.row_group_rows, "gzip" if file.options.gzip else "none")
 
 
 def render_rows(columns: Sequence[Column], rows: Sequence[Row]) -> bytes:
-    """Give source rows as Parquet in the lake's types."""
+    """Return source rows as Parquet in the lake's types."""
     arrays = [
         (column.name, pa.array([lake_value(column.type, row.get(column.name)) for row in rows], _lake_arrow(column)))
         for column in columns
@@ -209,7 +209,7 @@ def _change_arrays(file: SourceFile) -> Arrays:
 
 
 def _images(file: SourceFile) -> list[Row]:
-    """Give the images as the file shows them: null where a column is left out."""
+    """Return the images as the file shows them: null where a column is left out."""
     shown = []
     for change in file.changes:
         left_out = change.hidden if change.operation is Operation.DELETE else file.unspoken(change)

@@ -41,7 +41,7 @@ FEED = (
 
 
 def changes_between(context: TableContext, since: str | None, until: str | None) -> DataFrame:
-    """Give the changes after ``since`` up to ``until``, ops that were undone left out.
+    """Return the changes after ``since`` up to ``until``, ops that were undone left out.
 
     Raises:
         ConfigurationError: the moments are not of one kind or not in order, or the op that a job stopped at no longer
@@ -113,7 +113,7 @@ def _is_upto(moment: Moment) -> Column:
 
 
 def _beginnings(story: Story, low: int, high: int) -> DataFrame:
-    """Give a row for every generation but the first that an op in the range began."""
+    """Return a row for every generation but the first that an op in the range began."""
     control = story.log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull())
     begins = (column(S.GENERATION) > 1) & (F.get_json_object(column(S.DETAIL), "$.starts") == "true")
     ours = control.filter(begins & is_standing(story.progress.undone) & _is_in(low, high))
@@ -121,7 +121,7 @@ def _beginnings(story: Story, low: int, high: int) -> DataFrame:
 
 
 def _load_rows(story: Story, low: int, high: int) -> Iterator[DataFrame]:
-    """Give the rows that each load op in the range brought: what its load has and had not before it."""
+    """Yield the rows that each load op in the range brought: what its load has and had not before it."""
     for generation, ops in _load_ops(story, high).items():
         head = story.mirror.head(load_branch(generation))
         lineage = story.mirror.lineage(head.id) if head else ()
@@ -131,14 +131,14 @@ def _load_rows(story: Story, low: int, high: int) -> Iterator[DataFrame]:
             _require_told_apart(story, max((op for op in ops if op <= low), default=None), loads)
         for op in sorted({_kept_op(story, one, loads, high) for one in wanted}):
             rows = story.context.mirror.read(loads[op]).select(*columns(story.names))
-            if earlier := [one for one in loads if one < op]:
+            if earlier := [load for load in loads if load < op]:
                 before = story.context.mirror.read(loads[max(earlier)])
                 rows = rows.exceptAll(before.select(*columns(story.names)))
             yield _as_feed(story, rows, op, generation)
 
 
 def _load_ops(story: Story, high: int) -> dict[int, list[int]]:
-    """Give the load ops up to one by generation."""
+    """Return the load ops up to one by generation."""
     kind = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(story.progress.undone)
     rows = story.log.filter(control & kind & (column(S.OP) <= high)).select(S.GENERATION, S.OP)
@@ -156,8 +156,8 @@ def _require_told_apart(story: Story, before: int | None, loads: dict[int, int])
 
 
 def _kept_op(story: Story, op: int, loads: dict[int, int], high: int) -> int:
-    """Give the op whose kept state of the load holds the rows of ``op``: its own, or a later one's in the range."""
-    kept = min((one for one in loads if op <= one <= high), default=None)
+    """Return the op whose kept state of the load holds the rows of ``op``: its own, or a later one's in the range."""
+    kept = min((load for load in loads if op <= load <= high), default=None)
     if kept is None:
         msg = f"{story.context.table}: the load of op {op} is no longer kept as it was then"
         raise DataError(msg, hint=f"read the mirror, and go on from op:{story.progress.op}")

@@ -42,15 +42,15 @@ class RowKey:
         return reduce(lambda one, other: one & other, conditions)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Give the key as a frame of one row."""
+        """Return the key as a frame of one row."""
         return spark.range(1).select(*[self._literal(name).alias(name) for name in self.values])
 
     def is_text(self, texts: Mapping[str, str | None], binary: str) -> bool:
-        """Tell whether texts, as a file holds them, are this key."""
+        """Return whether texts, as a file holds them, are this key."""
         return all(name in texts and self._is_value(name, texts[name], binary) for name in self.values)
 
     def shown(self) -> dict[str, Any]:
-        """Give the key as plain values: numbers and text as they are, times as ISO text."""
+        """Return the key as plain values: numbers and text as they are, times as ISO text."""
         return {name: _plain(value) for name, value in self.values.items()}
 
     def _is_value(self, name: str, text: str | None, binary: str) -> bool:

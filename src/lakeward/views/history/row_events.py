@@ -71,7 +71,7 @@ class Event:
 
 
 def standing_events(story: Story, workspace: Workspace, key: RowKey, *, limit: int) -> list[Event]:
-    """Give the newest events of the row that stand, in order, each with the row as it left it."""
+    """Return the newest events of the row that stand, in order, each with the row as it left it."""
     events = _events(story, workspace, key)
     upto = (
         Window.partitionBy(column(S.GENERATION))
@@ -89,7 +89,7 @@ def standing_events(story: Story, workspace: Workspace, key: RowKey, *, limit: i
 
 
 def undone_events(story: Story, key: RowKey, *, limit: int) -> list[Event]:
-    """Give the newest events of the row that were taken back, with the values they brought themselves."""
+    """Return the newest events of the row that were taken back, with the values they brought themselves."""
     if not story.progress.undone:
         return []
     taken_back = (column(S.KIND) == S.KIND_CHANGE) & ~is_standing(story.progress.undone) & key.matches()
@@ -99,8 +99,8 @@ def undone_events(story: Story, key: RowKey, *, limit: int) -> list[Event]:
 
 
 def partners(story: Story, events: Iterable[Event]) -> dict[tuple[int, str, int, int], Values]:
-    """Give the keys on the other side of key changes, by (op, file, row, step) of that side."""
-    moved = [one for one in events if one.place.step == S.STEP_MOVED_HERE or one.operation == Operation.DELETE]
+    """Return the keys on the other side of key changes, by (op, file, row, step) of that side."""
+    moved = [event for event in events if event.place.step == S.STEP_MOVED_HERE or event.operation == Operation.DELETE]
     if not moved:
         return {}
     narrowed = column(S.OP).isin(*{one.op for one in moved}) & column(S.FILE).isin(*{one.place.file for one in moved})
@@ -111,7 +111,7 @@ def partners(story: Story, events: Iterable[Event]) -> dict[tuple[int, str, int,
 
 
 def row_now(story: Story, key: RowKey) -> Values | None:
-    """Give the row as the mirror has it, None: it has none."""
+    """Return the row as the mirror has it, None: it has none."""
     assert story.bases.mirror is not None  # the story was read
     mirror = story.context.mirror.read(story.bases.mirror.id).filter(key.matches())
     found = mirror.select(*_shown(story, story.names)).take(1)
@@ -119,14 +119,14 @@ def row_now(story: Story, key: RowKey) -> Values | None:
 
 
 def first_ops(story: Story) -> dict[int, int]:
-    """Give the op that began each generation."""
+    """Return the op that began each generation."""
     control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(story.progress.undone)
     rows = story.log.filter(control).groupBy(S.GENERATION).agg(F.min(S.OP).alias(S.OP)).collect()
     return {row[S.GENERATION]: row[S.OP] for row in rows}
 
 
 def load_files(story: Story, ops: Iterable[int]) -> dict[int, str]:
-    """Give the file of each load op that read one alone: rows of several are not told apart in the mirror."""
+    """Return the file of each load op that read one alone: rows of several are not told apart in the mirror."""
     if not (wanted := {*ops}):
         return {}
     files = story.log.filter((column(S.KIND) == S.KIND_FILE) & column(S.OP).isin(*wanted))
@@ -135,15 +135,15 @@ def load_files(story: Story, ops: Iterable[int]) -> dict[int, str]:
 
 
 def _events(story: Story, workspace: Workspace, key: RowKey) -> DataFrame:
-    """Give the row's load rows and changes, with op and generation; moves into it are finished."""
+    """Return the row's load rows and changes, with op and generation; moves into it are finished."""
     own: Restriction = lambda rows: rows.filter(key.matches())  # noqa: E731
     if not story.has_moves:
         return _with_loads(story, story.progress.generations, own, story.changes)
     related = of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
     frames = []
-    for one in story.progress.generations:
-        changes = story.changes.filter(column(S.GENERATION) == one.number)
-        events, every = (_with_loads(story, (one,), only, changes) for only in (related, everything))
+    for generation in story.progress.generations:
+        changes = story.changes.filter(column(S.GENERATION) == generation.number)
+        events, every = (_with_loads(story, (generation,), only, changes) for only in (related, everything))
         frames.append(own(finished(story, workspace, events, every)))
     return reduce(DataFrame.unionByName, frames)
 
@@ -167,7 +167,7 @@ def _with_loads(story: Story, generations: Sequence[Generation], only: Restricti
 
 def _event(story: Story, row: Row, *, is_gone: bool) -> Event:
     # A generation that was undone is no longer among them.
-    orders = {one.number: one.order_by for one in story.progress.generations}
+    orders = {generation.number: generation.order_by for generation in story.progress.generations}
     # What the load brought has no place of its own; text sorts as if it came first, as it did.
     found = Place(row[S.SEQUENCE] or "", row[S.FILE_TIME] or "", row[S.FILE] or "", row[S.ROW], row[S.STEP] or 0)
     return Event(
@@ -191,7 +191,7 @@ def _time() -> Column:
 
 
 def _shown(story: Story, names: Iterable[str]) -> list[Column]:
-    """Give columns as Python can hold them: times as ISO text, as Python would move them to its own zone."""
+    """Return columns as Python can hold them: times as ISO text, as Python would move them to its own zone."""
     types = {one.name: S.spark_type(one.lake_type) for one in story.bases.columns}
     return [_readable(column(name), types[name]).alias(name) for name in names]
 
@@ -225,7 +225,7 @@ class SetAside:
 
 
 def set_aside(story: Story, key: RowKey, *, limit: int) -> list[SetAside]:
-    """Give the bad rows whose text holds the key, in file and row order."""
+    """Return the bad rows whose text holds the key, in file and row order."""
     bad = story.log.filter((column(S.KIND) == S.KIND_BAD) & _may_hold(key))
     ordered = bad.select(S.OP, S.GENERATION, S.FILE_TIME, S.FILE, S.ROW, S.DETAIL, S.RAW).orderBy(
         S.GENERATION, S.FILE_TIME, S.FILE, S.ROW, S.OP
@@ -260,7 +260,7 @@ def _texts(story: Story, row: Row) -> dict[str, str | None]:
 
 
 def _decisions(story: Story, rows: Iterable[Row]) -> dict[tuple[str, int], str]:
-    """Give what became of bad rows that someone decided on."""
+    """Return what became of bad rows that someone decided on."""
     ids = {f"{row[S.FILE]}:{row[S.ROW]}" for row in rows}
     if not ids:
         return {}

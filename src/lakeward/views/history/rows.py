@@ -74,7 +74,7 @@ class _Later:
         self._oldest: dict[tuple[int, str | None], float] = {}
 
     def oldest(self, generation: int, name: str | None = None) -> float:
-        """Give the oldest op of a later change that speaks of a column; of any later change where none is named."""
+        """Return the oldest op of a later change that speaks of a column; of any later change where none is named."""
         return self._oldest.get((generation, name), _NEVER)
 
     def add(self, one: Deed) -> None:
@@ -84,7 +84,7 @@ class _Later:
 
 
 def judge(deeds: Sequence[Deed], progress: Progress, begun: Mapping[int, int]) -> list[Judgement]:
-    """Give the verdict on each of a row's changes, which come in the total order, and the reason where it did not win.
+    """Return verdict on each of a row's changes, which come in the total order, and the reason where it did not win.
 
     ``begun`` gives the op that began each generation.
     """
@@ -107,7 +107,7 @@ def judge(deeds: Sequence[Deed], progress: Progress, begun: Mapping[int, int]) -
 
 
 def _outcome(one: Deed, later: _Later, begun: Mapping[int, int]) -> Judgement:
-    """Tell whether anything of a change stood after its op."""
+    """Return whether anything of a change stood after its op."""
     if newer := [number for number, op in begun.items() if number > one.generation and op < one.op]:
         return Verdict.SUPERSEDED, f"the load of generation {min(newer)} had replaced generation {one.generation}"
     # Nothing of a delete stands once the row is written again, whatever columns that speaks of.
@@ -184,22 +184,22 @@ def history_of_row(context: TableContext, key: RowKey, *, limit: int) -> RowHist
 def _without_idle_loads(events: Sequence[Event]) -> list[Event]:
     """Leave out what later parts of a load repeat of the row as an earlier one brought it."""
     kept: list[Event] = []
-    for one in events:
+    for event in events:
         before = kept[-1] if kept else None
-        is_same = before is not None and before.is_load and before.generation == one.generation
-        if not (one.is_load and is_same and before is not None and same_values(before.after, one.after)):
-            kept.append(one)
+        is_same = before is not None and before.is_load and before.generation == event.generation
+        if not (event.is_load and is_same and before is not None and same_values(before.after, event.after)):
+            kept.append(event)
     return kept
 
 
 def _with_absences(
     events: Sequence[Event], generations: Sequence[Generation], begun: Mapping[int, int]
 ) -> list[tuple[Event, Values | None]]:
-    """Give each event with the row before it, and an event where a new generation came without the row."""
+    """Return each event with the row before it, and an event where a new generation came without the row."""
     found: list[tuple[Event, Values | None]] = []
     before: Values | None = None
     for generation in generations:
-        own = [one for one in events if one.generation == generation.number]
+        own = [event for event in events if event.generation == generation.number]
         if before is not None and not (own and own[0].is_load) and generation.number in begun:
             op = begun[generation.number]
             gone = Event(LOADED, op, generation.number, Place("", "", "", op), None, frozenset(), None)
@@ -283,7 +283,7 @@ def _partner(partners: Mapping[tuple[int, str, int, int], Values], event: Event,
 
 
 def changed(before: Values | None, after: Values | None) -> tuple[Values | None, Values | None]:
-    """Give the columns that differ, before and after; the whole row where there is none to compare with."""
+    """Return the columns that differ, before and after; the whole row where there is none to compare with."""
     if before is None or after is None:
         return before, after
     names = [name for name in after if not _same(before.get(name), after[name])]
@@ -291,7 +291,7 @@ def changed(before: Values | None, after: Values | None) -> tuple[Values | None,
 
 
 def same_values(one: Values | None, other: Values | None) -> bool:
-    """Tell whether two rows are alike."""
+    """Return whether two rows are alike."""
     if one is None or other is None:
         return one is other
     return all(_same(one[name], other[name]) for name in one)

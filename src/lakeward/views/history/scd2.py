@@ -52,7 +52,7 @@ _OWN = {VALID_FROM: "timestamp", VALID_TO: "timestamp", IS_CURRENT: "boolean", S
 
 
 def versions_of(context: TableContext, track: Sequence[str] | None = None, key: RowKey | None = None) -> DataFrame:
-    """Give every version of a table's rows, or of the row of one key.
+    """Return every version of a table's rows, or of the row of one key.
 
     ``track`` names the columns that make a new version when they change; None: all.
 
@@ -71,7 +71,7 @@ def versions_of(context: TableContext, track: Sequence[str] | None = None, key: 
 
 
 def version_rows(story: Story, workspace: Workspace, track: Sequence[str] | None, only: Restriction) -> DataFrame:
-    """Give the versions of the keys that ``only`` lets through, under the names that readers see."""
+    """Return the versions of the keys that ``only`` lets through, under the names that readers see."""
     events = events_in_time(story, workspace, only)
     tracked = story.names if track is None else track
     found = versions(events, keys=story.keys, names=story.names, track=tracked)
@@ -87,7 +87,7 @@ def in_version_order(found: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def version_columns(story: Story) -> tuple[Column, ...]:
-    """Give the columns of a version: the table's, then its own."""
+    """Return the columns of a version: the table's, then its own."""
     own = [Column(name, _OWN[own]) for own, name in shown_names(story.names).items()]
     return (*story.bases.columns, *own)
 
@@ -162,7 +162,7 @@ class _Kept:
 
 
 def has_history(context: TableContext) -> bool:
-    """Tell whether a history is kept for a table."""
+    """Return whether a history is kept for a table."""
     return history_of(context.spark, context.table).exists()
 
 
@@ -219,7 +219,7 @@ def _wanted_track(track: Sequence[str] | None, before: _Kept | None) -> tuple[st
 
 
 def _why_whole(story: Story, before: _Kept | None, track: tuple[str, ...] | None) -> str | None:
-    """Say why a kept history cannot be corrected key by key; None where it can."""
+    """Return why a kept history cannot be corrected key by key; None where it can."""
     if before is None:
         return None
     if before.track != track:

@@ -59,7 +59,7 @@ class Span:
 
 
 def spans_of(generations: Sequence[Generation], cdc_start: str | None, timezone: str) -> list[Span]:
-    """Give the time of every generation that ever was the table, oldest first.
+    """Return the time of every generation that ever was the table, oldest first.
 
     At any moment the newest generation that had begun by then is the table, and nothing is before the capture began.
     A day of ``cdc_start`` begins in ``timezone``. Of a generation whose load nobody saw nothing can be told.
@@ -121,7 +121,7 @@ class Story:
         return bool(self.changes.filter(is_arrival()).select(S.OP).take(1))
 
     def spans(self) -> list[Span]:
-        """Give the time of every generation."""
+        """Return the time of every generation."""
         return spans_of(self.progress.generations, self.context.settings.cdc_start, self.context.config.timezone)
 
     def load_rows(self, generation: Generation) -> DataFrame | None:
@@ -156,7 +156,7 @@ def require_times(story: Story) -> None:
 
 
 def events_in_time(story: Story, workspace: Workspace, only: Restriction) -> DataFrame:
-    """Give every event with the time from which it counts and the generation it counts in.
+    """Return every event with the time from which it counts and the generation it counts in.
 
     ``only`` keeps the rows of some keys, which must be closed over moves.
     """
@@ -181,12 +181,12 @@ def everything(rows: DataFrame) -> DataFrame:
 
 
 def of_keys(story: Story, touched: DataFrame) -> Restriction:
-    """Give the function that keeps rows of these keys."""
+    """Return the function that keeps rows of these keys."""
     return lambda rows: having_keys(rows, touched, keys=story.keys)
 
 
 def related_to(story: Story, workspace: Workspace, key: RowKey) -> Restriction:
-    """Give the function that keeps rows of one key, and of keys that its row may have come from."""
+    """Return the function that keeps rows of one key, and of keys that its row may have come from."""
     if not story.has_moves:
         return lambda rows: rows.filter(key.matches())
     return of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
@@ -217,7 +217,7 @@ def _events(story: Story, workspace: Workspace, span: Span, only: Restriction) -
 
 
 def _changes_in(story: Story, span: Span) -> DataFrame:
-    """Give the changes that count while a generation is the table."""
+    """Return the changes that count while a generation is the table."""
     number, newest = span.generation.number, story.progress.generations[-1].number
     if number == newest:
         return story.changes.filter(column(S.GENERATION) == number).drop(S.OP, S.GENERATION)

@@ -81,7 +81,7 @@ def open_other(context: TableContext, against: Against) -> OtherSide:
 
 
 def shown_location(against: Against) -> str:
-    """Give the other copy's address without what follows the database's name, where drivers take secrets."""
+    """Return the other copy's address without what follows the database's name, where drivers take secrets."""
     return re.split(r"[?;]", against.location, maxsplit=1)[0] if against.is_jdbc else against.location
 
 
@@ -164,14 +164,14 @@ _WIDENINGS: tuple[tuple[Any, Any], ...] = (
 
 
 def comparable_type(mirror: T.DataType, other: T.DataType) -> T.DataType | None:
-    """Give the type to compare two columns in: the mirror's if it can hold the other's values, or the other way."""
+    """Return the type to compare two columns in: the mirror's if it can hold the other's values, or the other way."""
     if is_lossless(other, mirror):
         return mirror
     return other if is_lossless(mirror, other) else None
 
 
 def is_lossless(source: T.DataType, target: T.DataType) -> bool:
-    """Tell whether a cast keeps every value and tells them all apart. Sessions are in UTC: instants have one text."""
+    """Return whether a cast keeps every value and tells them all apart. Sessions are in UTC: instants have one text."""
     if source == target or isinstance(source, T.NullType):
         return True
     if type(source) in _DIGITS:

@@ -75,7 +75,7 @@ class _Reading:
 
 
 def consumed_files(at: Standpoint, log: DataFrame) -> DataFrame:
-    """Give op and record of every file that counts at a standpoint and holds rows."""
+    """Return op and record of every file that counts at a standpoint and holds rows."""
     is_counted = (
         (column(S.KIND) == S.KIND_FILE)
         & (column(S.GENERATION) == at.generation.number)
@@ -130,7 +130,7 @@ def _problem(records: DataFrame, count: int) -> str | None:
 
 
 def _read_one(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.RecordBatch]:
-    """Give a file's records, and a file record with what is wrong where something is."""
+    """Yield a file's records, and a file record with what is wrong where something is."""
     try:
         identity = reading.storage.identity(recorded.path)
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _counts(summary: FileSummary) -> dict[str, int]:
 
 
 def _conformed(op: int, batch: pa.RecordBatch, reading: _Reading) -> pa.RecordBatch:
-    """Give records of an earlier day the table's columns of now."""
+    """Return records of an earlier day the table's columns of now."""
     schema = _schema(reading)
     arrays = {
         field.name: batch.column(field.name).cast(field.type) for field in schema if field.name in batch.schema.names
@@ -296,7 +296,7 @@ def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, c
     if not parts:
         return None
     columns, _, summaries = read_work(context, workspace, current, parts, bases.columns, erased=None)
-    times = load_times(context, columns, [one for one in summaries if one.stable])
+    times = load_times(context, columns, [summary for summary in summaries if summary.stable])
     return time_digits(times[0]) if times else None
 
 

@@ -65,14 +65,14 @@ class PastSpecs:
     spans: tuple[tuple[int, int, ReadSpec], ...]
 
     def at(self, op: int) -> ReadSpec | None:
-        """Give the way to read an op's files, None where it is no longer known."""
+        """Return the way to read an op's files, None where it is no longer known."""
         return next((spec for first, last, spec in self.spans if first <= op <= last), None)
 
 
 def past_specs(
     table: TableId, spans: Iterable[OpColumns], settings: TableSettings, order_by: OrderBy | None
 ) -> PastSpecs:
-    """Give how to read the files of each op: today's settings, with the columns of the op's day."""
+    """Return how to read the files of each op: today's settings, with the columns of the op's day."""
     found = []
     for span in spans:
         columns = _as_declared(span.columns, settings)
@@ -81,16 +81,16 @@ def past_specs(
 
 
 def op_columns(changelog: TableMetadata, last: int) -> list[OpColumns]:
-    """Give the columns of ops up to ``last`` in spans; an op between two that had different columns may be missing."""
+    """Return columns of ops up to ``last`` in spans; an op between two that had different columns may be missing."""
     schemas = changelog.schemas()
     now = {one["id"]: one["name"] for one in max(schemas.values(), key=lambda one: one["schema-id"])["fields"]}
     known = {number: _named_now(schema, now) for number, schema in schemas.items()}
     by_op: dict[int, int] = {}
-    for one in changelog.snapshots().values():
-        op = int(one.summary.get(LOGGED_STAMP, 0))
-        if one.schema_id is not None and 0 < op <= last:
+    for snapshot in changelog.snapshots().values():
+        op = int(snapshot.summary.get(LOGGED_STAMP, 0))
+        if snapshot.schema_id is not None and 0 < op <= last:
             # Maintenance repeats an op's stamp, under the columns of a later day.
-            by_op[op] = min(one.schema_id, by_op.get(op, one.schema_id))
+            by_op[op] = min(snapshot.schema_id, by_op.get(op, snapshot.schema_id))
     return _spans({op: known[schema] for op, schema in by_op.items()}, known[min(known)])
 
 
@@ -107,13 +107,13 @@ def _spans(by_op: Mapping[int, tuple[Column, ...]], first: tuple[Column, ...]) -
 
 
 def _named_now(schema: Mapping[str, Any], now: Mapping[int, str]) -> tuple[Column, ...]:
-    """Give a schema's columns under their names of now."""
+    """Return a schema's columns under their names of now."""
     ids = {one["name"]: one["id"] for one in schema["fields"]}
-    return tuple(Column(now[ids[one.name]], one.type) for one in lake_columns(schema))
+    return tuple(Column(now[ids[lake_column.name]], lake_column.type) for lake_column in lake_columns(schema))
 
 
 def _as_declared(columns: tuple[Column, ...], settings: TableSettings) -> tuple[Column, ...]:
-    """Give columns the types they are declared with, which are narrower than the lake's where Iceberg has no room."""
+    """Return columns the types they are declared with, which are narrower than the lake's where Iceberg has no room."""
     declared = {one.name: one for one in settings.columns or ()}
     found = ((declared.get(one.name, one), one) for one in columns)
     return tuple(wanted if wanted.lake_type == stored.type else stored for wanted, stored in found)
@@ -230,11 +230,14 @@ def _load_once_per_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
 
 def _changes_without_files(at: Standpoint) -> DataFrame:
-    """Give rows that were put back from quarantine, and repairs: what stands in a file for them is not what counts."""
+    """Return rows that were put back from quarantine, and repairs.
+
+    What stands in a file for them is not what counts.
+    """
     log = _log(at).filter((column(S.OP) <= at.progress.op) & is_standing(at.progress.undone))
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull()
     kind = F.get_json_object(column(S.DETAIL), "$.kind")
-    ops = log.filter(own & kind.isin(*[one.value for one in _WITHOUT_FILES])).select(S.OP)
+    ops = log.filter(own & kind.isin(*[file.value for file in _WITHOUT_FILES])).select(S.OP)
     changes = log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == at.generation.number))
     return changes.join(ops, on=S.OP, how="left_semi").drop(S.OP, S.GENERATION)
 

@@ -124,7 +124,7 @@ def _from_recomputation(context: TableContext, workspace: Workspace, examined: E
 
 
 def _corrections(examined: Examined, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Give every differing key's expected rows, and a delete for keys that must have none."""
+    """Return every differing key's expected rows, and a delete for keys that must have none."""
     comparison = examined.comparison
     touched = comparison.left.select(*columns(keys)).distinct()
     expected = having_keys(comparison.expected.select(*columns(names)), touched, keys=keys)
@@ -157,7 +157,7 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
 def _as_changes(
     rows: DataFrame, keys: Sequence[str], names: Sequence[str], progress: Progress, micros: int
 ) -> DataFrame:
-    """Give rows a place after every change that was logged."""
+    """Return rows a place after every change that was logged."""
     place = _place(progress, 0)
     by_key = Window.orderBy(*[column(key).asc_nulls_first() for key in keys])
     given = {
@@ -170,12 +170,12 @@ def _as_changes(
         S.ROW: F.row_number().over(by_key).cast("long"),
         S.STEP: F.lit(S.STEP_ONLY),
     }
-    fields = [given.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in S.RECORD_FIELDS]
+    fields = [given.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in S.RECORD_FIELDS]
     return rows.select(*fields, *columns(names))
 
 
 def _place(progress: Progress, row: int) -> Place:
-    """Give the place of a repair's row: the file's name sorts after the last file's and before the next one's."""
+    """Return the place of a repair's row: the file's name sorts after the last file's and before the next one's."""
     last = progress.last_place
     if last is None or not last.file_time:
         # So far there are rows of the load only, which come first anyway: a row without a file time would be one.
@@ -210,7 +210,7 @@ def _require_exact(context: TableContext, examined: Examined) -> None:
 
 def _require_lossless(context: TableContext, corrections: DataFrame, bases: Bases) -> None:
     """Refuse values that the mirror's types cannot hold as they are."""
-    there = {one.name: one.dataType.simpleString() for one in corrections.schema.fields}
+    there = {field.name: field.dataType.simpleString() for field in corrections.schema.fields}
     changed = [
         ~column(one.name).eqNullSafe(
             F.expr(f"CAST(try_cast({quote_name(one.name)} AS {one.lake_type}) AS {there[one.name]})")

@@ -106,7 +106,7 @@ class VerifyOptions:
     def part(self) -> str | None:
         """The part of the rows that is looked at, in words; None: all."""
         parts = [f"a sample of {self.sample:.4%} of the keys"] if self.sample is not None else []
-        parts += [f"keys with {one}" for one in self.ranges]
+        parts += [f"keys with {token_range}" for token_range in self.ranges]
         return ", ".join(parts) or None
 
 
@@ -193,7 +193,7 @@ class VerifyReport(Document, keys=("exit_code", "tables")):
     @property
     def exit_code(self) -> int:
         """0 when nothing was found; 1 when something was; 2 or 3 when a table could not be verified."""
-        return max((one.exit_code for one in self.tables), default=0)
+        return max((table.exit_code for table in self.tables), default=0)
 
     def table(self, name: str) -> TableVerification:
         """One table's part by name."""

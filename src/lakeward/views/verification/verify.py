@@ -111,13 +111,16 @@ def compare_rows(
 
 
 def chosen_keys(context: TableContext, bases: Bases, options: VerifyOptions) -> SparkColumn | None:
-    """Give the condition of the part of the table that is looked at; None: all of it.
+    """Return the condition of the part of the table that is looked at; None: all of it.
 
     Raises:
         ConfigurationError: a range names a column that is not in the key, or a value that does not fit it.
     """
     keys = context.settings.primary_key
-    conditions = [_in_range(context, bases, one.column, one.low, one.high) for one in options.ranges]
+    conditions = [
+        _in_range(context, bases, token_range.column, token_range.low, token_range.high)
+        for token_range in options.ranges
+    ]
     if options.sample is not None:
         conditions.append(compare.in_sample(options.sample, keys or sorted(one.name for one in bases.columns)))
     return compare.all_of(conditions) if conditions else None
@@ -141,7 +144,7 @@ def _in_range(context: TableContext, bases: Bases, name: str, low: str | None, h
 
 
 def _as_type(text: str, wanted: DataType) -> SparkColumn:
-    """Give a text as a value, null where it is none; a function of SQL, as Spark 3.5 has no other."""
+    """Return a text as a value, null where it is none; a function of SQL, as Spark 3.5 has no other."""
     literal = text.replace("\\", "\\\\").replace("'", "\\'")
     return F.expr(f"try_cast('{literal}' AS {wanted.simpleString()})")
 
@@ -202,7 +205,7 @@ VERIFIED_PROPERTY = "lakeward.verified"
 
 
 def last_verified(mirror: TableMetadata, progress: Progress) -> Verified | None:
-    """Give the last complete verification that found nothing, None where its op no longer stands."""
+    """Return the last complete verification that found nothing, None where its op no longer stands."""
     text = mirror.property(VERIFIED_PROPERTY)
     found = _read(text) if text else None
     return None if found is None or is_undone(found.op, progress.undone) else found
@@ -312,7 +315,7 @@ def recorded(context: TableContext, bases: Bases, report: TableVerification) -> 
 
 
 def has_other_count(context: TableContext, report: TableVerification) -> bool:
-    """Tell whether a mirror that was found right in whole counts other rows in its metadata than the last op left.
+    """Return whether a mirror that was found right in whole counts other rows in its metadata than the last op left.
 
     Something else has compacted it then: its rows are the same, and delete files may be left that delete nothing.
     """

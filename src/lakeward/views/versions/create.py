@@ -137,7 +137,7 @@ def written(
 
 
 def describe(context: TableContext, found: AsOf, version: str, shape: Shape, folder_column: str) -> Manifest:
-    """Give a version's manifest as far as it is known before anything is written."""
+    """Return a version's manifest as far as it is known before anything is written."""
     bases, checkpoint = found.at.bases, found.checkpoint
     lineage = Lineage(
         mirror_uuid=table_uuid(context),
@@ -169,12 +169,12 @@ def describe(context: TableContext, found: AsOf, version: str, shape: Shape, fol
 
 
 def table_uuid(context: TableContext) -> str:
-    """Give the id that the mirror has for ever."""
+    """Return the id that the mirror has for ever."""
     return str(context.mirror.load().uuid())
 
 
 def publication_of(manifest: Manifest, location: str, kind: PublicationKind, *, registered: str = "") -> Publication:
-    """Give the record of a version that has a manifest."""
+    """Return the record of a version that has a manifest."""
     return Publication(
         id=manifest.id,
         kind=kind,
@@ -202,14 +202,14 @@ def record_instead(context: TableContext, made: Publication) -> Publication:
 
 
 def moment_text(moment: Moment) -> str:
-    """Give a moment in a form that means the same whatever the configured time zone is by then."""
+    """Return a moment in a form that means the same whatever the configured time zone is by then."""
     if moment.micros is not None:
         return (_EPOCH + timedelta(microseconds=moment.micros)).isoformat(timespec="microseconds")
     return f"{moment.kind}:{str(moment.limit).lstrip('0') or '0'}"
 
 
 def moment_of(publication: Publication) -> Moment:
-    """Give the moment that a publication was made for."""
+    """Return the moment that a publication was made for."""
     return replace(parse_moment(publication.moment), label=publication.version)
 
 
@@ -225,7 +225,7 @@ def require_erasures_applied(context: TableContext, bases: Bases) -> None:
 
 
 def is_erased_since(context: TableContext, op: int) -> bool:
-    """Tell whether an erasure was logged after an op: what was written from before it may hold what must not be."""
+    """Return whether an erasure was logged after an op: what was written from before it may hold what must not be."""
     bases = capture(context)
     if bases.changelog is None or bases.logged == op:
         return False

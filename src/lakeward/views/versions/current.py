@@ -113,7 +113,7 @@ def _publish(
 
 
 def _is_published(place: Place, shape: Shape, known: Sequence[Publication]) -> bool:
-    """Tell whether readers have the mirror's newest op already, in the shape that is wanted."""
+    """Return whether readers have the mirror's newest op already, in the shape that is wanted."""
     manifest = place.manifest()
     if manifest is None or _pointed(place) != place.version:
         return False
@@ -121,7 +121,7 @@ def _is_published(place: Place, shape: Shape, known: Sequence[Publication]) -> b
 
 
 def _pointed(place: Place) -> str | None:
-    """Give the version that readers are led to; None where nothing or nothing readable says it."""
+    """Return the version that readers are led to; None where nothing or nothing readable says it."""
     text = place.store.read_text(f"{place.root}/{POINTER}")
     try:
         found = json.loads(text or "{}")
@@ -145,13 +145,13 @@ def _require_own_pointer(place: Place, table: str) -> None:
 
 
 def _known(context: TableContext, root: str) -> list[Publication]:
-    """Give the recorded copies below a folder, oldest first."""
+    """Return the recorded copies below a folder, oldest first."""
     found = list_publications(context.mirror.metadata())
     return [one for one in found if one.kind is PublicationKind.CURRENT and one.location.startswith(f"{root}/")]
 
 
 def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Manifest] | None:
-    """Give the newest whole version of the same shape, whose files may be used again."""
+    """Return the newest whole version of the same shape, whose files may be used again."""
     for one in reversed(_known(context, place.root)):
         manifest = place_of(place.store, one.location).manifest()
         if manifest is None or manifest.shape != shape or not manifest.parts:
@@ -163,7 +163,7 @@ def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Man
 
 
 def _current_rows(context: TableContext) -> AsOf:
-    """Give the mirror as it is: its newest snapshot is the state after its newest op."""
+    """Return the mirror as it is: its newest snapshot is the state after its newest op."""
     bases = capture(context)
     at = standpoint(context, op_moment(bases.applied))
     head = context.mirror.require_head().id if at.bases.mirror is None else at.bases.mirror.id

@@ -65,23 +65,23 @@ class Place:
         return self.root.rpartition("/")[2]
 
     def manifest(self) -> Manifest | None:
-        """Give the manifest of what is there, None where nothing complete is."""
+        """Return the manifest of what is there, None where nothing complete is."""
         return complete_manifest(self.store, self.folder)
 
 
 def table_root(to: str, table: TableId) -> str:
-    """Give the folder of a table's versions below the folder that was named."""
+    """Return the folder of a table's versions below the folder that was named."""
     return f"{to.rstrip('/')}/{table}"
 
 
 def place_of(store: FileSystem, location: str) -> Place:
-    """Give the place of a version by its folder."""
+    """Return the place of a version by its folder."""
     root, _, name = location.rpartition("/")
     return Place(store, root, name.removeprefix(VERSION_PREFIX))
 
 
 def complete_manifest(store: FileSystem, folder: str) -> Manifest | None:
-    """Give a folder's manifest, None where it is missing or damaged or the version was not finished."""
+    """Return a folder's manifest, None where it is missing or damaged or the version was not finished."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
@@ -257,7 +257,7 @@ def find_version(store: FileSystem, location: str) -> FoundVersion:
 
 
 def _readable(store: FileSystem, folder: str) -> str:
-    """Give the folder, or the former version that an interrupted replacement has put aside."""
+    """Return the folder, or the former version that an interrupted replacement has put aside."""
     parent, _, name = folder.rpartition("/")
     if not name.startswith(VERSION_PREFIX) or not store.can_rename or store.exists(folder):
         return folder
@@ -266,7 +266,7 @@ def _readable(store: FileSystem, folder: str) -> str:
 
 
 def _no_version(store: FileSystem, location: str, folder: str) -> DataError:
-    """Say what is there instead: reading several versions as one would mix them."""
+    """Return what is there instead: reading several versions as one would mix them."""
     below = [one for one in store.folders(folder) if not one.startswith((".", "_"))]
     versions = [one for one in below if one.startswith(VERSION_PREFIX)] or [
         f"{one}/{inner}" for one in below for inner in store.folders(f"{folder}/{one}") if VERSION_PREFIX in inner

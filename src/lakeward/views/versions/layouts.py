@@ -91,7 +91,7 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checks
 
 
 def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
-    """Give the key by which a version's rows lie in buckets; empty where they lie otherwise."""
+    """Return the key by which a version's rows lie in buckets; empty where they lie otherwise."""
     keys = context.settings.primary_key
     if target.folder_column or target.shape.format != "parquet":
         return ()
@@ -117,7 +117,7 @@ def write_rows_as_set(
 
 
 def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
-    """Give rows the column of their date folder."""
+    """Return rows the column of their date folder."""
     if not folder_column or folder_column == shape.date_column:
         return rows
     return rows.withColumn(folder_column, _date_of(rows, shape))
@@ -145,7 +145,7 @@ def read_files(
 
 
 def reader_options(shape: Shape) -> dict[str, str]:
-    """Give the options with which Spark reads the files of a format as they were written."""
+    """Return the options with which Spark reads the files of a format as they were written."""
     return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
 
 
@@ -202,10 +202,10 @@ def _as_text(rows: DataFrame, target: Target) -> DataFrame:
 
 
 def text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
-    """Give the schema with which files of a format are read: CSV has no form of its own for bytes."""
+    """Return the schema with which files of a format are read: CSV has no form of its own for bytes."""
     if shape.format != "csv":
         return struct
-    return T.StructType([T.StructField(one.name, _csv_type(one.dataType)) for one in struct.fields])
+    return T.StructType([T.StructField(field.name, _csv_type(field.dataType)) for field in struct.fields])
 
 
 def _csv_type(data_type: T.DataType) -> T.DataType:
@@ -213,7 +213,7 @@ def _csv_type(data_type: T.DataType) -> T.DataType:
 
 
 def from_text(field: T.StructField, shape: Shape) -> SparkColumn:
-    """Give a column's value as it was before it was written."""
+    """Return a column's value as it was before it was written."""
     value = column(field.name)
     if shape.format != "csv" or not isinstance(field.dataType, T.StringType | T.BinaryType):
         return value
@@ -263,7 +263,7 @@ class Shape:
             raise ConfigurationError(msg, hint=f"--layout dated --date-column {self.date_column}")
 
     def folder_column(self, table: str, columns: Sequence[Column]) -> str:
-        """Give the name of the date folders for a table's columns; empty for the flat layout.
+        """Return the name of the date folders for a table's columns; empty for the flat layout.
 
         Raises:
             ConfigurationError: the date column is not there, is no date, or its folders' name is taken.
@@ -290,7 +290,7 @@ class Shape:
 
     def _from_timestamp(self, table: str, types: dict[str, str]) -> str:
         name = f"{self.date_column}_date"
-        taken = next((one for one in types if one.casefold() == name.casefold()), None)
+        taken = next((data_type for data_type in types if data_type.casefold() == name.casefold()), None)
         if taken is not None:
             msg = f"{table}: the folders of {self.date_column!r} would be named like its column {taken!r}"
             hint = f"--date-column {taken}" if types[taken] == "date" else "--layout flat"

@@ -81,7 +81,7 @@ class Judged:
     reason: str | None = None
 
     def version(self, table: str) -> Version:
-        """Give it as lists show it."""
+        """Return it as lists show it."""
         found = self.publication
         return Version(
             table=table,
@@ -103,7 +103,7 @@ class Judged:
 
 
 def judge(context: TableContext) -> list[Judged]:
-    """Give every publication of a table with its state, oldest first; one Spark job for all of them."""
+    """Return every publication of a table with its state, oldest first; one Spark job for all of them."""
     mirror = context.mirror.look()
     found = list_publications(mirror) if mirror else []
     if mirror is None or not found:
@@ -149,7 +149,7 @@ def _missing(context: TableContext, mirror: TableMetadata, one: Publication) -> 
 
 
 def _outdated(mirror: TableMetadata, progress: Progress, one: Publication, late: set[str]) -> str | None:
-    """Say why a version would come out differently now; one by op never does."""
+    """Return why a version would come out differently now; one by op never does."""
     moment = moment_of(one)
     if moment.kind is MomentKind.OP:
         return None
@@ -176,7 +176,7 @@ def _has_later_load(mirror: TableMetadata, progress: Progress, one: Publication)
 
 
 def _arrived_late(context: TableContext, bases: Bases, progress: Progress, found: Sequence[Publication]) -> set[str]:
-    """Give the ids of versions into which changes of later ops belong, by one pass over those ops."""
+    """Return the ids of versions into which changes of later ops belong, by one pass over those ops."""
     asked = [one for one in found if moment_of(one).kind is not MomentKind.OP and one.op < progress.op]
     if not asked or bases.changelog is None:
         return set()
@@ -205,7 +205,7 @@ _LEFT_BEHIND = (VersionState.STALE, VersionState.UNDONE)
 
 
 def wanting(context: TableContext, version: str | None) -> list[Judged]:
-    """Give the versions to make anew: stale and undone ones, or those of one name, missing ones among them."""
+    """Return the versions to make anew: stale and undone ones, or those of one name, missing ones among them."""
     found = [one for one in judge(context) if one.publication.kind is not PublicationKind.CURRENT]
     if version is not None:
         named = [one for one in found if one.publication.is_called(version)]
@@ -214,7 +214,7 @@ def wanting(context: TableContext, version: str | None) -> list[Judged]:
 
 
 def may_change(publication: Publication) -> bool:
-    """Tell whether making a version anew can change it: the state after an op is what it is, undone or not."""
+    """Return whether making a version anew can change it: the state after an op is what it is, undone or not."""
     return moment_of(publication).kind is not MomentKind.OP
 
 

@@ -156,17 +156,17 @@ class Publication(Record):
     registered: str = ""
 
     def is_called(self, name: str) -> bool:
-        """Tell whether people mean it by a name: its own, or where it is."""
+        """Return whether people mean it by a name: its own, or where it is."""
         return name in (self.version, self.location)
 
 
 def new_id() -> str:
-    """Give an id for a publication."""
+    """Return an id for a publication."""
     return uuid.uuid4().hex[:12]
 
 
 def list_publications(mirror: TableMetadata) -> list[Publication]:
-    """Give every recorded publication of a table, oldest first."""
+    """Return every recorded publication of a table, oldest first."""
     found = [_read(name, text) for name, text in mirror.properties(PREFIX).items()]
     return sorted(found, key=lambda one: (one.created, one.id))
 
@@ -180,7 +180,7 @@ def record_publication(mirror: IcebergTable, publication: Publication, *, instea
 
 def forget_publications(mirror: IcebergTable, ids: Iterable[str]) -> None:
     """Remove records; the files or tags are the caller's business."""
-    if names := {PREFIX + one: None for one in ids}:
+    if names := {PREFIX + identifier: None for identifier in ids}:
         mirror.set_properties(names)
 
 

@@ -110,7 +110,7 @@ class GlueTables:
             self._add_partitions(database, table, location, manifest)
 
     def points_to(self, name: str, location: str) -> bool:
-        """Tell whether a table of Lakeward's points to a version."""
+        """Return whether a table of Lakeward's points to a version."""
         with s3_errors(f"glue://{name}"):
             found = self._find(*name.split("."))
         if found is None or OWN_PARAMETER not in found.get("Parameters", {}):
@@ -179,7 +179,7 @@ def _table_input(table: str, location: str, manifest: Manifest) -> dict[str, Any
 
 def _storage(location: str, manifest: Manifest) -> dict[str, Any]:
     reads, writes, serde = _FORMATS[manifest.format]
-    held = [one for one in manifest.columns if one.name != manifest.folder_column]
+    held = [column for column in manifest.columns if column.name != manifest.folder_column]
     return {
         "Columns": [{"Name": one.name, "Type": _TYPES.get(one.lake_type, one.lake_type)} for one in held],
         "Location": _for_glue(location),
@@ -203,7 +203,7 @@ _URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 
 def default_name(table_name: str) -> str:
-    """Give the name under which a table's versions are registered unless another is given."""
+    """Return the name under which a table's versions are registered unless another is given."""
     return f"default.{table_name}_snapshot"
 
 
@@ -284,7 +284,7 @@ class _SessionTables:
             self._spark.sql(f"MSCK REPAIR TABLE {full}")
 
     def points_to(self, name: str, location: str) -> bool:
-        """Tell whether a table of Lakeward's points to a version."""
+        """Return whether a table of Lakeward's points to a version."""
         described = self._described(_full_name(name))
         if described is None or not _is_own(described):
             return False
@@ -292,7 +292,7 @@ class _SessionTables:
         return is_same_place(described.get("Location", ""), store.for_spark(location))
 
     def _described(self, full: str) -> dict[str, str] | None:
-        """Give what Spark tells of a table, by name: its columns, then facts; None where there is none."""
+        """Return what Spark tells of a table, by name: its columns, then facts; None where there is none."""
         # Asked first, since Spark logs a statement that fails as an error, with pages of Java's stack.
         if not self._spark.catalog.tableExists(full):
             return None
@@ -305,7 +305,7 @@ def _is_own(described: Mapping[str, str]) -> bool:
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Tell whether two URIs name one folder: Spark writes ``file:/`` for ``file:///`` and fills in a host left out."""
+    """Whether two URIs name one folder: Spark writes ``file:/`` for ``file:///`` and fills in a host left out."""
     (scheme, host, path), (other_scheme, other_host, other_path) = (_parts(uri) for uri in (one, other))
     return (scheme, path) == (other_scheme, other_path) and (host == other_host or not host or not other_host)
 
@@ -334,8 +334,8 @@ def _create_sql(full: str, found: FoundVersion) -> str:
 
 
 def table_columns(manifest: Manifest) -> list[tuple[str, str]]:
-    """Give the columns of a table over a version's files, the folders' column among them."""
-    found = [(one.name, one.lake_type) for one in manifest.columns]
+    """Return the columns of a table over a version's files, the folders' column among them."""
+    found = [(column.name, column.lake_type) for column in manifest.columns]
     is_extra = manifest.folder_column and manifest.folder_column != manifest.date_column
     return [*found, (manifest.folder_column, "date")] if is_extra else found
 

@@ -95,7 +95,7 @@ def _lay_upon(context: TableContext, attempt: Attempt, found: AsOf, folded: Fold
 
 
 def _stamps(found: AsOf) -> dict[str, str]:
-    """Say what the state is, so that later questions start from it; one by sequence is no start for others."""
+    """Return what the state is, so that later questions start from it; one by sequence is no start for others."""
     moment = found.at.moment
     if moment.kind is MomentKind.SEQUENCE:
         return {}
@@ -173,7 +173,7 @@ def _require_free(
 
 
 def beyond(found: Iterable[Publication], *, keep: int | None, older_than: float | None) -> list[Publication]:
-    """Give the versions that retention lets go: in each folder, and among tags, all but the newest ``keep``.
+    """Return the versions that retention lets go: in each folder, and among tags, all but the newest ``keep``.
 
     ``older_than`` is an age in seconds. Newest is what was made last. The copy of the current state is not counted: it
     has a rule of its own.
@@ -216,10 +216,10 @@ def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
 def remove_versions(context: TableContext, folders: Sequence[Publication]) -> None:
     """Remove version folders one after the other; the caller holds the publishing lease."""
     mirror_uuid = table_uuid(context)
-    for one in folders:
-        place = place_of(open_filesystem(context.spark, context.config, one.location), one.location)
+    for folder in folders:
+        place = place_of(open_filesystem(context.spark, context.config, folder.location), folder.location)
         tidy(place)
         remove_folder(place, mirror_uuid)
         context.reached(Step.PUBLISH_REMOVED)
-        forget_publications(context.mirror, [one.id])
+        forget_publications(context.mirror, [folder.id])
         context.reached(Step.PUBLISH_FORGOTTEN)
