@@ -16,8 +16,8 @@ from botocore.awsrequest import AWSResponse
 
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.model import Progress
-from lakeward.state.dynamodb import connection, ledger, rows
-from lakeward.state.dynamodb.store import DynamoStateStore
+from lakeward.state import dynamodb_connection, dynamodb_ledger, dynamodb_rows
+from lakeward.state.dynamodb import DynamoStateStore
 from lakeward.state.leases import current_owner
 from lakeward.state.open import open_state
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, SharedStoreContract, make_entry
@@ -101,7 +101,7 @@ class Raw:
 
 @pytest.fixture
 def meddler(store: DynamoStateStore, monkeypatch: pytest.MonkeyPatch) -> Meddler:
-    monkeypatch.setattr(rows, "pause", lambda attempt: None)
+    monkeypatch.setattr(dynamodb_rows, "pause", lambda attempt: None)
     return Meddler(store)
 
 
@@ -226,7 +226,7 @@ class TestTable:
     def test_a_table_that_never_becomes_active_is_retriable(
         self, store: DynamoStateStore, meddler: Meddler, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "_CREATION_SECONDS", 0)
+        monkeypatch.setattr(dynamodb_connection, "_CREATION_SECONDS", 0)
         store._connection._opened = None
         meddler.fail("DescribeTable", "ResourceNotFoundException")
         meddler.fail("CreateTable", "ResourceInUseException")
@@ -282,7 +282,7 @@ class TestLeases:
     ) -> None:
         with closing(DynamoStateStore(dynamodb_uri)) as right:
             lease = right.acquire_lease(PRODUCT, ELSEWHERE, seconds=30)
-            monkeypatch.setattr("lakeward.state.dynamodb.connection.datetime", moved_clock(timedelta(hours=hours)))
+            monkeypatch.setattr("lakeward.state.dynamodb_connection.datetime", moved_clock(timedelta(hours=hours)))
             with closing(DynamoStateStore(dynamodb_uri)) as wrong:
                 assert wrong.lease_of(PRODUCT) == lease
                 with pytest.raises(LeaseHeldError):
@@ -340,7 +340,7 @@ class TestLedger:
             store.replace_ledger(PRODUCT, 1, PROGRESS, crashing())
         store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("a")])
         assert partitions(client, store)["files"] > 200
-        monkeypatch.setattr(ledger, "LEFTOVER_AGE", timedelta(0))
+        monkeypatch.setattr(dynamodb_ledger, "LEFTOVER_AGE", timedelta(0))
         store.replace_ledger(PRODUCT, 3, PROGRESS, [make_entry("a")])
         assert partitions(client, store) == {"files": 1, "ledgers": 1, "store": 1}
 
@@ -349,7 +349,7 @@ class TestLedger:
     ) -> None:
         def slow() -> Iterator[Any]:
             yield make_entry("slow")
-            monkeypatch.setattr(ledger, "LEFTOVER_AGE", timedelta(0))
+            monkeypatch.setattr(dynamodb_ledger, "LEFTOVER_AGE", timedelta(0))
             store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("quick")])
 
         with pytest.raises(RetriableError, match="cleaned up meanwhile"):

@@ -42,7 +42,7 @@ def open_state(uri: str, base: Path, access: FileAccess = "private") -> StateSto
         case "postgresql":
             return _open_postgres(uri)
         case "dynamodb":
-            from lakeward.state.dynamodb.store import DynamoStateStore
+            from lakeward.state.dynamodb import DynamoStateStore
 
             return DynamoStateStore(uri)
     msg = f"state: unknown kind of store {redact_address(scheme)}://; supported: {_SUPPORTED}"

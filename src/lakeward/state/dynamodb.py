@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from lakeward.state import codec
 from lakeward.state.base import Lease, LeaseOwner
-from lakeward.state.dynamodb.connection import ConditionFailedError, DynamoAddress, DynamoConnection
-from lakeward.state.dynamodb.ledger import DynamoLedger
-from lakeward.state.dynamodb.rows import WRITE_BATCH, Item, Rows, pack, pages, table_text, unpack
+from lakeward.state.dynamodb_connection import ConditionFailedError, DynamoAddress, DynamoConnection
+from lakeward.state.dynamodb_ledger import DynamoLedger
+from lakeward.state.dynamodb_rows import WRITE_BATCH, Item, Rows, pack, pages, table_text, unpack
 from lakeward.state.leases import is_live, lease_held_error, lease_lost_error
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeward.model import TableId
     from lakeward.state.base import RegisteredTable, TableRun
-    from lakeward.state.dynamodb.rows import Key
+    from lakeward.state.dynamodb_rows import Key
 
 
 # The run history in DynamoDB: one item per table's run, found by table, by run and by time.
@@ -152,7 +152,7 @@ class DynamoLeases:
         end = codec.time_text(renewed.expires_at)
         try:
             self._rows.update(
-                _key(lease.table), "SET #expires_at = :end", "#token = :token", end=end, token=lease.token
+                _lease_key(lease.table), "SET #expires_at = :end", "#token = :token", end=end, token=lease.token
             )
         except ConditionFailedError as error:
             held = self._find_lease(lease.table)
@@ -163,7 +163,7 @@ class DynamoLeases:
     def release_lease(self, lease: Lease) -> None:
         """Give the lease back if it is still ours."""
         try:
-            self._rows.delete(_key(lease.table), "#token = :token", token=lease.token)
+            self._rows.delete(_lease_key(lease.table), "#token = :token", token=lease.token)
         except ConditionFailedError:
             return
 
@@ -179,12 +179,12 @@ class DynamoLeases:
         return iter([lease for lease in held if is_live(lease, now)])
 
     def _find_lease(self, table: TableId) -> Lease | None:
-        item = self._rows.get(*_key(table))
+        item = self._rows.get(*_lease_key(table))
         return _lease(item) if item is not None else None
 
     def _take(self, lease: Lease, held: Lease | None) -> None:
         """Write the lease if what was found there is there still: its holder may have renewed it meanwhile."""
-        pk, sk = _key(lease.table)
+        pk, sk = _lease_key(lease.table)
         item = {"pk": pk, "sk": sk, **codec.lease_row(lease), "expires_at": codec.time_text(lease.expires_at)}
         if held is None:
             self._rows.put(item, "attribute_not_exists(#pk)")
@@ -192,7 +192,7 @@ class DynamoLeases:
             self._rows.put(item, _UNCHANGED, token=held.token, expires_at=codec.time_text(held.expires_at))
 
 
-def _key(table: TableId) -> tuple[str, str]:
+def _lease_key(table: TableId) -> Key:
     return _LEASES, table_text(table)
 
 
@@ -203,7 +203,7 @@ def _lease(item: Item) -> Lease:
 # The registry in DynamoDB.
 
 
-_TABLES = "registry"
+_REGISTRY = "registry"
 _NEW = "attribute_not_exists(#pk)"
 _SET_TABLE = "SET #active = :active, #settings = :settings"
 _SET_ERROR = (
@@ -219,7 +219,7 @@ class DynamoRegistry:
 
     def register(self, table: TableId, *, active: bool) -> bool:
         """Add a table to the registry if it is new."""
-        pk, sk = _key(table)
+        pk, sk = _registry_key(table)
         values = {"active": active, "settings": codec.dump_json({}), "error": None}
         try:
             self._rows.put({"pk": pk, "sk": sk, **codec.table_key(table), **values}, _NEW)
@@ -233,7 +233,7 @@ class DynamoRegistry:
         """Register if needed, lay ``settings`` over what is set, set the flag if given."""
         while True:
             self.register(table, active=False)
-            item = self._rows.get(*_key(table))
+            item = self._rows.get(*_registry_key(table))
             if item is None:
                 continue
             changed = codec.changed_table(codec.registered_table(item), active, settings)
@@ -241,7 +241,7 @@ class DynamoRegistry:
             seen = {"seen_active": item["active"], "seen_settings": item["settings"]}
             unchanged = "#active = :seen_active AND #settings = :seen_settings"
             try:
-                self._rows.update(_key(table), _SET_TABLE, unchanged, **values, **seen)
+                self._rows.update(_registry_key(table), _SET_TABLE, unchanged, **values, **seen)
             except ConditionFailedError:
                 continue
             return changed
@@ -251,20 +251,24 @@ class DynamoRegistry:
         values = {"schema": table.schema, "name": table.name, "inactive": False, "nothing": codec.dump_json({})}
         condition = "" if error is not None else "attribute_exists(#pk)"
         try:
-            self._rows.update(_key(table), _SET_ERROR, condition, error=codec.error_text(error), **values)
+            self._rows.update(_registry_key(table), _SET_ERROR, condition, error=codec.error_text(error), **values)
         except ConditionFailedError:
             # There is no such table, and so nothing to clear.
             return
 
     def registered(self) -> Iterator[RegisteredTable]:
         """All registered tables by name."""
-        found = (codec.registered_table(item) for item in self._rows.query(_TABLES))
-        return iter(sorted(found, key=lambda one: one.table))
+        found = (codec.registered_table(item) for item in self._rows.query(_REGISTRY))
+        return iter(sorted(found, key=lambda registered: registered.table))
 
     def find_table(self, table: TableId) -> RegisteredTable | None:
         """One registered table."""
-        item = self._rows.get(*_key(table))
+        item = self._rows.get(*_registry_key(table))
         return codec.registered_table(item) if item is not None else None
+
+
+def _registry_key(table: TableId) -> Key:
+    return _REGISTRY, table_text(table)
 
 
 class DynamoStateStore(DynamoLeases, DynamoLedger, DynamoRegistry, DynamoHistory):

@@ -10,13 +10,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakeward.errors import BugError, RetriableError
-from lakeward.state.dynamodb.connection import pause
+from lakeward.state.dynamodb_connection import pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lakeward.model import TableId
-    from lakeward.state.dynamodb.connection import DynamoConnection
+    from lakeward.state.dynamodb_connection import DynamoConnection
 
 
 # Python values as DynamoDB writes them, and back; keys; texts packed small.

@@ -15,14 +15,14 @@ from uuid import uuid4
 from lakeward.errors import RetriableError
 from lakeward.model import FileClass
 from lakeward.state import codec
-from lakeward.state.dynamodb.connection import ConditionFailedError
-from lakeward.state.dynamodb.rows import Item, pack, path_digest, table_text, unpack
+from lakeward.state.dynamodb_connection import ConditionFailedError
+from lakeward.state.dynamodb_rows import Item, pack, path_digest, table_text, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from lakeward.model import LedgerEntry, Progress, TableId
-    from lakeward.state.dynamodb.rows import Key, Rows
+    from lakeward.state.dynamodb_rows import Key, Rows
 
 
 # The files of one version of a table's ledger, each an item; whether the version counts is told by its head.
