@@ -20,10 +20,10 @@ from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.files import Limits
 from lakeward.formats.dms.listing import list_files, list_transactions
 from lakeward.formats.dms.removal import write_without_rows
-from lakeward.mirror.kinds import kind_of
-from lakeward.mirror.kinds.erase import announce
+from lakeward.mirror.kinds import handler_of
+from lakeward.mirror.kinds.erase import record_new_contents
 from lakeward.mirror.op.changelog import OpRecord
-from lakeward.mirror.op.effect import OpInput, Prepared, capture
+from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import ErasedKeys, Erasure, forbidden_bad_rows, is_erased, key_fields, key_hash
 from lakeward.mirror.op.ledger import op_record, progress_of
 from lakeward.mirror.op.reading import read_records
@@ -78,9 +78,9 @@ def erase_keys(context: TableContext, erasure: Erasure) -> OpRecord:
     bases = capture(context)
     record = next_record(context, bases, replace(erasure, at=time.time_ns() // 1000))
     with Workspace() as workspace:
-        given = OpInput(record, bases, bases.columns, None, 0)
-        effect = kind_of(record.kind).work_out(context, workspace, given)
-    carry_out(context, Prepared(record, bases, bases.columns, (), (), (), None, 0, effect))
+        op_input = OpInput(record, bases, bases.columns, None, 0)
+        effect = handler_of(record.kind).compute_effect(context, workspace, op_input)
+    carry_out(context, PreparedOp(record, bases, bases.columns, (), (), (), None, 0, effect))
     return record
 
 
@@ -186,7 +186,7 @@ def _rewrite_group(context: TableContext, erasure: Erasure, paths: set[str]) -> 
         drafts = {file.path: f"{folder}/{number}" for number, file in enumerate(files)}
         for file in files:
             _write_draft(context, file, places, drafts[file.path])
-        announce(context, {path: content_hash(draft) for path, draft in drafts.items()})
+        record_new_contents(context, {path: content_hash(draft) for path, draft in drafts.items()})
         context.reached(Step.ERASE_ANNOUNCED)
         for file in files:
             _require_same(context, file)

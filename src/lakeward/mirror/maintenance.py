@@ -273,7 +273,7 @@ def spare_files(debt: Debt, file_bytes: int) -> int:
 def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetadata) -> Iterator[WorkKind]:
     """Yield the kinds of work whose debt is beyond the table's limits."""
     limits, last, debt = context.settings.maintenance, last_maintained(mirror), debt_of(mirror)
-    if is_worn(debt, last, limits):
+    if needs_compaction(debt, last, limits):
         yield WorkKind.COMPACT
     if debt_of(changelog).data_files - last.changelog_files >= limits.small_files:
         yield WorkKind.CLUSTER
@@ -283,7 +283,7 @@ def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetad
         yield WorkKind.ORPHANS
 
 
-def is_worn(debt: Debt, last: Maintained, limits: MaintenanceSettings) -> bool:
+def needs_compaction(debt: Debt, last: Maintained, limits: MaintenanceSettings) -> bool:
     """Return whether a mirror's files have too many deleted rows, or have become too many since they were merged."""
     return (
         debt.deleted_share >= limits.deleted_share

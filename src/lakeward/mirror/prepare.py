@@ -1,4 +1,7 @@
-"""Prepare an op without writing: read, check, fold and plan what was chosen. `plan` shows it, `run` carries it out."""
+"""Prepare an op without writing: read, check, fold and plan the chosen files.
+
+`plan` shows the result, `run` carries it out.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
-from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.op import check
 from lakeward.mirror.op.changelog import FileRecord, OpRecord
 from lakeward.mirror.op.context import Waiting
-from lakeward.mirror.op.effect import OpInput, Prepared
+from lakeward.mirror.op.effect import OpInput, PreparedOp
 from lakeward.mirror.op.reading import read_work
 from lakeward.mirror.op.schema import describe_changes
 from lakeward.mirror.op.steps import Step
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
 
 def prepare(
     context: TableContext, workspace: Workspace, work: Work, progress: Progress, bases: Bases
-) -> Prepared | Waiting:
-    """Read, check, fold and plan one op; where change files must be applied before a load, plan these.
+) -> PreparedOp | Waiting:
+    """Read, check, fold and plan one op; where change files must be applied before a load, plan those first.
 
     Raises:
         DataError: the input is refused; nothing was written.
@@ -45,36 +48,36 @@ def prepare(
     stable = [summary for summary in summaries if summary.stable]
     unstable = tuple(summary.path for summary in summaries if not summary.stable)
     if records is not None:
-        records = _taking_part(records, unstable)
+        records = _without_files(records, unstable)
         check.require_good_rows(context, records, stable, columns)
         check.require_clear_keys(context, records, stable, columns, bases)
-    kind = kind_of(work.kind)
-    if work.files and (not stable or (unstable and kind.needs_every_file)):
+    handler = handler_of(work.kind)
+    if work.files and (not stable or (unstable and handler.needs_every_file)):
         return Waiting(f"{len(unstable)} files are still being written: {', '.join(unstable[:3])}")
-    decided = kind.decide(context, work, progress, columns, stable)
+    decided = handler.decide(context, work, progress, columns, stable)
     if decided.kind is not work.kind:
         return prepare(context, workspace, decided, progress, bases)
     context.reached(Step.CHECK_READ)
     record = _op_record(context, decided, progress, stable)
-    given = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
-    kind.check_input(context, decided, given, stable)
-    effect = kind.work_out(context, workspace, given)
-    kind.check_effect(context, decided, effect, columns, bases.mirror)
+    op_input = OpInput(record, bases, columns, _only_changes(records), _good_rows(stable))
+    handler.check_input(context, decided, op_input, stable)
+    effect = handler.compute_effect(context, workspace, op_input)
+    handler.check_effect(context, decided, effect, columns, bases.mirror)
     context.reached(Step.CHECK_FOLD)
     changes = describe_changes(before, columns, context.settings.renames)
     files = tuple(_file_record(summary, record) for summary in stable) + decided.notes
-    rows, count = kind.rows_to_log(records, stable)
+    rows, count = handler.rows_to_log(records, stable)
     is_last = decided.is_last and not unstable
-    return Prepared(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
+    return PreparedOp(record, bases, columns, changes, files, unstable, rows, count, effect, is_last=is_last)
 
 
 def _op_record(context: TableContext, work: Work, progress: Progress, summaries: Sequence[FileSummary]) -> OpRecord:
-    """Number the op and say how far the table is once it is logged."""
+    """Return the record of the op: its number, and the progress of the table once it is logged."""
     changes = [summary for summary in summaries if summary.file_class is not FileClass.LOAD]
     generation = replace(work.generation, order_by=check.common_order(context, work.generation.order_by, changes))
     known = (*progress.generations, *work.earlier)
-    earlier = tuple(one for one in known if one.number != generation.number)
-    generations = tuple(sorted((*earlier, generation), key=lambda one: one.number))
+    earlier = tuple(other for other in known if other.number != generation.number)
+    generations = tuple(sorted((*earlier, generation), key=lambda generation: generation.number))
     is_current = generations[-1] is generation
     reached_before = progress.last_place if is_current and not work.starts else None
     firsts = [change.first for change in changes if change.first is not None]
@@ -120,23 +123,25 @@ def _newest_file(work: Work, progress: Progress, summaries: Sequence[FileSummary
 
 
 def _continues_commit(progress: Progress, summaries: Sequence[FileSummary]) -> bool:
-    """Whether changes may belong to a commit with key changes that is logged in part: it is then folded whole.
+    """Whether changes may belong to a commit with key changes that is already logged in part.
 
-    Without commit times nothing tells where a commit ends, and every key change may continue one.
+    Such a commit must be folded as a whole. Without commit times its end is unknown, and every key
+    change may belong to it.
     """
     oldest = [summary.oldest_commit for summary in summaries if summary.first is not None]
-    known = [one for one in oldest if one is not None]
+    known = [commit for commit in oldest if commit is not None]
     if len(known) < len(oldest) or progress.newest_commit is None:
         return any(summary.moves for summary in summaries)
     first = min(known)
-    goes_on = progress.moved_until is not None and first <= progress.moved_until
-    return goes_on or (first <= progress.newest_commit and any(summary.moves for summary in summaries))
+    continues = progress.moved_until is not None and first <= progress.moved_until
+    return continues or (first <= progress.newest_commit and any(summary.moves for summary in summaries))
 
 
 def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:
-    """Return whether changes come before others that are already applied.
+    """Whether changes come before others that are already applied.
 
-    Without a key, a change sequence sent again is a repeat, the last one in a newer file too: only looking back tells.
+    In a table without a key, a change whose sequence was seen before is a repeat, even in a newer file: only the earlier
+    changes show that.
     """
     if generation.order_by is OrderBy.SEQUENCE and not context.settings.primary_key:
         return first.sequence <= reached.sequence
@@ -149,7 +154,8 @@ def _file_record(summary: FileSummary, record: OpRecord) -> FileRecord:
     return FileRecord(summary, Disposition.CONSUMED if summary.rows else Disposition.EMPTY)
 
 
-def _taking_part(records: DataFrame, unstable: Sequence[str]) -> DataFrame:
+def _without_files(records: DataFrame, unstable: Sequence[str]) -> DataFrame:
+    """Return the changes and bad rows, without those of files that are still being written."""
     rows = records.filter(column(S.KIND).isin(S.KIND_CHANGE, S.KIND_BAD))
     return rows.filter(~column(S.FILE).isin(*unstable)) if unstable else rows
 

@@ -17,9 +17,9 @@ from lakeward import schemas as S
 from lakeward.errors import ConfigurationError
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.quarantined import parse_raw
-from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.op.changelog import OpRecord, Resolution, is_named, open_rows
-from lakeward.mirror.op.effect import OpInput, Prepared, capture
+from lakeward.mirror.op.effect import OpInput, PreparedOp, capture
 from lakeward.mirror.op.erased import is_erased
 from lakeward.mirror.op.ledger import bad_row_details, current_progress, progress_of
 from lakeward.mirror.op.schema import describe_changes, known_columns, require_names
@@ -187,9 +187,9 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
             # A row may have been repaired so that only now its key is known.
             frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
             count = frame.count()
-        given = OpInput(record, bases, columns, frame, count)
-        effect = kind_of(record.kind).work_out(context, workspace, given)
-        prepared = Prepared(record, bases, columns, evolution, (), (), frame, given.rows, effect)
+        op_input = OpInput(record, bases, columns, frame, count)
+        effect = handler_of(record.kind).compute_effect(context, workspace, op_input)
+        prepared = PreparedOp(record, bases, columns, evolution, (), (), frame, op_input.rows, effect)
         return carry_out(context, prepared, [Resolution(row.file, row.row, outcome) for row in rows])
 
 

@@ -1,4 +1,4 @@
-"""Run one table: op after op until nothing waits. A crash at any point is finished or taken back by the next call."""
+"""Run one table: op after op until nothing waits. The next run finishes or takes back what a crash interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeward.errors import ConflictError, DataError
 from lakeward.iceberg.attempt import drop_abandoned
 from lakeward.iceberg.define import READING_PROPERTY, create_changelog, create_mirror, empty_snapshot, evolve
 from lakeward.logs import bind, event
-from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.kinds.base import Unfinished
 from lakeward.mirror.kinds.erase import expire_after_erasure, rewritten_files
 from lakeward.mirror.op.changelog import FileRecord, log_op, open_after
@@ -38,17 +38,22 @@ if TYPE_CHECKING:
     from lakeward.errors import LakewardError
     from lakeward.mirror.op.changelog import Resolution
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.op.effect import Bases, Prepared
+    from lakeward.mirror.op.effect import Bases, PreparedOp
     from lakeward.mirror.op.report import OpReport
 
 
-# Finish the op that a crash left logged but not applied.
-# How the rest of an op is prepared is decided by its kind: a batch is applied from the changelog, a load is read
-# again from its files. An op that can no longer be finished is taken back, and no op is ever stuck.
+logger = logging.getLogger(__name__)
+# A writer that lost a race starts over; losing this often in a row means that leases do not work.
+_MAX_CONFLICTS = 5
 
 
 def unfinished_op(context: TableContext, bases: Bases) -> int | None:
-    """Return the number of the op that is logged and not applied."""
+    """Return the number of the op that a crash left logged and not applied, None where there is none.
+
+    Raises:
+        ConflictError: another writer published meanwhile.
+        DataError: the changelog or the mirror is gone, or was set back.
+    """
     if bases.applied > bases.logged:
         raise _mirror_is_ahead(context, bases)
     if bases.mirror is None:
@@ -64,7 +69,7 @@ def unfinished_op(context: TableContext, bases: Bases) -> int | None:
 
 
 def _mirror_is_ahead(context: TableContext, bases: Bases) -> LakewardError:
-    """Say that the changelog was lost or cut back: its files would be read again, twice where there is no key."""
+    """Return the error for a changelog that was lost or set back: its files would be read a second time."""
     if capture(context).logged >= bases.applied:
         return ConflictError(f"{context.table}: another writer published while this one looked")
     found = "the changelog is gone" if bases.changelog is None else f"the changelog stands at op {bases.logged}"
@@ -76,11 +81,15 @@ def _mirror_is_ahead(context: TableContext, bases: Bases) -> LakewardError:
     return DataError(msg, hint=hint)
 
 
-def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bases: Bases) -> Prepared:
-    """Prepare the rest of a logged op; its void where it can no longer be finished."""
+def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bases: Bases) -> PreparedOp:
+    """Prepare the rest of a logged op as its kind requires.
+
+    A batch is applied from the changelog, a load is read again from its files. An op that can no longer be finished
+    is taken back by a void, so that no op is ever stuck.
+    """
     log = context.changelog.read(context.changelog.require_head().id if bases.changelog is None else bases.changelog.id)
     unfinished = Unfinished(op_record(log, op), bases, log, tuple(_file_records(log, op)))
-    return kind_of(unfinished.record.kind).recover(context, workspace, unfinished)
+    return handler_of(unfinished.record.kind).recover(context, workspace, unfinished)
 
 
 def _file_records(log: DataFrame, op: int) -> Iterator[FileRecord]:
@@ -89,25 +98,20 @@ def _file_records(log: DataFrame, op: int) -> Iterator[FileRecord]:
         yield FileRecord.from_json(row[0])
 
 
-logger = logging.getLogger(__name__)
-# A writer that lost a race starts over; losing this often in a row means that leases do not work.
-_MAX_CONFLICTS = 5
-
-
 @dataclass(frozen=True)
 class NextOp:
-    """What comes next for a table: an ``op`` that is prepared, or none.
+    """The next step of a table's run: a prepared ``op``, or None.
 
-    Without an op nothing is left to do; or files are left to wait, for the ``reason`` given.
+    Without an op there is nothing left to do, or files have to wait for the ``reason`` named.
     """
 
-    op: Prepared | None = None
+    op: PreparedOp | None = None
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a table's run ended: the mirror's rows, and the reason why files are left to wait where some are."""
+    """How a table's run ended: the rows of the mirror and, where files have to wait, the reason."""
 
     rows: int | None = None
     reason: str | None = None
@@ -116,7 +120,7 @@ class RunEnd:
 class TableOps:
     """The ops of one table's run. Iterating carries them out, one after the other, until none is due.
 
-    ``end`` says how the run ended, once there is no further op.
+    ``end`` is how the run ended, set once no further op is due.
     """
 
     def __init__(self, context: TableContext) -> None:
@@ -138,7 +142,7 @@ class TableOps:
             bases = None
 
     def _next(self, bases: Bases | None) -> OpReport | None:
-        """Carry out the next op, from the beginning where another writer was faster; None when none is due."""
+        """Carry out the next op, starting over where another writer was faster; None when none is due."""
         context = self._context
         for _ in range(_MAX_CONFLICTS - 1):
             try:
@@ -163,7 +167,7 @@ class TableOps:
 
 
 def _first_bases(context: TableContext) -> Bases | None:
-    """Tidy up after runs that were interrupted; return what the first op stands on, None when that has moved since."""
+    """Clean up after interrupted runs; return the bases of the first op, None when the tables have changed since."""
     changelog, mirror = drop_abandoned(context.changelog), drop_abandoned(context.mirror)
     bases = bases_of(changelog, mirror)
     require_readable_names(context.table, bases.columns, context.settings)
@@ -175,7 +179,7 @@ def _first_bases(context: TableContext) -> Bases | None:
 
 
 def finish_interrupted(context: TableContext) -> None:
-    """Finish the op that a crash left logged: the mirror would never get it once a later op is applied."""
+    """Finish the op that a crash left logged: once a later op is applied, the mirror would never receive it."""
     bases = capture(context)
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
@@ -190,7 +194,7 @@ def finish_interrupted(context: TableContext) -> None:
 
 
 def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> NextOp:
-    """Prepare what comes next for a table, without writing anything that a reader could see."""
+    """Prepare the next op of a table without writing anything that a reader could see."""
     unfinished = unfinished_op(context, bases)
     if unfinished is not None:
         return NextOp(prepare_unfinished(context, workspace, unfinished, bases))
@@ -207,26 +211,26 @@ def next_op(context: TableContext, workspace: Workspace, bases: Bases) -> NextOp
     return NextOp(reason=prepared.reason) if isinstance(prepared, Waiting) else NextOp(prepared)
 
 
-def carry_out(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution] = ()) -> OpReport:
-    """Log and apply a prepared op, each by one atomic step, and return its report."""
-    kind, report = kind_of(prepared.record.kind), op_report(prepared)
+def carry_out(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution] = ()) -> OpReport:
+    """Log and apply a prepared op, each in one atomic step, and return its report."""
+    handler, report = handler_of(prepared.record.kind), op_report(prepared)
     if not prepared.is_logged:
-        if kind.defines_tables:
+        if handler.defines_tables:
             _define_tables(context, prepared)
         context.reached(Step.LOG_TABLES)
         report = replace(report, changelog_snapshot=_log(context, prepared, resolutions))
     if prepared.effect.plan.strategy.shuffles:
         context.adapt_plans(wanted=True)
-    kind.before_main(context, prepared)
-    # What did not exist when the op was worked out was empty then, whatever another writer has put there since.
+    handler.before_main(context, prepared)
+    # A mirror that did not exist when the op was prepared counts as empty, whatever another writer has put there since.
     base = prepared.bases.mirror.id if prepared.bases.mirror else empty_snapshot(context.mirror)
-    published = kind.publish(context, prepared, base=base)
-    kind.after_main(context)
+    published = handler.publish(context, prepared, base=base)
+    handler.after_main(context)
     context.reached(Step.APPLY_DONE)
     return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
 
 
-def _log(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
+def _log(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
     base = prepared.bases.changelog
     return log_op(
         context,
@@ -240,10 +244,10 @@ def _log(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolu
     )
 
 
-def _define_tables(context: TableContext, prepared: Prepared) -> None:
-    """Create changelog and mirror, or bring their schemas up to what the op needs.
+def _define_tables(context: TableContext, prepared: PreparedOp) -> None:
+    """Create changelog and mirror, or evolve their schemas to what the op needs.
 
-    The mirror comes last: as long as it lacks something, a crash in between is seen and the rest is done.
+    The mirror comes last: as long as it lacks a column, the next run sees the interruption and does the rest.
     """
     settings, bases = context.settings, prepared.bases
     if bases.mirror is None:
@@ -261,10 +265,10 @@ def _define_tables(context: TableContext, prepared: Prepared) -> None:
     keep_settings(context, bases.properties)
 
 
-def _warn_of_changed_reading(context: TableContext, prepared: Prepared) -> None:
-    """Log that settings for reading changed since the last op; an undo is the way to read files anew."""
+def _warn_of_changed_reading(context: TableContext, prepared: PreparedOp) -> None:
+    """Log a warning when settings for reading changed since the last op: only an undo has files read again."""
     kept, mirror = prepared.bases.properties.get(READING_PROPERTY), prepared.bases.mirror
-    if kept is None or mirror is None or not mirror.rows or kind_of(prepared.record.kind).takes_files_again:
+    if kept is None or mirror is None or not mirror.rows or handler_of(prepared.record.kind).takes_files_again:
         return
     changed = describe_changed_reading(context.table, json.loads(kept), context.settings, prepared.bases.columns)
     if changed is not None:

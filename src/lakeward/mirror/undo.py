@@ -22,11 +22,11 @@ from lakeward.mirror.op.as_of import require_captured
 from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.check import RowChanges, row_changes
 from lakeward.mirror.op.checkpoints import MomentKind, is_undone
-from lakeward.mirror.op.effect import Prepared, Strategy, capture, require_expected_rows
+from lakeward.mirror.op.effect import PreparedOp, Strategy, capture, require_expected_rows
 from lakeward.mirror.op.ledger import last_load_ops, op_records, progress_of, require_state
 from lakeward.mirror.op.settings import require_same_layout
 from lakeward.mirror.op.steps import Step
-from lakeward.mirror.op.undone import fences, files_of, is_op_row, notes, pinned_log, stands_again, stands_no_more
+from lakeward.mirror.op.undone import fences, files_of, is_newly_undone, is_op_row, is_redone, notes, pinned_log
 from lakeward.mirror.run import carry_out, finish_interrupted, unfinished_op
 from lakeward.model import OpKind, Progress
 from lakeward.spark.workspace import Workspace
@@ -232,8 +232,8 @@ def describe(context: TableContext, decision: Decision, rows: RowChanges | None 
     if record is None:
         return UndoPlan(str(context.table), None, before.op, target.op, _nothing(before, target))
     log = pinned_log(context, decision.bases)
-    gone = stands_no_more(before, record)
-    ops, again = _ops(log, gone, stands_again(before, record))
+    gone = is_newly_undone(before, record)
+    ops, again = _ops(log, gone, is_redone(before, record))
     files, fenced = files_of(log, gone, limit=LISTED), tuple(fence.summary.path for fence in decision.fences)
     return UndoPlan(
         table=str(context.table),
@@ -335,7 +335,7 @@ def undo(context: TableContext, goal: Goal) -> Undone:
         effect = undo_effect(context, workspace, decision.record, decision.bases, decision.before)
         context.reached(Step.UNDO_DECIDED)
         columns_now, files = decision.bases.columns, decision.fences + decision.notes
-        prepared = Prepared(decision.record, decision.bases, columns_now, (), files, (), None, 0, effect)
+        prepared = PreparedOp(decision.record, decision.bases, columns_now, (), files, (), None, 0, effect)
         report = carry_out(context, prepared)
     return Undone(plan, replace(report, seconds=time.monotonic() - started))
 

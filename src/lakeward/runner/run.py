@@ -16,7 +16,7 @@ from lakeward.logs import bind
 from lakeward.mirror.op.context import RunBudget
 from lakeward.mirror.op.cut import load_warning
 from lakeward.mirror.op.loads import undecided_loads
-from lakeward.mirror.op.reading import TransactionShelf
+from lakeward.mirror.op.reading import TransactionCache
 from lakeward.mirror.op.report import Outcome, RunReport, TableReport
 from lakeward.mirror.run import RunEnd, TableOps
 from lakeward.model import OpKind
@@ -110,7 +110,7 @@ class _Run:
         self._stop = stop
         self._turns: dict[str, Turn] = {}
         self._sessions = threading.local()
-        self._shelf = TransactionShelf(bench.storage)
+        self._shelf = TransactionCache(bench.storage)
         self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
 
     def __enter__(self) -> Self:

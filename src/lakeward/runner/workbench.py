@@ -16,7 +16,7 @@ from lakeward.mirror.op.choose import pending_files
 from lakeward.mirror.op.context import RunBudget, RunOptions, TableContext, ignore_step
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.ledger import progress_of
-from lakeward.mirror.op.reading import TransactionShelf
+from lakeward.mirror.op.reading import TransactionCache
 from lakeward.mirror.op.report import Outcome, TablePlan, TableReport, op_report
 from lakeward.mirror.op.settings import kept_settings
 from lakeward.mirror.run import next_op
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.mirror.op.check import RowChanges
     from lakeward.mirror.op.context import Permission
-    from lakeward.mirror.op.effect import Prepared
+    from lakeward.mirror.op.effect import PreparedOp
     from lakeward.mirror.op.report import OpReport
     from lakeward.mirror.op.steps import Step
     from lakeward.runner.tables import KnownTable
@@ -78,7 +78,7 @@ class Workbench:
         *,
         options: RunOptions | None = None,
         spark: SparkSession | None = None,
-        shelf: TransactionShelf | None = None,
+        shelf: TransactionCache | None = None,
         budget: RunBudget | None = None,
         reached: Callable[[Step], None] | None = None,
     ) -> TableContext:
@@ -94,7 +94,7 @@ class Workbench:
             permission=permission or NoPermissionNeeded(),
             mirror=mirror_of(spark, known.table),
             changelog=changelog_of(spark, known.table, known.settings.renames),
-            transactions=shelf or TransactionShelf(self.storage),
+            transactions=shelf or TransactionCache(self.storage),
             budget=budget or RunBudget(),
             options=options or RunOptions(),
             reached=reached or self._listener(str(known.table)),
@@ -121,14 +121,14 @@ class Workbench:
 
 def plan_tables(bench: Workbench, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
     """Plan every table; one that would fail is reported with the reason."""
-    shelf = TransactionShelf(bench.storage)
+    shelf = TransactionCache(bench.storage)
     try:
         return [_plan_one(bench, known, options, shelf) for known in tables]
     finally:
         shelf.close()
 
 
-def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: TransactionShelf) -> TablePlan:
+def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: TransactionCache) -> TablePlan:
     name = str(known.table)
     try:
         with Workspace() as workspace:
@@ -158,7 +158,7 @@ def _planned(context: TableContext, workspace: Workspace) -> TablePlan:
     return TablePlan(name, Outcome.DONE, report, files, files_waiting=waiting, replaces=replaces)
 
 
-def _replaced_rows(context: TableContext, prepared: Prepared) -> RowChanges | None:
+def _replaced_rows(context: TableContext, prepared: PreparedOp) -> RowChanges | None:
     """Count the rows that a reload would insert, update and delete; None where nothing is replaced."""
     load, mirror = prepared.effect.load_rows, prepared.bases.mirror
     if load is None or mirror is None or not prepared.record.starts:

@@ -34,9 +34,9 @@ from lakeward.mirror.erase import (
 from lakeward.mirror.kinds.erase import (
     CHANGELOG,
     MIRROR,
-    doomed_in_changelog,
-    doomed_in_mirror,
+    changelog_rows_to_erase,
     erasure_of,
+    mirror_rows_to_erase,
     references_by_snapshot,
     same_stamps,
 )
@@ -49,7 +49,7 @@ from lakeward.mirror.op.erased import (
     is_erased_key,
     keys_of_bad_rows,
     new_salt,
-    note,
+    record_removal,
     unfinished_erasure,
 )
 from lakeward.mirror.op.steps import Step
@@ -104,7 +104,7 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
         found = count_stored(doomed)
         if not found.files:
             return
-        note(context.changelog, HISTORY, found)
+        record_removal(context.changelog, HISTORY, found)
         with Attempt(history, op=record.op, base=head.id) as attempt:
             purge(attempt, doomed, found)
             attempt.stamp(same_stamps(metadata, head))
@@ -134,7 +134,7 @@ def clean_publications(context: TableContext, record: OpRecord) -> None:
     """Make every published version anew that holds erased rows; the files that held them are gone then."""
     holding = [(one, rows_in_publication(context, record, one)) for one in published(context, record)]
     for publication, found in holding:
-        note(context.changelog, f"publication {publication.location}", found)
+        record_removal(context.changelog, f"publication {publication.location}", found)
     for publication, found in holding:
         # Making one copy of the current state anew lets go of the others.
         if found.files and publication.id in {one.id for one in published(context, record)}:
@@ -262,11 +262,11 @@ def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> It
     """Scan the files of every kept snapshot, each once, and of every publication; hidden rows are found too."""
     mirror = context.mirror.metadata()
     for place, snapshot_id in _mirror_places(mirror, record, only_heads=only_heads):
-        yield place, count_stored(doomed_in_mirror(context, record, snapshot_id))
+        yield place, count_stored(mirror_rows_to_erase(context, record, snapshot_id))
     changelog = context.changelog.metadata()
     for number, snapshot_id in enumerate(_newest_first(changelog, only_heads=only_heads)):
         place = CHANGELOG if not number else f"{CHANGELOG} snapshot {snapshot_id}"
-        yield place, count_stored(doomed_in_changelog(context, record, snapshot_id))
+        yield place, count_stored(changelog_rows_to_erase(context, record, snapshot_id))
     history = history_of(context.spark, context.table)
     if (metadata := history.look()) is not None:
         for number, snapshot_id in enumerate(_newest_first(metadata, only_heads=only_heads)):

@@ -53,8 +53,10 @@ def test_control_rows_from_before_erasures_are_read():
 def test_keys_are_remembered_with_the_time_of_their_last_erasure():
     changelog = Properties()
     assert erased_keys(changelog) is None
-    erased.remember(changelog, ERASURE, UnfinishedErasure(7, landing=True))
-    erased.remember(changelog, replace(ERASURE, hashes=("cd", "ef"), at=2_000_000_000_000_000), UnfinishedErasure(9))
+    erased.record_erasure(changelog, ERASURE, UnfinishedErasure(7, landing=True))
+    erased.record_erasure(
+        changelog, replace(ERASURE, hashes=("cd", "ef"), at=2_000_000_000_000_000), UnfinishedErasure(9)
+    )
     found = erased_keys(changelog)
     assert found.salt == "salt"
     assert found.times == {"ab": 1_700_000_000_000_000, "cd": 2_000_000_000_000_000, "ef": 2_000_000_000_000_000}
@@ -65,12 +67,12 @@ def test_what_a_crash_left_to_do_is_read_back():
     changelog = Properties()
     assert unfinished_erasure(None) is None
     assert unfinished_erasure(changelog) is None
-    erased.note(changelog, "mirror", Stored(1, 2, ("a", "b")))
+    erased.record_removal(changelog, "mirror", Stored(1, 2, ("a", "b")))
     assert unfinished_erasure(changelog) is None
-    erased.remember(changelog, ERASURE, UnfinishedErasure(7, landing=True, rewritten={"a.csv": "12"}))
-    erased.note(changelog, "mirror", Stored(1, 2, ("a", "b")))
+    erased.record_erasure(changelog, ERASURE, UnfinishedErasure(7, landing=True, rewritten={"a.csv": "12"}))
+    erased.record_removal(changelog, "mirror", Stored(1, 2, ("a", "b")))
     # Found nothing: what it removed before the crash stays noted.
-    erased.note(changelog, "mirror", Stored())
+    erased.record_removal(changelog, "mirror", Stored())
     found = unfinished_erasure(changelog)
     assert found == UnfinishedErasure(7, True, {"a.csv": "12"}, {"mirror": (1, 2, 2)})
     assert found.needs_lake

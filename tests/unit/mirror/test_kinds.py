@@ -9,8 +9,8 @@ import pytest
 
 from lakeward.errors import ConflictError
 from lakeward.mirror import run
-from lakeward.mirror.kinds import KINDS, kind_of
-from lakeward.mirror.kinds.base import Kind, RowKind
+from lakeward.mirror.kinds import HANDLERS, handler_of
+from lakeward.mirror.kinds.base import OpHandler, RowOpHandler
 from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.effect import Bases, OpInput, Strategy
 from lakeward.mirror.run import RunEnd, TableOps
@@ -20,18 +20,18 @@ FIXED = {OpKind.TRUNCATE: Strategy.CLEAR, OpKind.VOID: Strategy.LOG_ONLY, OpKind
 
 
 def test_every_kind_of_op_has_one_object_that_says_what_it_does() -> None:
-    assert set(KINDS) == set(OpKind)
-    assert all(kind_of(name).name is name for name in OpKind)
-    for kind in KINDS.values():
-        assert type(kind).effect is not Kind.effect
-        assert not isinstance(kind, RowKind) or type(kind).fold is not RowKind.fold
+    assert set(HANDLERS) == set(OpKind)
+    assert all(handler_of(name).kind is name for name in OpKind)
+    for handler in HANDLERS.values():
+        assert type(handler).effect is not OpHandler.effect
+        assert not isinstance(handler, RowOpHandler) or type(handler).fold is not RowOpHandler.fold
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_the_effect_of_ops_without_rows_is_decided_by_their_kind(name: OpKind) -> None:
     nothing: Any = None
-    given = OpInput(OpRecord(3, name, 1, Progress(3)), Bases(None, None), (), None, 0)
-    assert kind_of(name).effect(nothing, nothing, given).plan.strategy is FIXED[name]
+    op_input = OpInput(OpRecord(3, name, 1, Progress(3)), Bases(None, None), (), None, 0)
+    assert handler_of(name).effect(nothing, nothing, op_input).plan.strategy is FIXED[name]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from lakeward.config.tables import MaintenanceSettings
 from lakeward.iceberg.rewrite import Debt
-from lakeward.mirror.maintenance import Maintained, is_worn, spare_files
+from lakeward.mirror.maintenance import Maintained, needs_compaction, spare_files
 
 MIB = 1 << 20
 LIMITS = MaintenanceSettings(deleted_share=0.2, delete_files=10, small_files=20)
@@ -28,7 +28,7 @@ def debt(data_files: int = 1, delete_files: int = 0, share: float = 0.0, size: i
     ],
 )
 def test_a_mirror_is_worn(found, last, expected):
-    assert is_worn(found, last, LIMITS) is expected
+    assert needs_compaction(found, last, LIMITS) is expected
 
 
 def test_files_that_the_size_needs_are_not_spare():

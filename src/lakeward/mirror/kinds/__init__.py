@@ -1,4 +1,4 @@
-"""What ops of each kind do: one module per kind, and the table that finds it."""
+"""One handler per kind of op, most in a module of their own, and the table that finds it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakeward.mirror.kinds.undo import Undo
 from lakeward.mirror.kinds.void import Truncate, Void
 
 if TYPE_CHECKING:
-    from lakeward.mirror.kinds.base import Kind
+    from lakeward.mirror.kinds.base import OpHandler
     from lakeward.model import OpKind
 
-KINDS: dict[OpKind, Kind] = {
-    kind.name: kind for kind in (Load(), Batch(), Truncate(), Retry(), Void(), Undo(), Repair(), Erase())
+HANDLERS: dict[OpKind, OpHandler] = {
+    handler.kind: handler for handler in (Load(), Batch(), Truncate(), Retry(), Void(), Undo(), Repair(), Erase())
 }
 
 
-def kind_of(name: OpKind) -> Kind:
-    """Return what ops of a kind do."""
-    return KINDS[name]
+def handler_of(kind: OpKind) -> OpHandler:
+    """Return the handler for ops of a kind."""
+    return HANDLERS[kind]

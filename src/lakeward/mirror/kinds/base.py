@@ -1,8 +1,8 @@
-"""What an op of some kind does: the questions that the execution of an op asks its kind.
+"""The interface of op handlers: what the execution of an op leaves to its kind.
 
-An op is worked out (`effect`) and logged. Then it does its work beside the mirror's ``main`` (`before_main`), is
-brought into ``main`` by one commit (`publish`) and tidies up (`after_main`). Where a crash left it logged and not
-applied, the next run prepares the rest of it (`recover`) and goes on from there.
+The effect of an op is computed (`effect`) and the op is logged. Then it does its work on other branches of the mirror
+(`before_main`), reaches ``main`` in one commit (`publish`) and cleans up (`after_main`). Where a crash left it logged
+and not applied, the next run prepares the rest of it (`recover`) and continues from there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakeward.iceberg.attempt import Attempt
 from lakeward.mirror.op.apply import applied_stamps, write_folded
 from lakeward.mirror.op.changelog import changes_of
 from lakeward.mirror.op.cut import require_fitting_times
-from lakeward.mirror.op.effect import ApplyPlan, Effect, OpInput, Prepared, Strategy
+from lakeward.mirror.op.effect import ApplyPlan, Effect, OpInput, PreparedOp, Strategy
 from lakeward.mirror.op.fold import ONE_TASK
 from lakeward.mirror.op.steps import Step
 from lakeward.transforms.columns import conformed
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An op that a crash left logged and not applied: its record and files, and the changelog it stands in."""
+    """An op that a crash left logged and not applied: its record and files, and the changelog that holds them."""
 
     record: OpRecord
     bases: Bases
     log: DataFrame
     files: tuple[FileRecord, ...]
 
-    def prepared(self, columns: tuple[Column, ...], effect: Effect) -> Prepared:
+    def prepared(self, columns: tuple[Column, ...], effect: Effect) -> PreparedOp:
         """Return the op ready to be applied."""
-        return Prepared(self.record, self.bases, columns, (), self.files, (), None, 0, effect, is_logged=True)
+        return PreparedOp(self.record, self.bases, columns, (), self.files, (), None, 0, effect, is_logged=True)
 
 
-class Kind:
-    """What ops of one kind do. What is not overridden is that of an op that brings changes of single rows.
+class OpHandler:
+    """The behaviour of ops of one kind. The defaults are those of an op that brings changes of single rows.
 
-    ``needs_every_file`` says that an op waits until none of its files is being written any more.
-    ``defines_tables`` says that it may create changelog and mirror, change their columns and keep settings in them,
-    ``takes_files_again`` that files which were read before are new after it, and are then read under today's settings.
+    ``needs_every_file``: the op waits until none of its files is being written any more. ``defines_tables``: it may
+    create changelog and mirror, change their columns and store settings in them. ``takes_files_again``: files that
+    were read before are new after it, and are then read under the current settings.
     """
 
-    name: ClassVar[OpKind]
+    kind: ClassVar[OpKind]
     needs_every_file: ClassVar[bool] = False
     defines_tables: ClassVar[bool] = True
     takes_files_again: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class Kind:
         columns: Sequence[Column],
         summaries: Sequence[FileSummary],
     ) -> Work:
-        """Return the work to do once its files were read; other work must be prepared from the beginning.
+        """Return the work to do, now that its files are read; work of another kind must be prepared from the start.
 
         Raises:
             DataError: the files do not fit the table's state.
@@ -79,13 +79,15 @@ class Kind:
         require_fitting_times(context, work, progress, summaries)
         return work
 
-    def check_input(self, context: TableContext, work: Work, given: OpInput, summaries: Sequence[FileSummary]) -> None:
-        """Refuse rows that the op must not have."""
+    def check_input(
+        self, context: TableContext, work: Work, op_input: OpInput, summaries: Sequence[FileSummary]
+    ) -> None:
+        """Raise DataError for rows that the op must not have."""
 
     def check_effect(
         self, context: TableContext, work: Work, effect: Effect, columns: Sequence[Column], base: Snapshot | None
     ) -> None:
-        """Refuse an effect that is more likely a fault than what was meant."""
+        """Raise DataError for an effect that is more likely a mistake than intended."""
 
     def rows_to_log(self, records: DataFrame | None, summaries: Sequence[FileSummary]) -> tuple[DataFrame | None, int]:
         """Return the rows that the changelog keeps, and how many they are."""
@@ -93,23 +95,23 @@ class Kind:
 
     # From an op to the mirror.
 
-    def work_out(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-        """Fold an op's changes and choose how they reach the mirror."""
-        context.adapt_plans(wanted=given.rows > ONE_TASK or given.record.late)
-        return self.effect(context, workspace, given)
+    def compute_effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
+        """Set Spark up for the size of the op and return its effect."""
+        context.adapt_plans(wanted=op_input.rows > ONE_TASK or op_input.record.late)
+        return self.effect(context, workspace, op_input)
 
-    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-        """Return what the op does to the mirror, from its changes and the snapshots it stands on alone."""
+    def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
+        """Return what the op does to the mirror. Depends only on its changes and the snapshots it is based on."""
         raise NotImplementedError
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
-        """Do what must be done beside ``main`` before the op is applied; done again, it changes nothing."""
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Do the work on other branches that must precede the commit on ``main``; must be idempotent."""
 
-    def publish(self, context: TableContext, prepared: Prepared, *, base: int) -> Snapshot:
-        """Bring the op into ``main`` on top of snapshot ``base``; return the snapshot that readers see now.
+    def publish(self, context: TableContext, prepared: PreparedOp, *, base: int) -> Snapshot:
+        """Commit the op to ``main`` on top of snapshot ``base``; return the snapshot that readers see now.
 
         Raises:
-            ConflictError: ``main`` has moved since, or the lease was lost. Readers saw nothing of this attempt.
+            ConflictError: ``main`` has changed since, or the lease was lost. Readers saw nothing of this attempt.
         """
         with Attempt(context.mirror, op=prepared.record.op, base=base) as attempt:
             context.reached(Step.APPLY_BRANCH)
@@ -120,7 +122,7 @@ class Kind:
         context.reached(Step.APPLY_DROP)
         return snapshot
 
-    def write(self, context: TableContext, attempt: Attempt, prepared: Prepared, stamps: dict[str, str]) -> None:
+    def write(self, context: TableContext, attempt: Attempt, prepared: PreparedOp, stamps: dict[str, str]) -> None:
         """Write the op to the attempt's branch."""
         names = tuple(column.name for column in prepared.columns)
         write_folded(context, attempt, prepared.effect, stamps, keys=self.keys(context, names), names=names)
@@ -130,33 +132,33 @@ class Kind:
         return context.settings.primary_key
 
     def stamps(self, record: OpRecord) -> dict[str, str]:
-        """Return what the op's commit on the mirror says of itself."""
+        """Return the stamps of the op's commit on the mirror."""
         return applied_stamps(record)
 
     def after_main(self, context: TableContext) -> None:
-        """Do what can only be done once the op is applied; a crash before it leaves that to the next run."""
+        """Do the work that must follow the commit on ``main``; after a crash the next run does it."""
 
-    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> Prepared:
+    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> PreparedOp:
         """Prepare the rest of an op that was logged: from its changes in the changelog."""
         record, columns = unfinished.record, context.mirror.columns()
         changes = conformed(changes_of(unfinished.log, record.op), columns, {})
         rows = sum(file.summary.rows - file.summary.bad for file in unfinished.files)
-        effect = self.work_out(context, workspace, OpInput(record, unfinished.bases, columns, changes, rows))
+        effect = self.compute_effect(context, workspace, OpInput(record, unfinished.bases, columns, changes, rows))
         return unfinished.prepared(columns, effect)
 
 
-class RowKind(Kind):
-    """What ops do that bring rows: they are folded, unless they came for a generation that a newer one replaced."""
+class RowOpHandler(OpHandler):
+    """An op that brings rows. They are folded, unless they belong to a generation that a newer load replaced."""
 
-    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
+    def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
         """Return what the op's rows do to the mirror."""
-        record = given.record
+        record = op_input.record
         if record.progress.generations and record.generation < record.progress.generations[-1].number:
             return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
-        if given.changes is None:
+        if op_input.changes is None:
             return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file brings rows"))
-        return self.fold(context, workspace, given, given.changes)
+        return self.fold(context, workspace, op_input, op_input.changes)
 
-    def fold(self, context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
+    def fold(self, context: TableContext, workspace: Workspace, op_input: OpInput, changes: DataFrame) -> Effect:
         """Return what rows of the current generation do to the mirror."""
         raise NotImplementedError

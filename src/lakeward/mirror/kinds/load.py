@@ -1,4 +1,7 @@
-"""A load: whole rows from load files, kept in a branch of their own, that a generation begins with or gets later."""
+"""A load: the full rows that a generation begins with, or a part of them that arrives later.
+
+The rows of each generation's load are kept in a branch of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lakeward import schemas as S
 from lakeward.iceberg.define import empty_snapshot
-from lakeward.mirror.kinds.base import RowKind
+from lakeward.mirror.kinds.base import RowOpHandler
 from lakeward.mirror.kinds.void import prepare_void
-from lakeward.mirror.op.apply import become_load, extend_load, is_load_written
+from lakeward.mirror.op.apply import extend_load, is_load_written, share_load_snapshot
 from lakeward.mirror.op.check import require_reload_size
 from lakeward.mirror.op.cut import require_new_keys, require_parts_apart, with_cut
 from lakeward.mirror.op.effect import (
@@ -42,15 +45,15 @@ if TYPE_CHECKING:
     from lakeward.mirror.kinds.base import Unfinished
     from lakeward.mirror.op.changelog import FileRecord
     from lakeward.mirror.op.context import TableContext, Work
-    from lakeward.mirror.op.effect import Bases, Prepared
+    from lakeward.mirror.op.effect import Bases, PreparedOp
     from lakeward.model import Progress
     from lakeward.spark.workspace import Workspace
 
 
-class Load(RowKind):
-    """Whole rows. They go to the mirror and not through the changelog, and are recovered from their files."""
+class Load(RowOpHandler):
+    """Full rows. They go to the mirror and not through the changelog, and are recovered from their files."""
 
-    name = OpKind.LOAD
+    kind = OpKind.LOAD
     needs_every_file = True
 
     def decide(
@@ -61,19 +64,21 @@ class Load(RowKind):
         columns: Sequence[Column],
         summaries: Sequence[FileSummary],
     ) -> Work:
-        """Return the load with its cut; change files before the cut come first, where some wait."""
+        """Return the load with its cut, or a batch of the change files before the cut, where some wait."""
         return with_cut(context, work, progress, columns, summaries)
 
-    def check_input(self, context: TableContext, work: Work, given: OpInput, summaries: Sequence[FileSummary]) -> None:
-        """Refuse parts that share keys with each other, in a reload, or with the load that they would join."""
-        if not context.settings.primary_key or given.changes is None:
+    def check_input(
+        self, context: TableContext, work: Work, op_input: OpInput, summaries: Sequence[FileSummary]
+    ) -> None:
+        """Refuse parts of a reload that share keys, and late parts that share keys with the load they would join."""
+        if not context.settings.primary_key or op_input.changes is None:
             return
         if not work.starts:
-            earlier = load_rows(context, given.record.generation, given)
+            earlier = load_rows(context, op_input.record.generation, op_input)
             if earlier is not None:
-                require_new_keys(earlier, given.changes, context, summaries)
-        elif given.record.generation > 1 and not work.earlier:
-            require_parts_apart(given.changes, context, summaries)
+                require_new_keys(earlier, op_input.changes, context, summaries)
+        elif op_input.record.generation > 1 and not work.earlier:
+            require_parts_apart(op_input.changes, context, summaries)
 
     def check_effect(
         self, context: TableContext, work: Work, effect: Effect, columns: Sequence[Column], base: Snapshot | None
@@ -83,31 +88,31 @@ class Load(RowKind):
             require_reload_size(context, effect, base)
 
     def rows_to_log(self, records: DataFrame | None, summaries: Sequence[FileSummary]) -> tuple[DataFrame | None, int]:
-        """Return the bad rows: the others do not go through the changelog."""
+        """Return the bad rows alone: good rows do not go through the changelog."""
         if records is None:
             return super().rows_to_log(records, summaries)
         return records.filter(column(S.KIND) == S.KIND_BAD), sum(summary.bad for summary in summaries)
 
-    def fold(self, context: TableContext, workspace: Workspace, given: OpInput, changes: DataFrame) -> Effect:
-        """Send the rows to the load branch; ``main`` becomes the load, or gets the fold for the keys of late parts."""
-        unique, rows = rows_once_per_key(workspace, changes, context.settings.primary_key, given.rows)
-        kept, left_out = unique.select(*named(given.names)), _left_out(given.rows - rows)
-        if given.record.starts:
-            return _replacing(context, given.bases, kept, rows, left_out)
-        return _joining(context, workspace, given, kept, rows, left_out)
+    def fold(self, context: TableContext, workspace: Workspace, op_input: OpInput, changes: DataFrame) -> Effect:
+        """Return the rows for the load branch; ``main`` becomes the load, or receives the folded keys of late parts."""
+        unique, rows = rows_once_per_key(workspace, changes, context.settings.primary_key, op_input.rows)
+        kept, left_out = unique.select(*named(op_input.names)), _left_out(op_input.rows - rows)
+        if op_input.record.starts:
+            return _replacing(context, op_input.bases, kept, rows, left_out)
+        return _joining(context, workspace, op_input, kept, rows, left_out)
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
         """Add the rows to the generation's load branch."""
         if prepared.effect.load_rows is not None:
             extend_load(context, prepared.record, prepared.effect.load_rows, prepared.effect.load_count)
 
-    def publish(self, context: TableContext, prepared: Prepared, *, base: int) -> Snapshot:
-        """Bring the load into ``main``; an untouched mirror shares the load branch's snapshot."""
+    def publish(self, context: TableContext, prepared: PreparedOp, *, base: int) -> Snapshot:
+        """Commit the load to ``main``; an untouched mirror shares the load branch's snapshot."""
         if prepared.effect.plan.strategy is Strategy.LOAD:
-            return become_load(context, prepared.record, base)
+            return share_load_snapshot(context, prepared.record, base)
         return super().publish(context, prepared, base=base)
 
-    def write(self, context: TableContext, attempt: Attempt, prepared: Prepared, stamps: dict[str, str]) -> None:
+    def write(self, context: TableContext, attempt: Attempt, prepared: PreparedOp, stamps: dict[str, str]) -> None:
         """Replace all rows by the load, or write the rows of keys that late parts touch."""
         if prepared.effect.plan.strategy is not Strategy.REPLACE:
             super().write(context, attempt, prepared, stamps)
@@ -115,8 +120,8 @@ class Load(RowKind):
         load = context.mirror.require_head(load_branch(prepared.record.generation))
         attempt.overwrite(context.mirror.read(load.id), stamps, expected=load.rows)
 
-    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> Prepared:
-        """Read the files again, which the ledger knows by content; take the op back where they are gone or changed."""
+    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> PreparedOp:
+        """Read the files again; return a void of the op where they are gone or their content has changed."""
         record, bases, columns = unfinished.record, unfinished.bases, context.mirror.columns()
         if record.starts and is_load_written(context, record):
             plan = ApplyPlan(_first_strategy(context, bases), "the load was written before the interruption")
@@ -130,14 +135,14 @@ class Load(RowKind):
             return prepare_void(context, record, bases)
         changes = records.filter(column(S.KIND) == S.KIND_CHANGE)
         rows = sum(summary.rows - summary.bad for summary in summaries)
-        effect = self.work_out(context, workspace, OpInput(record, bases, columns, changes, rows))
+        effect = self.compute_effect(context, workspace, OpInput(record, bases, columns, changes, rows))
         return unfinished.prepared(columns, effect)
 
 
 def _first_strategy(context: TableContext, bases: Bases) -> Strategy:
-    """Return how the load that a generation begins with reaches ``main``.
+    """Return the strategy for the load that a generation begins with.
 
-    An untouched mirror can share the load's snapshot. One that was emptied, as by an undo, has commits of its own.
+    An untouched mirror can share the load's snapshot. A mirror that was emptied, as by an undo, has later commits.
     """
     is_untouched = bases.mirror is None or bases.mirror.id == empty_snapshot(context.mirror)
     return Strategy.LOAD if is_untouched else Strategy.REPLACE
@@ -152,24 +157,24 @@ def _replacing(context: TableContext, bases: Bases, rows: DataFrame, row_count: 
 
 
 def _joining(
-    context: TableContext, workspace: Workspace, given: OpInput, rows: DataFrame, row_count: int, left_out: str
+    context: TableContext, workspace: Workspace, op_input: OpInput, rows: DataFrame, row_count: int, left_out: str
 ) -> Effect:
-    """Return the effect of parts that come after the load they belong to: changes logged since count for them, too."""
+    """Return the effect of parts that arrive after their load: changes logged since apply to them as well."""
     key = context.settings.primary_key
-    earlier = load_rows(context, given.record.generation, given) if key else None
+    earlier = load_rows(context, op_input.record.generation, op_input) if key else None
     base = lacking_keys(earlier, rows.select(*named(key)), keys=key) if earlier is not None else None
-    history = earlier_changes(context, given) if key else None
+    history = earlier_changes(context, op_input) if key else None
     source = FoldInput(
-        workspace, as_base(rows, given.names), given.rows, key, given.names, True, False, base, history,
+        workspace, as_base(rows, op_input.names), op_input.rows, key, op_input.names, True, False, base, history,
         context.settings.key_moves, str(context.table),
     )  # fmt: skip
     folded = fold_changes(source) if key else fold_keyless(source, None)
-    plan = plan_fold(context.mirror, given.bases.mirror, folded, context.settings)
+    plan = plan_fold(context.mirror, op_input.bases.mirror, folded, context.settings)
     return Effect(replace(plan, reason=f"{plan.reason}{left_out}"), folded, load_rows=rows, load_count=row_count)
 
 
 def _left_out(rows: int) -> str:
-    """Describe a load's rows that have no place in the mirror: a wrong key is more likely than what was meant."""
+    """Describe rows left out of the mirror because of a repeated key: the configured key is probably wrong."""
     left_out = count(
         rows, "row whose key comes again later in the load is", "rows whose key comes again later in the load are"
     )

@@ -1,7 +1,7 @@
-"""A repair: the rows of keys that a verification found to differ, written anew.
+"""A repair: rows of keys that a verification found to differ are written again.
 
-Rows of a recomputation are written and not logged: interrupted, the op ends without them and the next verification
-finds the difference again. Rows of another copy are logged as changes, and recovered like those of a batch.
+Recomputed rows are written and not logged: if the op is interrupted, it ends without them and the next verification
+finds the difference again. Rows taken from another copy are logged as changes and recovered like those of a batch.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lakeward.model import OpKind
 if TYPE_CHECKING:
     from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.op.effect import Prepared
+    from lakeward.mirror.op.effect import PreparedOp
 
 
 class Repair(Batch):
-    """Rows put right. Leaves tables and settings as they are: nothing is read under new ones."""
+    """Corrected rows. Leaves table definitions and stored settings as they are: no file is read."""
 
-    name = OpKind.REPAIR
+    kind = OpKind.REPAIR
     defines_tables = False
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
-        """Pass the step between changelog and mirror."""
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Report the step between changelog and mirror."""
         context.reached(Step.REPAIR_LOGGED)
 
     def keys(self, context: TableContext, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -35,5 +35,5 @@ class Repair(Batch):
         return context.settings.primary_key or names
 
     def stamps(self, record: OpRecord) -> dict[str, str]:
-        """Return the stamps of the commit, which says that it repaired the mirror."""
+        """Return the stamps of the commit, which mark it as a repair of the mirror."""
         return {**applied_stamps(record), REPAIRED_STAMP: str(record.op)}

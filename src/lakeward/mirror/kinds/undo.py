@@ -1,7 +1,7 @@
-"""An undo: every op after an earlier one stands no longer, and the mirror becomes what it was.
+"""An undo: every op after a chosen one is taken back, and the mirror returns to the state after that op.
 
-Its effect is computed from the changelog and the lake's kept states alone, so that a later process finishes what a
-crash left. An undo that is undone comes here too: then ops stand again that were taken back.
+Its effect is computed from the changelog and the states kept in the lake alone, so that a later process can finish it
+after a crash. An undo may itself be undone: then ops that it had taken back count again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import BugError
-from lakeward.mirror.kinds.base import Kind
-from lakeward.mirror.op.apply import set_back_loads
+from lakeward.mirror.kinds.base import OpHandler
+from lakeward.mirror.op.apply import reset_loads
 from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import ApplyPlan, Effect, Strategy, plan_fold
-from lakeward.mirror.op.fold import FoldInput, closed_over_links, kept
+from lakeward.mirror.op.fold import FoldInput, kept, with_linked_keys
 from lakeward.mirror.op.ledger import op_record
 from lakeward.mirror.op.steps import Step
-from lakeward.mirror.op.undone import is_earlier, is_op_row, pinned_log, stands_again, stands_no_more
+from lakeward.mirror.op.undone import is_earlier, is_newly_undone, is_op_row, is_redone, pinned_log
 from lakeward.model import OpKind
 from lakeward.transforms.columns import column, columns, conformed
 from lakeward.transforms.fold import having_keys, is_standing, lacking_keys
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from lakeward.mirror.kinds.base import Unfinished
     from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.op.effect import Bases, OpInput, Prepared
+    from lakeward.mirror.op.effect import Bases, OpInput, PreparedOp
     from lakeward.model import Progress
     from lakeward.spark.workspace import Workspace
 
-# Ops whose rows are not in the changelog, or that change which of them count.
+# Ops whose rows are not in the changelog, or that change which of its rows count.
 _WHOLE = (OpKind.LOAD, OpKind.TRUNCATE)
 
 
-class Undo(Kind):
-    """Goes back to an earlier state. Has no rows of its own: changelog and kept states give those that were."""
+class Undo(OpHandler):
+    """Returns to an earlier state. Has no rows of its own: they come from the changelog and kept states."""
 
-    name = OpKind.UNDO
+    kind = OpKind.UNDO
     takes_files_again = True
 
-    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-        """Return how the mirror becomes what it was."""
-        return undo_effect(context, workspace, given.record, given.bases)
+    def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
+        """Return how the mirror returns to its earlier state."""
+        return undo_effect(context, workspace, op_input.record, op_input.bases)
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
-        """Set the load branches back and tag what is left behind, so that the undo can be undone."""
-        set_back_loads(context, prepared.record, prepared.bases)
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Reset the load branches and tag the heads they leave, so that the undo can itself be undone."""
+        reset_loads(context, prepared.record, prepared.bases)
         context.reached(Step.UNDO_LOADS)
 
-    def write(self, context: TableContext, attempt: Attempt, prepared: Prepared, stamps: dict[str, str]) -> None:
-        """Replace all rows by those of the earlier state, or the rows of the keys concerned."""
+    def write(self, context: TableContext, attempt: Attempt, prepared: PreparedOp, stamps: dict[str, str]) -> None:
+        """Replace all rows by those of the earlier state, or only the rows of the keys concerned."""
         effect = prepared.effect
         if effect.plan.strategy is not Strategy.RESTORE:
             super().write(context, attempt, prepared, stamps)
@@ -65,8 +65,8 @@ class Undo(Kind):
         else:
             attempt.overwrite(effect.state, stamps, expected=effect.state_count)
 
-    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> Prepared:
-        """Work the undo out again, from what is kept."""
+    def recover(self, context: TableContext, workspace: Workspace, unfinished: Unfinished) -> PreparedOp:
+        """Compute the undo again, from the changelog and kept states."""
         effect = undo_effect(context, workspace, unfinished.record, unfinished.bases)
         return unfinished.prepared(context.mirror.columns(), effect)
 
@@ -74,12 +74,12 @@ class Undo(Kind):
 def undo_effect(
     context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress | None = None
 ) -> Effect:
-    """Work out how the mirror becomes what it was at the op that is gone back to.
+    """Return how the mirror returns to its state after the op that is the undo's target.
 
-    ``before`` is the progress before the undo; the changelog tells it where it is not given.
+    ``before`` is the progress before the undo, read from the changelog where it is not passed.
 
     Raises:
-        DataError: what is needed for it is no longer kept.
+        DataError: a state that this needs is no longer kept.
     """
     if record.progress.generation is None:
         return Effect(ApplyPlan(Strategy.RESTORE, "nothing had been loaded then: the mirror becomes empty"))
@@ -98,14 +98,14 @@ def undo_effect(
 
 def _back_to(record: OpRecord) -> int:
     if record.back_to is None:
-        msg = f"op {record.op} is an undo that does not say what it goes back to"
+        msg = f"op {record.op} is an undo without a target op"
         raise BugError(msg)
     return record.back_to
 
 
 def _changes_load(log: DataFrame, before: Progress, record: OpRecord) -> bool:
-    """Return whether loads, reloads or truncates are among the ops whose standing changes."""
-    differing = stands_no_more(before, record) | stands_again(before, record)
+    """Whether loads, reloads or truncates are among the ops that are undone or redone."""
+    differing = is_newly_undone(before, record) | is_redone(before, record)
     kind = F.get_json_object(column(S.DETAIL), "$.kind")
     return bool(log.filter(is_op_row() & differing & kind.isin(*_WHOLE)).take(1))
 
@@ -113,21 +113,22 @@ def _changes_load(log: DataFrame, before: Progress, record: OpRecord) -> bool:
 def _touched_keys(
     context: TableContext, workspace: Workspace, record: OpRecord, bases: Bases, before: Progress
 ) -> DataFrame:
-    """Return the keys of changes whose standing changes, and those that exchange values with them through moves."""
-    keys, names = context.settings.primary_key, tuple(one.name for one in bases.columns)
+    """Return the keys of changes that are undone or redone, and the keys linked to them by moves."""
+    keys, names = context.settings.primary_key, tuple(field.name for field in bases.columns)
     generation = column(S.GENERATION) == F.lit(record.generation)
     log = pinned_log(context, bases).filter((column(S.KIND) == S.KIND_CHANGE) & generation & is_earlier(record))
-    differing = stands_no_more(before, record) | stands_again(before, record)
+    differing = is_newly_undone(before, record) | is_redone(before, record)
     counted = is_standing(before.undone) | is_standing(record.progress.undone)
     own, every = (
-        conformed(log.filter(one), bases.columns, {}).drop(S.OP, S.GENERATION) for one in (differing, counted)
+        conformed(log.filter(condition), bases.columns, {}).drop(S.OP, S.GENERATION)
+        for condition in (differing, counted)
     )
     touched = own.select(*columns(keys)).distinct()
-    return workspace.keep(closed_over_links(touched, every, FoldInput(workspace, own, 0, keys, names)))
+    return workspace.keep(with_linked_keys(touched, every, FoldInput(workspace, own, 0, keys, names)))
 
 
 def _rows_then(then: DataFrame, touched: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Return the touched keys' rows of an earlier state as folded rows: what it lacks is deleted."""
+    """Return the touched keys' rows of an earlier state as folded rows: a key it lacks is deleted."""
     rows = having_keys(then, touched, keys=keys)
     gone = lacking_keys(touched, rows.select(*columns(keys)), keys=keys)
     written = rows.select(F.lit("U").alias(S.OPERATION), *columns(then.columns))

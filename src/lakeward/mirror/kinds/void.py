@@ -1,13 +1,17 @@
-"""A void: takes back the op just before it, which was logged and can no longer be finished."""
+"""Ops without rows: a void, which takes back the op before it, and a truncate, which empties the mirror.
+
+A void follows an op that was logged and can no longer be finished. A truncate follows the removal of the table's folder
+at the source, and begins a new generation.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.mirror.kinds.base import Kind
+from lakeward.mirror.kinds.base import OpHandler
 from lakeward.mirror.op.apply import begin_empty_load, take_back_load
 from lakeward.mirror.op.changelog import OpRecord
-from lakeward.mirror.op.effect import ApplyPlan, Effect, Prepared, Strategy
+from lakeward.mirror.op.effect import ApplyPlan, Effect, PreparedOp, Strategy
 from lakeward.mirror.op.ledger import op_record
 from lakeward.mirror.op.undone import notes
 from lakeward.model import OpKind, Progress
@@ -20,24 +24,25 @@ if TYPE_CHECKING:
 
 
 _VOID_PLAN = ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back")
+_TRUNCATE_PLAN = ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate")
 
 
-class Void(Kind):
-    """Leaves ``main`` as it is, which never saw the op before. Has no rows."""
+class Void(OpHandler):
+    """Takes back the op before it, which never reached ``main``. Has no rows."""
 
-    name = OpKind.VOID
+    kind = OpKind.VOID
 
-    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-        """Return that the mirror stays as it is."""
+    def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
+        """Return no change of the mirror."""
         return Effect(_VOID_PLAN)
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
-        """Take the op's rows out of its load branch."""
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Remove the rows of the op before from its load branch."""
         take_back_load(context, generation=prepared.record.generation, op=prepared.record.op - 1)
 
 
-def prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prepared:
-    """Prepare the void of a load whose files are no longer what was logged; they are new to the next op."""
+def prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> PreparedOp:
+    """Prepare the void of a load whose files have changed since it was logged; they are new to the next op."""
     log = context.changelog.read(context.changelog.require_head().id)
     before = op_record(log, record.op - 1).progress if record.op > 1 else Progress()
     void = OpRecord(
@@ -49,28 +54,22 @@ def prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prepa
     )
     plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is taken back")
     files = notes(log, record.progress, void)
-    return Prepared(void, bases, context.mirror.columns(), (), files, (), None, 0, Effect(plan))
+    return PreparedOp(void, bases, context.mirror.columns(), (), files, (), None, 0, Effect(plan))
 
 
-# A truncate: the mirror becomes empty because the source's folder is gone, and a new generation begins.
+class Truncate(OpHandler):
+    """Empties the mirror. Has no rows."""
 
+    kind = OpKind.TRUNCATE
 
-_TRUNCATE_PLAN = ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate")
-
-
-class Truncate(Kind):
-    """Empties the mirror. Has no rows: the record alone says what it does."""
-
-    name = OpKind.TRUNCATE
-
-    def effect(self, context: TableContext, workspace: Workspace, given: OpInput) -> Effect:
-        """Return that the mirror becomes empty."""
+    def effect(self, context: TableContext, workspace: Workspace, op_input: OpInput) -> Effect:
+        """Return the removal of all rows."""
         return Effect(_TRUNCATE_PLAN)
 
-    def before_main(self, context: TableContext, prepared: Prepared) -> None:
-        """Begin the generation with a load of no rows."""
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Begin the generation with a load without rows."""
         begin_empty_load(context, prepared.record.generation)
 
-    def write(self, context: TableContext, attempt: Attempt, prepared: Prepared, stamps: dict[str, str]) -> None:
+    def write(self, context: TableContext, attempt: Attempt, prepared: PreparedOp, stamps: dict[str, str]) -> None:
         """Remove all rows."""
         attempt.clear(stamps)

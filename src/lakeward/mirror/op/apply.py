@@ -210,7 +210,7 @@ def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
         mirror.reset_branch(branch, before)
 
 
-def become_load(context: TableContext, record: OpRecord, base: int) -> Snapshot:
+def share_load_snapshot(context: TableContext, record: OpRecord, base: int) -> Snapshot:
     """Let an untouched, empty mirror share the load branch's snapshot: nothing is written twice."""
     branch = load_branch(record.generation)
     context.permission.require()
@@ -249,7 +249,7 @@ def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops
     return found
 
 
-def set_back_loads(context: TableContext, record: OpRecord, bases: Bases) -> None:
+def reset_loads(context: TableContext, record: OpRecord, bases: Bases) -> None:
     """Let every load branch stand where it stood at the op that is gone back to, and tag all heads left behind.
 
     One commit does it, so that nothing is ever unreferenced; done again, it changes nothing.

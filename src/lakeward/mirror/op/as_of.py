@@ -39,7 +39,7 @@ _NOTHING = Generation(0)
 
 
 @dataclass(frozen=True)
-class Standpoint:
+class PointInTime:
     """What a question stands on, pinned: the changelog, the progress that holds at the moment, its generation."""
 
     context: TableContext
@@ -97,7 +97,7 @@ class AsOf:
     load's; None where nothing differs or the table has no key.
     """
 
-    at: Standpoint
+    at: PointInTime
     rows: DataFrame
     checkpoint: Checkpoint | None
     start: int | None
@@ -126,7 +126,7 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
         ConfigurationError: the table cannot be asked for this moment.
         DataError: what the answer needs is no longer kept.
     """
-    at = standpoint(context, moment)
+    at = point_in_time(context, moment)
     context.adapt_plans(wanted=True)
     if not context.settings.primary_key:
         return _keyless(at, workspace)
@@ -149,7 +149,7 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
     return AsOf(at, others.unionByName(writes), checkpoint, start, folded)
 
 
-def standpoint(context: TableContext, moment: Moment) -> Standpoint:
+def point_in_time(context: TableContext, moment: Moment) -> PointInTime:
     """Pin what a question about a table's past stands on: ops that readers see, none that is still being applied.
 
     Raises:
@@ -169,7 +169,7 @@ def standpoint(context: TableContext, moment: Moment) -> Standpoint:
         # What the newest op stands on is always kept.
         last_ops = last_load_ops(context.changelog.read(bases.changelog.id), progress)
         require_load(context.table, generation.number, load, last_ops.get(generation.number))
-    return Standpoint(context, bases, moment, progress, generation, load)
+    return PointInTime(context, bases, moment, progress, generation, load)
 
 
 def _is_load_row() -> Column:
@@ -253,7 +253,7 @@ def _is_held(checkpoint: Checkpoint | None) -> Column:
     return is_held & (column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until))
 
 
-def _look(at: Standpoint, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
+def _look(at: PointInTime, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
     """Count what lies between, and tell whether any of it belongs before what the checkpoint holds."""
     is_held = _is_held(checkpoint)
     between = changes.filter(~is_held)
@@ -276,7 +276,7 @@ def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
     return bool(first[1]) if last is None or first[0] is None else bool(first[1] or first[0] <= last)
 
 
-def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
+def _last_held(at: PointInTime, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
     """Return greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
     if checkpoint.until is not None:
         found: tuple[object, ...] | None = held.agg(F.max(place())).collect()[0][0]
@@ -286,7 +286,7 @@ def _last_held(at: Standpoint, held: DataFrame, checkpoint: Checkpoint) -> tuple
     return (1, last.sequence, last.file_time, last.file, last.row, last.step) if last else None
 
 
-def _require_times(at: Standpoint, changes: DataFrame) -> None:
+def _require_times(at: PointInTime, changes: DataFrame) -> None:
     """Refuse a question by time where some change does not tell its own.
 
     Where changes are ordered by their time, one without is a bad row: there is nothing to look for.
@@ -305,7 +305,7 @@ def _is_before(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
 
 
 def _folded(
-    at: Standpoint, workspace: Workspace, since: DataFrame, base: DataFrame | None, before: DataFrame, span: _Span
+    at: PointInTime, workspace: Workspace, since: DataFrame, base: DataFrame | None, before: DataFrame, span: _Span
 ) -> Folded:
     keys = at.context.settings.primary_key
     history = before if span.is_late else None
@@ -317,7 +317,7 @@ def _folded(
     return fold_changes(source)
 
 
-def _keyless(at: Standpoint, workspace: Workspace) -> AsOf:
+def _keyless(at: PointInTime, workspace: Workspace) -> AsOf:
     """Return every loaded and inserted row; repeats are told by the change sequence where there is one."""
     changes = at.changes().drop(S.OP)
     source = FoldInput(workspace, changes, 0, (), at.names)
@@ -326,7 +326,7 @@ def _keyless(at: Standpoint, workspace: Workspace) -> AsOf:
     return AsOf(at, inserted if load is None else load.select(*columns(at.names)).unionByName(inserted), None, None)
 
 
-def _no_rows(at: Standpoint) -> DataFrame:
+def _no_rows(at: PointInTime) -> DataFrame:
     return at.context.mirror.read(at.context.mirror.require_head().id).select(*columns(at.names)).filter(F.lit(False))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.op.effect import Prepared
+    from lakeward.mirror.op.effect import PreparedOp
 
 
 # Control rows of the changelog: what an op did, and what became of each file. The ledger is derived from them.
@@ -274,7 +274,7 @@ def is_named(ids: Collection[str]) -> SparkColumn:
     return F.concat(column(S.FILE), F.lit(":"), column(S.ROW)).isin(*ids)
 
 
-def open_after(context: TableContext, prepared: Prepared, resolutions: Sequence[Resolution]) -> int:
+def open_after(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
     """Count the bad rows that wait once an op is logged; only ops that take some away have to look for them."""
     added = sum(summary.bad for summary in prepared.summaries)
     base, record = prepared.bases.changelog, prepared.record

@@ -19,7 +19,7 @@ from lakeward.formats.dms.listing import list_folder, list_transactions
 from lakeward.mirror.op.changelog import FileRecord
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.mirror.op.ledger import change_files
-from lakeward.mirror.op.loads import Seen, decide_loads, file_note
+from lakeward.mirror.op.loads import SeenFile, decide_loads, file_note
 from lakeward.model import Disposition, FileClass, Generation, LandingFile, OpKind, time_digits
 from lakeward.text import count
 
@@ -45,7 +45,7 @@ class Scan:
     """
 
     count_from: str = ""
-    loads: list[Seen] = field(default_factory=list)
+    loads: list[SeenFile] = field(default_factory=list)
     retimed_changes: list[tuple[LandingFile, LedgerEntry]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     unknown_count: int = 0
@@ -178,7 +178,7 @@ def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> It
                 if entry.disposition is Disposition.FENCED:
                     continue
             if file.file_class is FileClass.LOAD:
-                scan.loads.append(Seen(file, entry))
+                scan.loads.append(SeenFile(file, entry))
                 continue
             generation = generation_of(file, progress).number
             if entry is None and _is_undecided(file, progress):

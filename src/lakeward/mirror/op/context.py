@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward.config import Config, TableSettings
     from lakeward.iceberg.table import IcebergTable
     from lakeward.mirror.op.changelog import FileRecord, LoadDecision
-    from lakeward.mirror.op.reading import TransactionShelf
+    from lakeward.mirror.op.reading import TransactionCache
     from lakeward.mirror.op.steps import Step
     from lakeward.model import Generation, LandingFile, LedgerEntry, OpKind, TableId
     from lakeward.state.base import StateStore
@@ -86,7 +86,7 @@ class TableContext:
     permission: Permission
     mirror: IcebergTable
     changelog: IcebergTable
-    transactions: TransactionShelf
+    transactions: TransactionCache
     budget: RunBudget
     options: RunOptions = RunOptions()
     reached: Callable[[Step], None] = field(default=ignore_step)

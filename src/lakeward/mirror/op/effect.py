@@ -101,7 +101,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedOp:
     """An op ready to be logged and applied.
 
     ``rows`` holds the changes and bad rows to log, ``row_count`` of them; ``is_logged`` says that a crash came after
@@ -164,24 +164,24 @@ def _expected_rows(mirror: TableMetadata, head: Snapshot) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
-def earlier_changes(context: TableContext, given: OpInput) -> DataFrame | None:
+def earlier_changes(context: TableContext, op_input: OpInput) -> DataFrame | None:
     """Read the changes of the op's generation that were logged before it, None when the changelog is new."""
-    if given.bases.changelog is None:
+    if op_input.bases.changelog is None:
         return None
-    log = context.changelog.read(given.bases.changelog.id)
-    earlier = changes_before(log, given.record)
-    return with_columns(context, earlier, given)
+    log = context.changelog.read(op_input.bases.changelog.id)
+    earlier = changes_before(log, op_input.record)
+    return with_columns(context, earlier, op_input)
 
 
-def load_rows(context: TableContext, generation: int, given: OpInput) -> DataFrame | None:
+def load_rows(context: TableContext, generation: int, op_input: OpInput) -> DataFrame | None:
     """Read the load that a generation began with, None when it began without one."""
-    head = context.mirror.head(load_branch(generation)) if given.bases.mirror else None
-    return with_columns(context, context.mirror.read(head.id), given) if head else None
+    head = context.mirror.head(load_branch(generation)) if op_input.bases.mirror else None
+    return with_columns(context, context.mirror.read(head.id), op_input) if head else None
 
 
-def with_columns(context: TableContext, pinned: DataFrame, given: OpInput) -> DataFrame:
+def with_columns(context: TableContext, pinned: DataFrame, op_input: OpInput) -> DataFrame:
     """Return a pinned frame with the columns that this op is about to add."""
-    return conformed(pinned, given.columns, context.settings.renames)
+    return conformed(pinned, op_input.columns, context.settings.renames)
 
 
 # How an op reaches the mirror, chosen from counts and metadata, with the reason in words.

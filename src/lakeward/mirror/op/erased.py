@@ -110,7 +110,7 @@ def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
     return ErasedKeys(changelog.property(SALT_PROPERTY) or "", times)
 
 
-def remember(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
+def record_erasure(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
     """Note an erasure that was logged: from now on its keys are left out of what is read."""
     known = erased_keys(changelog.metadata())
     times = {**(known.times if known else {}), **dict.fromkeys(erasure.hashes, erasure.at)}
@@ -132,7 +132,7 @@ def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | N
         return UnfinishedErasure.from_dict(json_object(text))
 
 
-def note(changelog: IcebergTable, place: str, found: Stored) -> None:
+def record_removal(changelog: IcebergTable, place: str, found: Stored) -> None:
     """Note what is about to be removed from a place; nothing found means that it was removed before."""
     unfinished = unfinished_erasure(changelog.metadata())
     if unfinished is None or not found.files:

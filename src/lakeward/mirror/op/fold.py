@@ -191,7 +191,7 @@ def fold_changes(source: FoldInput) -> Folded:
     changes, context = source.changes, None
     touched = changes.select(*columns(source.keys)).distinct()
     if source.history is not None:
-        touched = closed_over_links(touched, source.history, source)
+        touched = with_linked_keys(touched, source.history, source)
         context = changes.unionByName(source.history)
         changes = changes.unionByName(_gathered(having_keys(source.history, touched, keys=source.keys), source))
     if source.base is not None:
@@ -264,7 +264,7 @@ def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str]
     return unique, unique.count()
 
 
-def closed_over_links(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
+def with_linked_keys(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
     """Add keys that exchange values with touched ones through moves, until no more are found.
 
     A long chain is not followed link by link: after a few rounds all keys that moves connect are taken together.

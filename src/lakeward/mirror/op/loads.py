@@ -33,7 +33,7 @@ _UNDECIDED = (Disposition.REWRITTEN, Disposition.RETURNED)
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFile:
     """A load file in the folder with what the ledger knows of its path, None: nothing."""
 
     file: LandingFile
@@ -58,10 +58,10 @@ class LoadFiles:
 
     changed: list[LandingFile] = field(default_factory=list)
     added: list[LandingFile] = field(default_factory=list)
-    rewritten: list[Seen] = field(default_factory=list)
-    undecided: list[Seen] = field(default_factory=list)
-    untouched: list[Seen] = field(default_factory=list)
-    returned: list[Seen] = field(default_factory=list)
+    rewritten: list[SeenFile] = field(default_factory=list)
+    undecided: list[SeenFile] = field(default_factory=list)
+    untouched: list[SeenFile] = field(default_factory=list)
+    returned: list[SeenFile] = field(default_factory=list)
     copies: list[FileRecord] = field(default_factory=list)
     absent: list[LedgerEntry] = field(default_factory=list)
     beside: list[LedgerEntry] = field(default_factory=list)
@@ -69,7 +69,7 @@ class LoadFiles:
     has_load: bool = False
 
     @property
-    def identical(self) -> list[Seen]:
+    def identical(self) -> list[SeenFile]:
         """Parts that were written again with the same content."""
         return [*self.rewritten, *self.undecided]
 
@@ -84,7 +84,7 @@ class LoadVerdict:
 
 
 def decide_loads(
-    context: TableContext, current: Generation | None, loads: Sequence[Seen], *, has_changes: bool
+    context: TableContext, current: Generation | None, loads: Sequence[SeenFile], *, has_changes: bool
 ) -> LoadVerdict:
     """Return what the load files of a table ask for; ``has_changes`` says that change files follow the load.
 
@@ -117,7 +117,7 @@ def _is_announced(context: TableContext, found: LoadFiles) -> bool:
 # --- comparing ----------------------------------------------------------------------------------------------------
 
 
-def compare(context: TableContext, current: Generation, loads: Sequence[Seen]) -> LoadFiles:
+def compare(context: TableContext, current: Generation, loads: Sequence[SeenFile]) -> LoadFiles:
     """Compare the folder's load files with the current generation's load, by name and content."""
     entries = context.state.load_parts(context.table, current.number)
     parts = {load_part(entry.path): entry for entry in entries if is_part(entry)}
@@ -150,7 +150,7 @@ def _sort_known(
     found: LoadFiles,
 ) -> None:
     """Sort a file that the current generation has an entry of."""
-    seen = Seen(file, entry)
+    seen = SeenFile(file, entry)
     if entry.identity == file.identity:
         if entry.disposition is Disposition.REWRITTEN:
             found.undecided.append(seen)
@@ -326,7 +326,7 @@ class _Chosen:
     """Which files make up a reload; ``same`` are those among them that have the content of the load before."""
 
     taken: list[LandingFile] = field(default_factory=list)
-    same: list[Seen] = field(default_factory=list)
+    same: list[SeenFile] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
 
 

@@ -58,7 +58,7 @@ _FILES_PER_TASK = 250
 _SCHEMA_ROUNDS = 5
 
 
-class TransactionShelf:
+class TransactionCache:
     """Transaction files that were read in this run, sorted out by table, for all tables of the run."""
 
     def __init__(self, storage: Storage) -> None:
@@ -103,7 +103,7 @@ def read_records(
     spark: SparkSession,
     workspace: Workspace,
     storage: Storage,
-    shelf: TransactionShelf,
+    shelf: TransactionCache,
     files: Sequence[LandingFile],
     spec: ReadSpec,
 ) -> tuple[DataFrame, list[FileSummary]]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.maintenance import TableMaintenance
     from lakeward.mirror.op.changelog import LoadDecision
     from lakeward.mirror.op.check import RowChanges
-    from lakeward.mirror.op.effect import Prepared
+    from lakeward.mirror.op.effect import PreparedOp
 
 
 class Outcome(StrEnum):
@@ -149,7 +149,7 @@ class TablePlan(Document):
     exit_code: int = 0
 
 
-def op_report(prepared: Prepared) -> OpReport:
+def op_report(prepared: PreparedOp) -> OpReport:
     """Describe a prepared op."""
     read = [
         RowCounts(file.rows, file.inserts, file.updates, file.deletes, file.bad, file.erased)

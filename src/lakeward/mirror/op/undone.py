@@ -41,12 +41,12 @@ def pinned_log(context: TableContext, bases: Bases) -> DataFrame:
     return context.changelog.read(bases.changelog.id)
 
 
-def stands_no_more(before: Progress, record: OpRecord) -> Column:
+def is_newly_undone(before: Progress, record: OpRecord) -> Column:
     """Tell rows of ops that stood before an undo and do not after it."""
     return is_earlier(record) & is_standing(before.undone) & ~is_standing(record.progress.undone)
 
 
-def stands_again(before: Progress, record: OpRecord) -> Column:
+def is_redone(before: Progress, record: OpRecord) -> Column:
     """Tell rows of ops that did not stand before an undo and do after it: it undoes an undo."""
     return is_earlier(record) & ~is_standing(before.undone) & is_standing(record.progress.undone)
 
@@ -105,7 +105,7 @@ def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecor
     note the next run would take a load part for a reload, and a change file for one that was changed.
     """
     own = log.filter((column(S.KIND) == S.KIND_FILE) & is_earlier(record))
-    noted = own.filter(stands_no_more(before, record) & _was_noted()).select(S.FILE).distinct()
+    noted = own.filter(is_newly_undone(before, record) & _was_noted()).select(S.FILE).distinct()
     rows = own.join(noted, on=S.FILE, how="left_semi").select(S.FILE, S.OP, S.GENERATION, S.DETAIL)
     ordered = rows.orderBy(column(S.FILE).asc_nulls_first(), column(S.OP).asc_nulls_first()).toLocalIterator()
     found = (kept_note(one, before, record.progress) for _, one in groupby(ordered, key=lambda row: row[0]))

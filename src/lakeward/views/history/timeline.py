@@ -19,7 +19,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.mirror.op.as_of import first_digits, logged_first, never_run
 from lakeward.mirror.op.checkpoints import load_at
 from lakeward.mirror.op.effect import capture
-from lakeward.mirror.op.fold import FoldInput, closed_over_links, with_moves_finished
+from lakeward.mirror.op.fold import FoldInput, with_linked_keys, with_moves_finished
 from lakeward.mirror.op.ledger import applied_progress
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import as_base, having_keys, is_standing
@@ -172,7 +172,7 @@ def closed_keys(story: Story, workspace: Workspace, touched: DataFrame) -> DataF
         return touched
     history = story.changes.drop(S.OP, S.GENERATION)
     nothing = FoldInput(workspace, history.filter(F.lit(False)), 0, story.keys, story.names)
-    return closed_over_links(touched, history, nothing)
+    return with_linked_keys(touched, history, nothing)
 
 
 def everything(rows: DataFrame) -> DataFrame:

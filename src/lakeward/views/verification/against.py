@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from lakeward.mirror.op.as_of import Standpoint
+    from lakeward.mirror.op.as_of import PointInTime
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.spark.workspace import Workspace
@@ -217,7 +217,7 @@ class _Match:
     types: str
 
 
-def two_sides(at: Standpoint, bases: Bases, mirror: DataFrame, workspace: Workspace, against: Against) -> TwoSides:
+def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Workspace, against: Against) -> TwoSides:
     """Open the other copy and bring both to columns and types that can be compared.
 
     Raises:
@@ -242,7 +242,7 @@ def two_sides(at: Standpoint, bases: Bases, mirror: DataFrame, workspace: Worksp
     return sides if against.cut_off is None else _before_cut_off(at, sides, other, by_name, workspace, against)
 
 
-def _without_erased(at: Standpoint, bases: Bases, rows: DataFrame, mirror: DataFrame) -> DataFrame:
+def _without_erased(at: PointInTime, bases: Bases, rows: DataFrame, mirror: DataFrame) -> DataFrame:
     """Leave out keys that were erased here and are not back: the other side may still have them.
 
     The hashes were taken of keys as the mirror has them: a key that its types cannot hold is none of those.
@@ -266,7 +266,7 @@ def _without_erased(at: Standpoint, bases: Bases, rows: DataFrame, mirror: DataF
 
 
 def _before_cut_off(
-    at: Standpoint,
+    at: PointInTime,
     sides: TwoSides,
     other: OtherSide,
     by_name: dict[str, _Match],
@@ -298,7 +298,7 @@ def _before_cut_off(
     )
 
 
-def _limit(at: Standpoint, against: Against) -> Column:
+def _limit(at: PointInTime, against: Against) -> Column:
     context, cut_off = at.context, against.cut_off
     if cut_off is None or cut_off.micros is None:
         msg = "--cut-off takes a day or a time, as 2024-04-05T10:30:00"
@@ -312,7 +312,7 @@ def _limit(at: Standpoint, against: Against) -> Column:
     return F.timestamp_micros(F.lit(cut_off.micros))
 
 
-def _require_changed_at(at: Standpoint, other: OtherSide, name: str) -> str:
+def _require_changed_at(at: PointInTime, other: OtherSide, name: str) -> str:
     if name not in other.rows.columns:
         have = ", ".join(other.rows.columns)
         msg = f"{at.context.table}: --changed-at {name}: the other side has no such column; it has {have}"
@@ -345,7 +345,7 @@ def _match(mirror: T.StructField, other: T.StructField, *, is_text: bool) -> _Ma
     return _Match(mirror.name, other.name, compared_as, types)
 
 
-def _require_key(at: Standpoint, by_name: dict[str, _Match]) -> None:
+def _require_key(at: PointInTime, by_name: dict[str, _Match]) -> None:
     for key in at.context.settings.primary_key:
         match = by_name.get(key)
         if match is None or match.compared_as is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from lakeward.columns import Column
     from lakeward.formats.base import ReadSpec
-    from lakeward.mirror.op.as_of import Standpoint
+    from lakeward.mirror.op.as_of import PointInTime
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.model import Generation, LedgerEntry, Progress
@@ -74,8 +74,8 @@ class _Reading:
     look_only: bool = False
 
 
-def consumed_files(at: Standpoint, log: DataFrame) -> DataFrame:
-    """Return op and record of every file that counts at a standpoint and holds rows."""
+def consumed_files(at: PointInTime, log: DataFrame) -> DataFrame:
+    """Return op and record of every file that counts at a point_in_time and holds rows."""
     is_counted = (
         (column(S.KIND) == S.KIND_FILE)
         & (column(S.GENERATION) == at.generation.number)
@@ -87,7 +87,7 @@ def consumed_files(at: Standpoint, log: DataFrame) -> DataFrame:
 
 
 def read_files(
-    at: Standpoint, workspace: Workspace, log: DataFrame, specs: PastSpecs, columns: tuple[Column, ...]
+    at: PointInTime, workspace: Workspace, log: DataFrame, specs: PastSpecs, columns: tuple[Column, ...]
 ) -> FilesRead:
     """Read every consumed file again; nothing large is read in vain where one is gone or has another size."""
     files = consumed_files(at, log)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lakeward.config import TableSettings
     from lakeward.iceberg.metadata import TableMetadata
-    from lakeward.mirror.op.as_of import Standpoint
+    from lakeward.mirror.op.as_of import PointInTime
     from lakeward.model import OrderBy, TableId
     from lakeward.spark.workspace import Workspace
     from lakeward.views.verification.landing import FilesRead
@@ -146,7 +146,7 @@ class Origin:
     reason: str
 
 
-def find_origin(at: Standpoint, workspace: Workspace, wanted: tuple[Column, ...], basis: Basis) -> Origin:
+def find_origin(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...], basis: Basis) -> Origin:
     """Choose what to recompute from: the files wherever they are all still as they were consumed.
 
     Raises:
@@ -164,7 +164,7 @@ def find_origin(at: Standpoint, workspace: Workspace, wanted: tuple[Column, ...]
     return _from_changelog(at, wanted, read.problem)
 
 
-def recomputed(at: Standpoint, workspace: Workspace, origin: Origin, names: tuple[str, ...]) -> DataFrame:
+def recomputed(at: PointInTime, workspace: Workspace, origin: Origin, names: tuple[str, ...]) -> DataFrame:
     """Fold all changes over the load's rows."""
     keys = at.context.settings.primary_key
     load = origin.load
@@ -193,7 +193,7 @@ def narrowed(origin: Origin, wanted: SparkColumn) -> Origin:
     return Origin(load, origin.changes.filter(wanted), origin.rows, origin.basis, origin.reason)
 
 
-def _from_changelog(at: Standpoint, wanted: tuple[Column, ...], reason: str) -> Origin:
+def _from_changelog(at: PointInTime, wanted: tuple[Column, ...], reason: str) -> Origin:
     load = at.load_rows()
     loaded = conformed(load, wanted, {}) if load is not None else None
     changes = conformed(at.changes().drop(S.OP), wanted, {})
@@ -201,14 +201,14 @@ def _from_changelog(at: Standpoint, wanted: tuple[Column, ...], reason: str) -> 
     return Origin(loaded, changes, rows, Basis.CHANGELOG, reason)
 
 
-def _read_again(at: Standpoint, workspace: Workspace, wanted: tuple[Column, ...]) -> FilesRead:
+def _read_again(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...]) -> FilesRead:
     context = at.context
     spans = op_columns(context.changelog.metadata(), at.progress.op)
     specs = past_specs(context.table, spans, context.settings, at.generation.order_by)
     return read_files(at, workspace, _log(at), specs, wanted)
 
 
-def _from_files(at: Standpoint, read: FilesRead, wanted: tuple[Column, ...], reason: str) -> Origin:
+def _from_files(at: PointInTime, read: FilesRead, wanted: tuple[Column, ...], reason: str) -> Origin:
     keys, erased = at.context.settings.primary_key, at.bases.erased
     rows = read.records.filter(column(S.KIND) == S.KIND_CHANGE)
     if erased is not None and keys:
@@ -229,7 +229,7 @@ def _load_once_per_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     return latest_per_key(ordered, keys=keys)
 
 
-def _changes_without_files(at: Standpoint) -> DataFrame:
+def _changes_without_files(at: PointInTime) -> DataFrame:
     """Return rows that were put back from quarantine, and repairs.
 
     What stands in a file for them is not what counts.
@@ -242,7 +242,7 @@ def _changes_without_files(at: Standpoint) -> DataFrame:
     return changes.join(ops, on=S.OP, how="left_semi").drop(S.OP, S.GENERATION)
 
 
-def _log(at: Standpoint) -> DataFrame:
+def _log(at: PointInTime) -> DataFrame:
     context = at.context
     snapshot = at.bases.changelog or context.changelog.require_head()
     return context.changelog.read(snapshot.id)

@@ -18,9 +18,9 @@ from pyspark.sql.window import Window
 from lakeward import schemas as S
 from lakeward.columns import quote_name
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.mirror.kinds import kind_of
+from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.op.changelog import OpRecord
-from lakeward.mirror.op.effect import Effect, OpInput, Prepared, capture, plan_fold
+from lakeward.mirror.op.effect import Effect, OpInput, PreparedOp, capture, plan_fold
 from lakeward.mirror.op.fold import kept
 from lakeward.mirror.op.ledger import progress_of
 from lakeward.mirror.op.steps import Step
@@ -149,7 +149,9 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
     reason = f"{counted(count, 'key differs', 'keys differ')} from {shown_location(against)}"
     record = _record(context, bases, keys=count, reason=reason)
     record = replace(record, progress=_reached(record.progress, progress, count, _commit_micros(against)))
-    effect = kind_of(record.kind).work_out(context, workspace, OpInput(record, bases, bases.columns, changes, count))
+    effect = handler_of(record.kind).compute_effect(
+        context, workspace, OpInput(record, bases, bases.columns, changes, count)
+    )
     effect = replace(effect, plan=replace(effect.plan, reason=f"{reason}; {effect.plan.reason}"))
     return _execute(context, bases, record, effect, changes, count)
 
@@ -235,5 +237,5 @@ def _execute(
 ) -> OpReport:
     """Log and apply the op; ``rows`` are those that the changelog keeps, None where it only notes the repair."""
     started = time.monotonic()
-    report = carry_out(context, Prepared(record, bases, bases.columns, (), (), (), rows, row_count, effect))
+    report = carry_out(context, PreparedOp(record, bases, bases.columns, (), (), (), rows, row_count, effect))
     return replace(report, seconds=time.monotonic() - started)

@@ -19,7 +19,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.iceberg.attempt import Attempt
 from lakeward.logs import event
 from lakeward.mirror.op.apply import carried_stamps
-from lakeward.mirror.op.as_of import standpoint
+from lakeward.mirror.op.as_of import point_in_time
 from lakeward.mirror.op.checkpoints import is_undone, op_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.fold import ONE_TASK
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from lakeward.iceberg.metadata import TableMetadata
     from lakeward.iceberg.table import IcebergTable
-    from lakeward.mirror.op.as_of import Standpoint
+    from lakeward.mirror.op.as_of import PointInTime
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.model import Progress
@@ -238,7 +238,7 @@ _LOOKS = 5
 class Examined:
     """A verification with the frames that it stands on; they live as long as the workspace."""
 
-    at: Standpoint
+    at: PointInTime
     bases: Bases
     comparison: Comparison
     report: TableVerification
@@ -277,7 +277,7 @@ def _with_landing(
 def examine(context: TableContext, workspace: Workspace, bases: Bases, options: VerifyOptions) -> Examined:
     """Compare the mirror at the captured snapshot with what it must be."""
     # What a newer op logs or writes after the capture is not looked at: the moment is the op that the mirror shows.
-    at = standpoint(context, op_moment(bases.applied))
+    at = point_in_time(context, op_moment(bases.applied))
     context.adapt_plans(wanted=True)
     wanted = chosen_keys(context, bases, options)
     if options.against is not None:
@@ -370,7 +370,7 @@ def _mirror_rows(context: TableContext, bases: Bases) -> DataFrame:
 
 
 def _against(
-    at: Standpoint,
+    at: PointInTime,
     workspace: Workspace,
     bases: Bases,
     options: VerifyOptions,
@@ -397,7 +397,7 @@ def _against(
 
 
 def _report(
-    at: Standpoint, bases: Bases, options: VerifyOptions, comparison: Comparison, basis: dict[str, Any]
+    at: PointInTime, bases: Bases, options: VerifyOptions, comparison: Comparison, basis: dict[str, Any]
 ) -> TableVerification:
     counts = comparison.counts
     return TableVerification(

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.mirror.op.as_of import AsOf, standpoint
+from lakeward.mirror.op.as_of import AsOf, point_in_time
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
@@ -165,7 +165,7 @@ def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Man
 def _current_rows(context: TableContext) -> AsOf:
     """Return the mirror as it is: its newest snapshot is the state after its newest op."""
     bases = capture(context)
-    at = standpoint(context, op_moment(bases.applied))
+    at = point_in_time(context, op_moment(bases.applied))
     head = context.mirror.require_head().id if at.bases.mirror is None else at.bases.mirror.id
     return AsOf(at, context.mirror.read(head).select(*columns(at.names)), None, head)
 
