@@ -140,8 +140,8 @@ def _continues_commit(progress: Progress, summaries: Sequence[FileSummary]) -> b
 def _reaches_back(context: TableContext, generation: Generation, first: Place, reached: Place) -> bool:
     """Whether changes come before others that are already applied.
 
-    In a table without a key, a change whose sequence was seen before is a repeat, even in a newer file: only the earlier
-    changes show that.
+    In a table without a key, a change whose sequence was seen before is a repeat, even in a newer file: only
+    earlier changes show that.
     """
     if generation.order_by is OrderBy.SEQUENCE and not context.settings.primary_key:
         return first.sequence <= reached.sequence
