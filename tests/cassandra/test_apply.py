@@ -174,7 +174,7 @@ def test_change_sets_are_applied_in_order_and_schemas_may_grow(stage: Stage) -> 
         stage.apply(to_second)
     assert refused.value.hint == f'ALTER TABLE {stage.into.cql} ADD ("extra" text);'
     stage.execute('ALTER TABLE $T ADD ("extra" text)')
-    with pytest.raises(RefusedInputError, match=r"was made of .* but the target holds") as refused:
+    with pytest.raises(RefusedInputError, match=r"was made from .* but the target holds") as refused:
         stage.apply(to_third)
     assert refused.value.exit_code == 2
     written = stage.apply(to_second)
@@ -219,7 +219,7 @@ def test_a_forced_write_never_sets_the_record_back(stage: Stage) -> None:
     # Written before, by themselves or as the state that a change set led to: the cells stay, and so does the record.
     assert stage.apply(sets[0], force=True).status is WriteStatus.DONE
     for one in exports[:2]:
-        assert "what is recorded stays" in stage.load(one, force=True).warnings[-1]
+        assert "the record stays as it is" in stage.load(one, force=True).warnings[-1]
     assert (Ledger(stage.session, stage.into).last(), stage.cells(writetime=False)) == (held, cells)
     assert stage.apply(sets[1]).status is WriteStatus.NOTHING_TO_DO
     with pytest.raises(RefusedInputError, match="but the target holds"):
@@ -278,7 +278,7 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     file = folder / f"part-00000.{kind}"
     file.write_text("\n".join(lines) + "\n")
     (folder / "_SUCCESS").touch()
-    with pytest.raises(RefusedInputError, match="at which time its changes hold is not known"):
+    with pytest.raises(RefusedInputError, match="the time of its changes is not known"):
         stage.apply(str(folder))
     written = stage.apply(str(folder), timestamp=str(10**15))
     assert (written.status, written.upserted, written.deleted) == (WriteStatus.DONE, 2, 1)
@@ -293,7 +293,7 @@ def test_change_sets_of_the_published_recipe_are_read_by_the_types_of_the_table(
     }
     # A time that is none is told, and not taken for another one.
     file.write_text("\n".join(lines).replace("23:59:59", "24:00:00"))
-    with pytest.raises(RefusedInputError, match=r"the column right_at holds '24:00:00\.9+', which is no time"):
+    with pytest.raises(RefusedInputError, match=r"the column right_at holds '24:00:00\.9+', which is not a time"):
         stage.apply(str(folder), timestamp=str(10**15 + 1))
 
 
@@ -333,7 +333,7 @@ def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(s
         stage.config, sides[0], sides[1], ("k", "c"), DiffOptions(), Wanted(to=f"{stage.folder}/out")
     ).change_set
     assert changes is not None
-    with pytest.raises(RefusedInputError, match="at which time its changes hold is not known") as refused:
+    with pytest.raises(RefusedInputError, match="the time of its changes is not known") as refused:
         stage.apply(changes)
     assert "--timestamp now" in str(refused.value.hint)
     written = stage.apply(changes, timestamp="now")
@@ -350,7 +350,7 @@ def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(s
     letter = json.loads(file.read_text())
     assert (letter["action"], letter["key"]) == ("D", {"k": "1", "c": "null"})
     assert letter["values"] == {"left": "'d'", "right_copyright_year": "4"}
-    assert "a part of a key" in letter["reason"]
+    assert "by a partial key" in letter["reason"]
 
 
 def test_changed_cells_expire_when_the_source_lets_them(stage: Stage) -> None:

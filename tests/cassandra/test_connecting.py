@@ -45,7 +45,7 @@ def test_a_closed_port_is_told_with_what_to_check():
 
 def test_an_unknown_host_is_told():
     address = ClusterAddress("prod", ClusterSettings(hosts=("no-such-host.invalid",), timeout=5))
-    refusal(address, ConfigurationError, r"no address is known .*no-such-host\.invalid:9042")
+    refusal(address, ConfigurationError, r"cannot be resolved: .*no-such-host\.invalid:9042")
 
 
 def test_a_data_centre_that_is_not_there_is_told_with_those_that_are(cassandra_server):

@@ -116,12 +116,12 @@ def test_what_cannot_be_compared_is_refused(diff_call, spark, tmp_path):
     (Path(few) / "_SUCCESS").rename(tmp_path / "kept")
     for pair, words in (
         ((past, few), "was not finished"),
-        ((past, retyped), "make the copy anew: lakeward cassandra import"),
+        ((past, retyped), "copy the table again: lakeward cassandra import"),
         (("previous", "latest"), "--in URI/KEYSPACE/TABLE"),
         ((past, some), "the rows where v = 'x'"),
         ((past, other), "of shop.b"),
         ((past, rekeyed), "another key"),
-        ((past, plain), "is no export of a Cassandra table"),
+        ((past, plain), "is not an export of a Cassandra table"),
     ):
         refused = diff_call(*pair)
         assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr

@@ -184,12 +184,12 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(exports: 
         exports.export("nested", format="csv")
     with pytest.raises(ConfigurationError, match="no column x"):
         exports.export("nested", columns=("x",))
-    with pytest.raises(ConfigurationError, match="does not take the condition"):
+    with pytest.raises(ConfigurationError, match="does not accept the condition"):
         exports.export("nested", where="x = 3")
     for open_value in ("p = ?", "p = :x"):
-        with pytest.raises(ConfigurationError, match="leaves a value open"):
+        with pytest.raises(ConfigurationError, match="has an unbound value"):
             exports.export("nested", where=open_value)
-    with pytest.raises(ConfigurationError, match="begin as those of a snapshot's times do: _lw_writetime_v"):
+    with pytest.raises(ConfigurationError, match="begin like the time columns of a snapshot: _lw_writetime_v"):
         exports.export("timed")
     with pytest.raises(ConfigurationError, match="netsed"):
         exports.export("netsed")
@@ -209,7 +209,7 @@ def test_an_export_whose_reading_fails_leaves_nothing_to_be_seen(
         return read(*arguments, **choices)
 
     monkeypatch.setattr(export, "read_groups", without_the_column)
-    with pytest.raises(ConfigurationError, match="the server does not take the query"):
+    with pytest.raises(ConfigurationError, match="the server does not accept the query"):
         exports.export("t")
 
     assert not list(exports.folder.rglob("_SUCCESS"))

@@ -122,7 +122,7 @@ def test_a_reader_that_loses_rows_in_silence_is_told(
     losing = type("Losing", (ProtocolHandler,), {"decode_message": classmethod(_without_rows)})
     monkeypatch.setattr("lakeward.cassandra.reading.exact_handler", lambda **_: losing)
 
-    with pytest.raises(BugError, match="the driver gave no rows for the columns p, c, s, v"):
+    with pytest.raises(BugError, match="the driver returned no rows for the columns p, c, s, v"):
         list(read_range(session, ReadPlan(cassandra_server.address, schema), MURMUR3.ring))
 
 

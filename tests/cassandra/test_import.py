@@ -141,7 +141,7 @@ def test_rows_come_back_cell_for_cell_and_the_state_is_recorded(stage: Stage) ->
     assert stage.cells(stage.into) == stage.cells(stage.twin)
     Ledger(stage.session, stage.into).forget()
     unknown = stage.load(moved)
-    assert "--timestamp now writes over them" in unknown.warnings[0]
+    assert "--timestamp now overwrites them" in unknown.warnings[0]
     assert stage.cells(stage.into) == stage.cells(stage.twin)
 
     other = stage.export(WIDE, rows[:1], started="2026-11-15T11:30")
@@ -155,7 +155,7 @@ def test_a_table_that_was_dropped_or_emptied_is_filled_as_a_whole(
 ) -> None:
     folder = stage.export("k int pk, a text", [(number, "x") for number in range(40)])
     nowhere = ImportRequest(folder, TableName("nowhere", "orders"), create_table=True)
-    with pytest.raises(ConfigurationError, match=r"cannot make nowhere\.orders") as refused:
+    with pytest.raises(ConfigurationError, match=r"cannot create nowhere\.orders") as refused:
         import_snapshot(stage.spark, Config(base=stage.folder), stage.server.address, nowhere)
     assert str(refused.value.hint).startswith('CREATE KEYSPACE "nowhere" WITH replication = ')
 
@@ -195,7 +195,7 @@ def test_recorded_times_and_lives_are_restored_and_what_has_expired_is_left_out(
         ("k", None, "s", None, None, None, 40, None, None, None, soon, None, None, None),
     ]
     folder = stage.export(columns, rows, writetime=True, ttl=True)
-    with pytest.raises(RefusedInputError, match="a dry run makes none"):
+    with pytest.raises(RefusedInputError, match="a dry run creates none"):
         stage.load(folder, create_table=True, dry_run=True)
     written = stage.load(folder, create_table=True)
     assert (written.upserted, written.skipped_expired) == (5, 1)
@@ -229,7 +229,7 @@ def test_plain_files_are_taken_where_every_value_stays_the_same(stage: Stage, mo
     assert (dry.status, dry.upserted) == (WriteStatus.DRY_RUN, 1)
     assert stage.cells(stage.into) == {}
     query = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
-    assert list(stage.session.execute(query, (stage.keyspace,))) == [("orders",)], "a dry run makes nothing"
+    assert list(stage.session.execute(query, (stage.keyspace,))) == [("orders",)], "a dry run creates nothing"
     written = stage.load(f"{stage.folder}/plain")
     assert written.status is WriteStatus.DONE
     assert "as of now" in written.warnings[0]
@@ -244,7 +244,7 @@ def test_what_does_not_fit_the_table_is_refused_in_exact_words(stage: Stage) -> 
     with pytest.raises(RefusedInputError) as refused:
         stage.load(folder)
     assert str(refused.value.message) == (
-        f"{folder} does not fit {stage.into}: the column 'a' is text, which does not take every int; "
+        f"{folder} does not fit {stage.into}: the column 'a' is text, which does not hold every int; "
         "the column 'gone' (text) is missing"
     )
     assert refused.value.hint == f'ALTER TABLE {stage.into.cql} ADD ("gone" text);'
@@ -252,7 +252,7 @@ def test_what_does_not_fit_the_table_is_refused_in_exact_words(stage: Stage) -> 
     with pytest.raises(RefusedInputError, match=r"its key is \(k\), the table's is \(k, c\)"):
         stage.load(folder)
     stage.spark.createDataFrame([(1, 1, 2**40)], "k int, c int, n long").write.parquet(f"{stage.folder}/plain")
-    with pytest.raises(RefusedInputError, match="the column 'n' is bigint, where the table has int"):
+    with pytest.raises(RefusedInputError, match="the column 'n' is bigint, but the table has int"):
         stage.load(f"{stage.folder}/plain")
     stage.session.execute(f"CREATE TABLE {stage.keyspace}.hits (k int PRIMARY KEY, n counter)")
     counted = ImportRequest(folder, TableName(stage.keyspace, "hits"))
@@ -280,7 +280,7 @@ def test_rejected_rows_are_kept_with_the_reason_and_all_others_are_written(stage
         "key": {"k": "'k'", "c": "null"},
         "action": "I",
         "values": {"a": "'z'", "n": "3"},
-        "reason": "no value for the key column c: nothing is written or deleted by a part of a key",
+        "reason": "no value for the key column c: nothing is written or deleted by a partial key",
     }
     last = Ledger(stage.session, stage.into).last()
     assert last is not None

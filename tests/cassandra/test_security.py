@@ -59,7 +59,7 @@ def test_a_wrong_password_is_refused_and_shown_nowhere(guarded, caplog):
 
 
 def test_a_login_that_is_wanted_and_not_configured_is_told(guarded):
-    error = refusal(guarded.address_for(None, None), ConfigurationError, "wants a login")
+    error = refusal(guarded.address_for(None, None), ConfigurationError, "requires a login")
     assert "CASSANDRA_PASSWORD" in error.hint
 
 
@@ -71,7 +71,7 @@ def reached_as(address, host):
 def test_a_certificate_is_held_against_the_name_that_is_configured(guarded, monkeypatch):
     # The node itself answers at this name; its certificate holds its address, but not the name.
     address = reached_as(guarded.address, "localhost")
-    error = refusal(address, ConfigurationError, "certificate of local is that of another host")
+    error = refusal(address, ConfigurationError, "certificate of local belongs to another host")
     assert "check_host_name" in error.hint
     with connected(with_tls(address, check_host_name=False)) as session:
         assert session.execute("SELECT key FROM system.local").one() == ("local",)
@@ -81,13 +81,13 @@ def test_a_certificate_is_held_against_the_name_that_is_configured(guarded, monk
     )
     with connected(reached_as(guarded.address, "cassandra.example")) as session:
         assert session.execute("SELECT key FROM system.local").one() == ("local",)
-    refusal(reached_as(guarded.address, "other.example"), ConfigurationError, "that of another host")
+    refusal(reached_as(guarded.address, "other.example"), ConfigurationError, "belongs to another host")
 
 
 def test_all_nodes_may_share_the_name_of_their_certificate(guarded):
     with connected(with_tls(reached_as(guarded.address, "localhost"), server_name="cassandra.example")) as session:
         assert session.execute("SELECT key FROM system.local").one() == ("local",)
-    refusal(with_tls(guarded.address, server_name="other.example"), ConfigurationError, "that of another host")
+    refusal(with_tls(guarded.address, server_name="other.example"), ConfigurationError, "belongs to another host")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(guarded):
@@ -134,7 +134,7 @@ def test_a_ledger_that_an_administrator_made_needs_no_permission_to_make_one(gua
         with pytest.raises(ConfigurationError, match=r"may not use shop\.lakeward_applied") as caught:
             ledger.record({"id": "x"})
         assert "GRANT MODIFY" in caught.value.hint
-        with pytest.raises(ConfigurationError, match=r"cannot make shop\.other") as caught:
+        with pytest.raises(ConfigurationError, match=r"cannot create shop\.other") as caught:
             Ledger(session, TABLE, TableName("shop", "other")).create()
         assert 'GRANT CREATE ON KEYSPACE "shop"' in caught.value.hint
 

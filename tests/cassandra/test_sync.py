@@ -112,7 +112,7 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
             pair.sync()
     pair.told.clear()
     assert actions(pair.sync(writetime=True)) == ["export", "diff", "record"]
-    assert [line for line in pair.told if "dropping what was read" in line]
+    assert [line for line in pair.told if "discarding what was read" in line]
     # Killed after the export: the next round begins with what is open, and exports only then.
     pair.run("UPDATE {} SET total = 5 WHERE customer = 5 AND day = 1")
     with monkeypatch.context() as broken:
@@ -134,9 +134,9 @@ def test_round_after_round_the_copy_is_the_table(pair: Pair, monkeypatch: pytest
     pair.sync(timestamp="now")
     assert pair.sync().status == "nothing changed"
     pair.run("UPDATE {} SET total = 8 WHERE customer = 5 AND day = 1")
-    with pytest.raises(RefusedInputError, match="it would lose") as refused:
+    with pytest.raises(RefusedInputError, match="which wins") as refused:
         pair.sync()
-    assert refused.value.hint == "--timestamp now   (wins over newer writes of others, too)"
+    assert refused.value.hint == "--timestamp now   (overwrites newer writes of others, too)"
     pair.sync(timestamp="now")
     pair.require_equal()
 
@@ -149,12 +149,12 @@ def _dies(*_: Any, **__: Any) -> Any:
 def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pair: Pair, spark: Any) -> None:
     pair.session.execute(f"CREATE TABLE {pair.copy.cql} ({COLUMNS})")
     pair.session.execute(f"INSERT INTO {pair.copy.cql} (customer, day, total) VALUES (0, 1, 77) USING TIMESTAMP 1")
-    with pytest.raises(RefusedInputError, match="has rows already"):
+    with pytest.raises(RefusedInputError, match="already has rows"):
         pair.sync()
     assert not (pair.folder / "exports").exists()
     # Nor does a repair tell which export the copy equals.
     _apply(pair, _repair(pair, "first-repair"))
-    with pytest.raises(RefusedInputError, match="has rows already"):
+    with pytest.raises(RefusedInputError, match="already has rows"):
         pair.sync()
     report = pair.sync(first=First.IMPORT)
     assert actions(report) == ["export", "import"]
@@ -184,7 +184,7 @@ def test_a_copy_with_rows_needs_a_decision_and_exports_of_others_are_followed(pa
     pair.require_equal()
     # The table of that name in another cluster is another table.
     other = ClusterAddress("other", pair.address.settings)
-    with pytest.raises(RefusedInputError, match="is an export of the cluster local, where those of other"):
+    with pytest.raises(RefusedInputError, match="is an export of the cluster local, but those of other"):
         pair.sync(source=other)
 
 

@@ -183,7 +183,7 @@ def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
         return None
     counts = found.manifest.counts
     rows = sum(int(counts.get(word, 0)) for word in ("changed", "deleted", "unchanged"))
-    return f"the target is empty, though {found.label} was made of {rows:,} rows" if rows else None
+    return f"the target is empty, though {found.label} was made from {rows:,} rows" if rows else None
 
 
 def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
@@ -207,9 +207,9 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger:
         return known
     timestamp = guards.chosen_timestamp(request.timestamp, origin, found.label)
     if timestamp is None:
-        msg = f"{found.label} was not made of exports of a table: at which time its changes hold is not known"
+        msg = f"{found.label} was not made from exports of a table, so the time of its changes is not known"
         raise RefusedInputError(
-            msg, hint="--timestamp now, or microseconds since 1970 before which others' writes yield"
+            msg, hint="--timestamp now, or microseconds since 1970   (older writes of others are overwritten)"
         )
     return Job(own, APPLY, unit_count(_count(found)), timestamp, identity, name, is_repair)
 

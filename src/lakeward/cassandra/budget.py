@@ -370,7 +370,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     while len(found) < count:
         part = connection.recv(count - len(found))
         if not part:
-            msg = "the other side hung up"
+            msg = "the other side closed the connection"
             raise ConnectionError(msg)
         found += part
     return found

@@ -124,7 +124,7 @@ class BudgetServer:
     def _serve(self, connection: socket.socket) -> None:
         try:
             if not greet_as_server(connection, self._token):
-                logger.warning("refused a connection to the job's budget that does not know its token")
+                logger.warning("refused a connection to the job's budget: it does not have the job's token")
                 connection.close()
                 return
         except OSError:
@@ -185,9 +185,9 @@ class BudgetServer:
 
     def _slow_down(self, reason: str) -> None:
         if self._ledger.slow_down():
-            logger.warning("the cluster is overloaded, going slower: %s", reason, extra=event("cassandra.slow_down"))
+            logger.warning("the cluster is overloaded, slowing down: %s", reason, extra=event("cassandra.slow_down"))
             if self._tell is not None:
-                self._tell(f"the cluster is overloaded, going slower: {reason}")
+                self._tell(f"the cluster is overloaded, slowing down: {reason}")
 
     def _narrate(self, tell: Tell) -> None:
         told = 0

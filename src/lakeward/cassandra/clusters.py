@@ -63,8 +63,7 @@ class LiveTable:
             return None
         found = TableAddress.parse(address)
         if found.cluster not in (None, self.address.name):
-            why = "what was written is recorded where it was written"
-            msg = f"--ledger {address} is in another cluster than {self}: {why}"
+            msg = f"--ledger {address} is in another cluster than {self}: it must be in that one"
             raise ConfigurationError(msg, hint=f"--ledger {found.name}")
         return found.name
 
@@ -111,11 +110,11 @@ def parse_cluster(text: str) -> ClusterAddress:
 def _split(text: str) -> SplitResult:
     found = _ADDRESS.fullmatch(text)
     if found is None:
-        msg = f"{redact_address(text)!r} is no address of a cluster; expected {_FORM}"
+        msg = f"{redact_address(text)!r} is not the address of a cluster; expected {_FORM}"
         raise ConfigurationError(msg)
     split = SplitResult(**found.groupdict(default=""))
     if "@" in split.netloc:
-        msg = "an address of a cluster holds no login: it would stay in the shell's history"
+        msg = "the address of a cluster must not contain a login: it would stay in the shell's history"
         hint = f"{split.scheme}://…?username=NAME, and the password in {PASSWORD_VARIABLE}"
         raise ConfigurationError(msg, hint=hint)
     return split
@@ -130,7 +129,7 @@ def limits_for(address: ClusterAddress, limits: RateLimits) -> RateLimits:
 
 def _configured(config: Config) -> str:
     names = ", ".join(config.clusters)
-    return f"configured are {names}" if names else "none is configured"
+    return f"the configured clusters are {names}" if names else "none is configured"
 
 
 def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
@@ -151,7 +150,7 @@ def _hosts_and_port(place: str) -> tuple[list[str], dict[str, str]]:
     found = [_host_and_port(part) for part in place.split(",")]
     ports = list(dict.fromkeys(port for _, port in found if port is not None))
     if len(ports) > 1:
-        msg = f"all nodes of a cluster have one port, and {place!r} names {', '.join(ports)}"
+        msg = f"all nodes of a cluster have the same port, but {place!r} names {', '.join(ports)}"
         raise ConfigurationError(msg)
     return [host for host, _ in found], {"port": ports[0]} if ports else {}
 
@@ -160,9 +159,8 @@ def _host_and_port(part: str) -> tuple[str, str | None]:
     found = _HOST.fullmatch(part)
     host = (found["address"] or found["name"]) if found else None
     if not found or not host or (found["address"] is not None and not _is_ipv6(host)):
-        msg = (
-            f"{part!r} is no host of a cluster; expected NAME, NAME:PORT, or an address of IPv6 as [::1] or [::1]:PORT"
-        )
+        known = "NAME, NAME:PORT, or an IPv6 address such as [::1] or [::1]:PORT"
+        msg = f"{part!r} is not a host of a cluster; expected {known}"
         raise ConfigurationError(msg)
     return host, found["port"]
 
@@ -187,7 +185,7 @@ def _choices(query: str) -> dict[str, object]:
         elif name in _PLAIN:
             chosen[name] = value
         else:
-            msg = f"an address of a cluster knows no {name!r}; it takes {', '.join((*_PLAIN, 'tls', *_TLS))}"
+            msg = f"the address of a cluster has no option {name!r}; it takes {', '.join((*_PLAIN, 'tls', *_TLS))}"
             raise ConfigurationError(msg)
     if "username" in chosen:
         chosen["password"] = f"env:{PASSWORD_VARIABLE}"
@@ -223,7 +221,7 @@ def _secret(cluster: str, secret: str) -> str:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
-        msg = f"the password of cluster {cluster} is in AWS Secrets Manager, for which a package is not installed"
+        msg = f"the password of cluster {cluster} is in AWS Secrets Manager; the package for it is not installed"
         raise ConfigurationError(msg, hint=_EXTRA) from error
     try:
         # An ARN says itself in which region it is.

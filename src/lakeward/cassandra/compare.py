@@ -92,7 +92,7 @@ def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: in
         ConfigurationError: no place is named, and Spark runs on more machines than this one.
     """
     if place is None and not str(spark.sparkContext.master).startswith("local"):
-        msg = "Spark runs on other machines too, and nothing says where rows can be put so that all of them see them"
+        msg = "Spark runs on other machines too, and no staging folder is named that all of them can reach"
         raise ConfigurationError(msg, hint="--staging URI")
     with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
         folder = f"{absolute(place or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
@@ -272,7 +272,7 @@ def compare_tables(
         ]
         tell(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
         comparison = _Looks(spark, config, request, stage, plans, pair, tell)
-        with remedy_for_types("let the copy have the type that the table has, or one that holds all its values"):
+        with remedy_for_types("give the copy's column the type of the table's, or one that holds all its values"):
             result = comparison.result()
     return ComparisonReport(
         table=str(request.table),
@@ -420,5 +420,5 @@ class _Looks:
         """Wait for the next minute where this one has a change set: all has been read by now."""
         now = datetime.now(UTC)
         if open_filesystem(self._spark, self._config, to).exists(change_set_folder(to, now)):
-            self._tell("this minute has a change set already; waiting for the next one")
+            self._tell("this minute already has a change set; waiting for the next one")
             time.sleep(seconds_to_next_minute(now))

@@ -158,7 +158,7 @@ def require_driver() -> None:
     try:
         import cassandra.cluster  # noqa: F401
     except ImportError as error:
-        msg = "tables of Cassandra need the driver, which is not installed"
+        msg = "Cassandra tables need the driver, which is not installed"
         raise ConfigurationError(msg, hint=_EXTRA) from error
 
 
@@ -311,7 +311,7 @@ def explained(error: Exception, address: ClusterAddress, datacenters: Collection
     if broken := next((cause for cause in causes if "[SSL" in str(cause)), None):
         return _failed_tls(address, broken)
     if isinstance(error, UnresolvableContactPoints):
-        msg = f"no address is known for the hosts of {address.name}: {_places(address)}"
+        msg = f"the hosts of {address.name} cannot be resolved: {_places(address)}"
         return ConfigurationError(msg, hint="correct hosts: of the cluster, or this machine's name resolution")
     wanted = address.settings.datacenter
     if wanted is not None and datacenters and wanted not in datacenters:
@@ -327,7 +327,7 @@ def no_such_datacenter(address: ClusterAddress, known: Collection[str]) -> Confi
 
 def _refused_login(address: ClusterAddress, error: BaseException) -> ConfigurationError:
     if address.settings.username is None and address.settings.keyspaces is None:
-        msg = f"{address.name} wants a login, and none is configured"
+        msg = f"{address.name} requires a login, and none is configured"
         hint = "username: and password: env:NAME of the cluster, or ?username=… and CASSANDRA_PASSWORD"
         return ConfigurationError(msg, hint=hint)
     who = f"user {address.settings.username!r}" if address.settings.username else "these AWS credentials"
@@ -339,23 +339,23 @@ def _failed_tls(address: ClusterAddress, error: BaseException) -> ConfigurationE
     # The driver hands on only the words of what OpenSSL said.
     text = _reason(error, address)
     if any(words in text for words in _WRONG_NAME):
-        msg = f"the certificate of {address.name} is that of another host: {text}"
+        msg = f"the certificate of {address.name} belongs to another host: {text}"
         hint = (
-            "name hosts: as the certificate does, or the one name that all nodes share as tls: {server_name: NAME}; "
-            "tls: {check_host_name: false} takes any"
+            "use the certificate's names for hosts:, or the name that all nodes share as tls: {server_name: NAME}; "
+            "tls: {check_host_name: false} accepts any"
         )
         return ConfigurationError(msg, hint=hint)
     if _UNTRUSTED in text:
         msg = f"the certificate of {address.name} is not trusted: {text}"
         return ConfigurationError(msg, hint="tls: {ca: FILE} with the certificate that signed it")
-    msg = f"{address.name} cannot be spoken to with TLS: {text}"
-    return ConfigurationError(msg, hint="check whether the cluster encrypts this port at all, and tls: of the cluster")
+    msg = f"the TLS connection to {address.name} failed: {text}"
+    return ConfigurationError(msg, hint="check whether this port is encrypted at all, and tls: of the cluster")
 
 
 def _unreachable(error: Exception, address: ClusterAddress) -> RetriableError:
     msg = f"no node of {address.name} answers at {_places(address)}: {_reason(error, address)}"
     encrypted = address.settings.tls is not None or address.settings.keyspaces is not None
-    also = "whether it wants TLS (tls: {})" if not encrypted else "the certificates"
+    also = "whether it requires TLS (tls: {})" if not encrypted else "the certificates"
     return RetriableError(msg, hint=f"check hosts and port, whether the cluster is up, the firewall, and {also}")
 
 

@@ -166,7 +166,7 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self.text[self.position :].strip():
-            self._refuse("something is left at its end")
+            self._refuse("unexpected text at its end")
 
     def _known(self, name: str) -> CqlType:
         if name == "varchar":
@@ -188,7 +188,7 @@ class _Reader:
             found.append(self.type(nested=True))
         self._expect(">")
         if count is not None and len(found) != count:
-            self._refuse(f"{len(found)} types where {count} belong")
+            self._refuse(f"{len(found)} types instead of {count}")
         return tuple(found)
 
     def _vector(self) -> CqlType:
@@ -198,7 +198,7 @@ class _Reader:
         dimension, _ = self._name()
         self._expect(">")
         if not dimension.isdigit():
-            self._refuse(f"{dimension!r} is no dimension")
+            self._refuse(f"{dimension!r} is not a dimension")
         return CqlType("vector", (element,), dimension=int(dimension))
 
     def _user_type(self, name: str) -> CqlType:
@@ -211,11 +211,11 @@ class _Reader:
     def _name(self) -> tuple[str, bool]:
         found = _TOKEN.match(self.text, self.position)
         if found is None or found.group(4):
-            self._refuse("a name of a type is missing")
+            self._refuse("the name of a type is missing")
         self.position = found.end()
         inside, java_class, bare = found.group(1, 2, 3)
         if java_class is not None:
-            self._refuse("it is a Java class of the server, not a type of CQL")
+            self._refuse("it is a Java class of the server, not a CQL type")
         return (inside.replace('""', '"'), True) if inside is not None else (bare, False)
 
     def _has_next(self, sign: str) -> bool:

@@ -60,7 +60,7 @@ def diff_exports(
     options = diff_options(sides[1].primary_key, [side.frame.columns for side in sides])
     target = _target(to, sides[1], origins[1]) if write else None
     wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
-    with remedy_for_types(f"make the copy anew: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
+    with remedy_for_types(f"copy the table again: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
         return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
 
 
@@ -70,7 +70,7 @@ def _opened(spark: SparkSession, config: Config, address: str, root: str | None)
     except RefusedInputError as error:
         if root is not None or not is_choice(address):
             raise
-        hint = f"--in URI/KEYSPACE/TABLE   (the folder of exports that {address} is one of)"
+        hint = f"--in URI/KEYSPACE/TABLE   (the folder of exports in which {address} is looked up)"
         raise RefusedInputError(error.message, hint=hint) from error
 
 
@@ -118,7 +118,7 @@ def _free(name: str, keys: Collection[str]) -> str:
 def _origin(side: Side) -> Origin:
     found = origin_of(side.identity)
     if found is None:
-        msg = f"{side.label} is no export of a Cassandra table: its manifest names no cluster"
+        msg = f"{side.label} is not an export of a Cassandra table: its manifest names no cluster"
         raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --keys COLUMN,…   (compares any two snapshots)")
     return found
 
@@ -132,7 +132,7 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
     keys = [side.primary_key for side in sides]
     if keys[0] != keys[1]:
         told = " and ".join(", ".join(key) for key in keys)
-        msg = f"{names[0]} was made anew with another key between the two exports: {told}"
+        msg = f"{names[0]} was created again with another key between the two exports: {told}"
         raise RefusedInputError(msg, hint=f"lakeward cassandra import {labels[1]} --into KEYSPACE.TABLE")
     parts = [origin.part or "all" for origin in origins]
     if parts[0] != parts[1]:
@@ -140,7 +140,7 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
         raise RefusedInputError(msg, hint="export both with the same --where and --columns")
     if origins[0].started > origins[1].started:
         msg = (
-            f"{labels[0]} was begun at {origins[0].started.isoformat()}, after {labels[1]} "
+            f"{labels[0]} was started at {origins[0].started.isoformat()}, after {labels[1]} "
             f"({origins[1].started.isoformat()}): a target would keep its newer values"
         )
         raise RefusedInputError(msg, hint=f"lakeward cassandra diff {labels[1]} {labels[0]}")
@@ -151,6 +151,6 @@ def _target(to: str | None, current: Side, origin: Origin) -> str:
         return table_folder(to, origin.schema.name)
     folder, found, _ = str(current.identity["location"]).rpartition(f"/{SNAPSHOTS}/")
     if not found:
-        msg = f"{current.label} does not lie in a folder of exports, so nothing tells where the change set shall be"
+        msg = f"{current.label} is not in a folder of exports, so there is no folder for the change set"
         raise RefusedInputError(msg, hint="--to URI, or --dry-run to see what differs")
     return folder

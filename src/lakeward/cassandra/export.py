@@ -132,7 +132,7 @@ def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
         msg = f"{schema.name} has no column {', '.join(unknown)}; it has {', '.join(schema.names)}"
         raise ConfigurationError(msg)
     if names and not set(names) - set(schema.primary_key):
-        msg = f"all columns of {schema.name} that were named belong to its key, which is exported anyway"
+        msg = f"all named columns of {schema.name} belong to its key, which is always exported"
         raise ConfigurationError(msg, hint=f"--columns {next(iter(schema.values)).name}" if schema.values else None)
     return tuple(name for name in schema.names if name in names and name not in schema.primary_key)
 
@@ -141,7 +141,7 @@ def _require_names(read: ReadPlan) -> None:
     """Refuse columns whose names are those that a snapshot gives to times."""
     taken = [column.name for column in read.selected if column.name.startswith(OWN_COLUMNS)]
     if taken:
-        msg = f"{read.schema.name} has columns that begin as those of a snapshot's times do: {', '.join(taken)}"
+        msg = f"{read.schema.name} has columns that begin like the time columns of a snapshot: {', '.join(taken)}"
         raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
 
 
@@ -192,7 +192,7 @@ class ExportRequest:
         """
         if self.format not in FORMATS or self.layout not in LAYOUTS:
             known = f"{', '.join(FORMATS)} and {', '.join(LAYOUTS)}"
-            msg = f"format {self.format!r}, layout {self.layout!r}: known are {known}"
+            msg = f"unknown format or layout: {self.format!r}, {self.layout!r}; expected {known}"
             raise ConfigurationError(msg)
         # Only Parquet has buckets; and when a value expires is told by its time of writing and its TTL.
         object.__setattr__(self, "layout", self.layout if self.format == "parquet" else PLAIN)
@@ -291,7 +291,7 @@ class _Job:
         """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
         wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
         if found is not None and self.request.restart_other and is_outdated(found, wanted):
-            self.say(f"dropping what was read at {found.started:%Y-%m-%d %H:%M} UTC: it was of something else")
+            self.say(f"discarding what was read at {found.started:%Y-%m-%d %H:%M} UTC: it is of another export")
             found = None
         plan = found or ExportPlan.new(wanted, asked.groups)
         require_same(plan, wanted, self.journal.folder)
@@ -313,7 +313,7 @@ class _Job:
         missing = [group for group in plan.groups if group.number not in done]
         if done:
             began = f"{plan.started:%Y-%m-%d %H:%M} UTC"
-            self.say(f"going on with the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
+            self.say(f"resuming the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
         host = str(self.spark.conf.get("spark.driver.host", "127.0.0.1"))
         limits = limits_for(self.address, self.request.limits)
         with BudgetServer(limits, host=host, tell=self._tell, expected_rows=asked.expected_rows) as budget:

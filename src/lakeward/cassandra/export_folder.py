@@ -76,9 +76,9 @@ def require_free_minute(store: FileSystem, folder: str, export_id: str) -> None:
     """
     first = _complete(store, folder)
     if first is not None:
-        told = f"the export {first.get('id')} of {first.get('created')}"
-        msg = f"{folder} holds {told} already; a minute has one, and nothing is overwritten"
-        raise RefusedInputError(msg, hint="the same command a minute later, or with another --to")
+        export = f"the export {first.get('id')} of {first.get('created')}"
+        msg = f"{folder} already holds {export}; there is one per minute, and nothing is overwritten"
+        raise RefusedInputError(msg, hint="run the same command a minute later, or with another --to")
     require_absent(store, folder, lease=export_id)
 
 
@@ -92,7 +92,7 @@ def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
-    remedy = "look at it, and remove that folder if nobody needs it"
+    remedy = "inspect it, and remove that folder if it is not needed"
     with refusing_damage(f"{folder} is taken, and its {MANIFEST}", hint=remedy, kind=RefusedInputError):
         return json_object(text)
 
@@ -184,8 +184,8 @@ def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Pu
     again = read_text_rows(spark, staged.store, folder, files, staged.struct, kind)
     expected, found = (checksum_of(frame, staged.struct.names).text for frame in (rows, again))
     if found != expected:
-        msg = f"what {kind.upper()} gives back ({found}) is not what was read from the cluster ({expected})"
-        raise DataError(msg, hint="nothing was published: --format parquet holds every value")
+        msg = f"the {kind.upper()} files do not read back ({found}) as what was read from the cluster ({expected})"
+        raise DataError(msg, hint="nothing was published; --format parquet holds every value")
     staged.store.write_text(f"{folder}/{SIDECAR}", text_schema(staged.struct, kind).json() + "\n")
     return Published(files, expected)
 
@@ -421,7 +421,7 @@ class ExportFolder:
         return sorted(name for name in self._listing(kind).complete if name)
 
     def _manifest(self, folder: str) -> dict[str, Any]:
-        what, remedy = f"{folder}: its {MANIFEST}", "remove that folder, or bring its files back"
+        what, remedy = f"{folder}: its {MANIFEST}", "remove that folder, or restore its files"
         with refusing_damage(what, hint=remedy, kind=RefusedInputError):
             found = json_object(self.store.read_text(f"{folder}/{MANIFEST}") or "")
             # Touched here, so that what is missing is told here.

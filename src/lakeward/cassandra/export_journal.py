@@ -102,8 +102,8 @@ class Journal:
             # Of another version: the next one begins anew.
             return None
         except MALFORMED as error:
-            msg = f"{self.folder}/{_PLAN} is no plan of an export: {error}; it is not replaced"
-            raise RefusedInputError(msg, hint="look at it, and move it elsewhere or remove it") from error
+            msg = f"{self.folder}/{_PLAN} is not the plan of an export: {error}; it is not replaced"
+            raise RefusedInputError(msg, hint="inspect it, and move it elsewhere or remove it") from error
 
     def begin(self, plan: ExportPlan) -> None:
         """Begin anew; what another one left is removed."""
@@ -145,8 +145,8 @@ def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> No
     told = _differences(plan, wanted)
     if told:
         when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
-        msg = f"an interrupted export of {when} lies in {folder}, and was of something else: {told}"
-        hint = "ask for the same to go on with it, or drop it: lakeward cassandra export … --restart"
+        msg = f"an interrupted export of {when} is in {folder}, and differs from this one: {told}"
+        hint = "use the same options to resume it, or discard it: lakeward cassandra export … --restart"
         raise RefusedInputError(msg, hint=hint)
 
 
@@ -199,10 +199,10 @@ class Ownership:
             writer = Writer.from_dict(found)
         except ValueError as error:
             msg = f"{self._file} is not what an export writes there: {error}; it is not replaced"
-            raise ConfigurationError(msg, hint="look at it, and move it elsewhere or remove it") from error
+            raise ConfigurationError(msg, hint="inspect it, and move it elsewhere or remove it") from error
         if writer.is_alive(_SILENT):
             msg = f"another export of this table is under way: process {writer.pid} on {writer.host} ({self._file})"
-            raise ConflictError(msg, hint="wait for it, or end it; the next one goes on where it stopped")
+            raise ConflictError(msg, hint="wait for it, or end it; the next one resumes where it stopped")
 
     def __enter__(self) -> Self:
         self._tell()
@@ -225,8 +225,8 @@ class Ownership:
             ConflictError: one has.
         """
         if not self._is_own():
-            msg = f"another process took this export over ({self._file})"
-            raise ConflictError(msg, hint="let that one end it")
+            msg = f"another process has taken over this export ({self._file})"
+            raise ConflictError(msg, hint="let that process finish it")
 
     def _is_own(self) -> bool:
         return (self._found() or {}).get("run") == self._run
@@ -251,4 +251,4 @@ class Ownership:
                     return
                 self._tell()
             except Exception as error:  # the next minute is another try; until then nobody takes the work over
-                logger.warning("cannot tell that this export is alive: %s", error, extra=event("cassandra.export"))
+                logger.warning("cannot renew the ownership of this export: %s", error, extra=event("cassandra.export"))

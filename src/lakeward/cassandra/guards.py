@@ -56,11 +56,11 @@ def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: boo
     """
     manifest = change_set.manifest
     if manifest is None:
-        told = [f"{change_set.location} has no manifest: whether it is the next one for the target is not known"]
+        told = [f"{change_set.location} has no manifest, so it is not known whether it is the next one for the target"]
         return told if last is None else [*told, *told_unknown(last)]
     if last is None:
         held = shown_state(manifest.past)
-        return [f"nothing is recorded of the target: it is taken for what the change set was made of, {held}"]
+        return [f"nothing is recorded about the target: it is assumed to hold the past of the change set, {held}"]
     if is_repair(manifest):
         return _require_fresh(last, change_set.label, compared_since(manifest), force=force)
     if last.unknown is None and is_same_state(last.identity, manifest.past):
@@ -69,10 +69,10 @@ def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: boo
         (msg,), hint = told_unknown(last), REESTABLISH
     else:
         msg = (
-            f"{change_set.label} was made of {shown_state(manifest.past)}, but the target holds "
+            f"{change_set.label} was made from {shown_state(manifest.past)}, but the target holds "
             f"{shown_state(last.identity)}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
         )
-        hint = "apply the change sets in their order, each once"
+        hint = "apply the change sets in order, each once"
     if force:
         return [f"{msg}; applied regardless"]
     raise RefusedInputError(msg, hint=f"{hint}; {_FORCE}")
@@ -108,7 +108,7 @@ def _told_unsure(last: AppliedState, label: str, manifest: ChangeSetManifest) ->
     if last.identity.get("kind") == manifest.past.get("kind") or is_surely_same(last.identity, manifest.past):
         return []
     held, past = shown_state(last.identity), shown_state(manifest.past)
-    return [f"the target holds {held}; nothing shows whether that is what {label} was made of, {past}"]
+    return [f"the target holds {held}; it is not known whether that is what {label} was made from, {past}"]
 
 
 def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force: bool) -> list[str]:
@@ -120,10 +120,10 @@ def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force
     if begun is None or begun.id == job_id:
         return []
     what = f"change set {begun.change_set}" if begun.change_set else f"import of {begun.identity.get('location')}"
-    msg = f"the {what} into {target} was begun and not finished"
+    msg = f"the {what} into {target} was started and not finished"
     if force:
         return [f"{msg}; left as it is"]
-    raise RefusedInputError(msg, hint=f"finish it first, with the command that began it; {_FORCE}")
+    raise RefusedInputError(msg, hint=f"finish it first, with the command that started it; {_FORCE}")
 
 
 def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
@@ -160,11 +160,11 @@ def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | 
         if origin is not None and not origin.is_whole and manifest.counts.get("deleted"):
             part = f"--where {origin.where}" if origin.where else f"--columns {','.join(origin.columns)}"
             told.append(
-                f"the {which} side of {change_set.label} is a part of its table only ({part}), so that its "
-                f"{manifest.counts['deleted']:,} deletes may be of rows that exist"
+                f"the {which} side of {change_set.label} is only a part of its table ({part}), so its "
+                f"{manifest.counts['deleted']:,} deletes may be rows that still exist"
             )
     if told and not force:
-        raise RefusedInputError("; ".join(told), hint=f"make it of whole exports; {_FORCE}")
+        raise RefusedInputError("; ".join(told), hint=f"make it from complete exports; {_FORCE}")
     return told
 
 
@@ -183,7 +183,7 @@ def chosen_timestamp(choice: str, origin: Origin | None, label: str) -> int | No
             msg = f"the timestamp {choice} for {label} is after the year 9999; expected microseconds since 1970"
             raise ConfigurationError(msg, hint=f"--timestamp now, which is {time.time_ns() // 1_000}")
         return int(choice)
-    msg = f"the timestamp {choice!r} for {label} is none; expected snapshot, now, or microseconds since 1970"
+    msg = f"the timestamp {choice!r} for {label} is not valid; expected snapshot, now, or microseconds since 1970"
     raise ConfigurationError(msg)
 
 
@@ -198,7 +198,7 @@ def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -
     too_old = limits.oldest_timestamp is not None and age > limits.oldest_timestamp
     if too_old or (limits.newest_timestamp is not None and -age > limits.newest_timestamp):
         msg = (
-            f"{what} would be written as of {then:%Y-%m-%d %H:%M:%S} UTC; this cluster takes times from "
+            f"{what} would be written as of {then:%Y-%m-%d %H:%M:%S} UTC; this cluster accepts times from "
             f"{limits.oldest_timestamp} ago to {limits.newest_timestamp} ahead"
         )
         raise RefusedInputError(msg, hint="--timestamp now   (newer writes of others are then overwritten)")
@@ -213,12 +213,12 @@ def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choic
     if not limits.is_keyspaces:
         return True
     if expires and not keyspaces.has_ttl(session, target.keyspace, target.table):
-        msg = f"cells are to expire, and {target} has that turned off"
+        msg = f"cells are to expire, but TTL is turned off for {target}"
         raise RefusedInputError(msg, hint=keyspaces.enabling_statement(target.cql, "ttl"))
     if keyspaces.has_client_timestamps(session, target.keyspace, target.table):
         return True
     if choice != NOW:
-        msg = f"{target} takes no times from its clients, so that nothing can be written as of {choice}"
+        msg = f"{target} accepts no timestamps from clients, so nothing can be written as of {choice}"
         on = keyspaces.enabling_statement(target.cql, "client_side_timestamps")
         raise RefusedInputError(msg, hint=f"--timestamp now, or turn them on: {on}")
     return False
@@ -237,10 +237,10 @@ def require_later(
     if last is None or last.timestamp is None or timestamp > last.timestamp or is_replay:
         return []
     times = [datetime.fromtimestamp(item / 1_000_000, UTC).isoformat() for item in (timestamp, last.timestamp)]
-    msg = f"{what} would be written as of {times[0]}, where the target was last written as of {times[1]}: it would lose"
+    msg = f"{what} would be written as of {times[0]}, but the target was last written as of {times[1]}, which wins"
     if force:
         return [msg]
-    hint = "--timestamp now   (wins over newer writes of others, too); --force writes it regardless"
+    hint = "--timestamp now   (overwrites newer writes of others, too); --force writes it regardless"
     raise RefusedInputError(msg, hint=hint)
 
 

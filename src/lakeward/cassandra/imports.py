@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.stored.addresses import Side
 
 # What helps where there is no table.
-CREATE_TABLE = "--create-table   (makes it as the export's was)"
+CREATE_TABLE = "--create-table   (creates it like the exported table)"
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,14 @@ def _table(session: Any, request: ImportRequest, origin: Origin | None) -> Table
 
 def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None:
     if origin is None:
-        msg = f"{request.source} does not say what its table looks like, so none can be made of it"
-        raise RefusedInputError(msg, hint="--create-table takes what lakeward cassandra export wrote")
+        msg = f"{request.source} does not describe its table, so the table cannot be created from it"
+        raise RefusedInputError(msg, hint="--create-table needs what lakeward cassandra export wrote")
     require_no_counters(request.source, origin.schema)
     if request.dry_run:
-        msg = f"there is no table {request.into} yet, and a dry run makes none"
-        raise RefusedInputError(msg, hint="make it first: " + "; ".join(origin.schema.create_statements(request.into)))
+        msg = f"there is no table {request.into} yet, and a dry run creates none"
+        raise RefusedInputError(
+            msg, hint="create it first: " + "; ".join(origin.schema.create_statements(request.into))
+        )
     make_table(session, request.into, origin.schema.create_statements(request.into), what=str(request.into))
 
 
@@ -157,7 +159,7 @@ def _rows(request: ImportRequest, side: Side, origin: Origin | None, target: Wri
     values = [pair.column.name for pair in pairs if not pair.column.is_key]
     writetimes = _times(frame, WRITETIME, values) if request.timestamp == guards.SNAPSHOT_TIME else []
     if writetimes and limits_of(target.address.settings).oldest_timestamp is not None:
-        msg = f"{request.source} has the times at which cells were written, which this cluster does not take"
+        msg = f"{request.source} has the times at which cells were written, which this cluster does not accept"
         raise RefusedInputError(msg, hint="--timestamp now   (leaves them out)")
     return WriteRows(
         label=side.label,
@@ -196,9 +198,9 @@ def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
 
 def _told_target(last: AppliedState | None, side: Side, request: ImportRequest, outcome: Outcome) -> tuple[str, ...]:
     """Refuse a target that holds another state, or a half of one; return the warnings."""
-    stay = f"those that {side.label} does not have stay, and newer cells too (--timestamp now writes over them)"
+    stay = f"those that {side.label} does not have stay, and so do newer cells (--timestamp now overwrites them)"
     if last is None:
-        return (f"{request.into} has rows already: {stay}",) if outcome.why is not None else ()
+        return (f"{request.into} already has rows: {stay}",) if outcome.why is not None else ()
     unknown = guards.told_unknown(last)
     msg = unknown[0] if unknown else f"{request.into} holds {shown_state(last.identity)}"
     msg = f"{msg}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
@@ -207,7 +209,7 @@ def _told_target(last: AppliedState | None, side: Side, request: ImportRequest, 
         raise RefusedInputError(msg, hint=f"{hint}; --force writes the snapshot over it")
     is_lost = outcome.effect is Effect.MIXES or (unknown and outcome.effect is Effect.KEEPS)
     if is_lost and not request.force:
-        lose = f"{msg}: parts of {side.label} would lose against what is there, which is later"
-        raise RefusedInputError(lose, hint=f"--timestamp now writes over it; {guards.REESTABLISH}")
+        lose = f"{msg}: parts of {side.label} would be hidden by newer cells in the table"
+        raise RefusedInputError(lose, hint=f"--timestamp now overwrites them; {guards.REESTABLISH}")
     rows = f": of its rows, {stay}" if outcome.effect is not Effect.KEEPS else ""
     return (msg + rows, *outcome.warnings(str(request.into)))

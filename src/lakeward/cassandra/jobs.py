@@ -154,9 +154,9 @@ class Outcome:
         """Return what a person should know of the target afterwards."""
         if self.effect is Effect.MIXES:
             msg = f"what {target} holds afterwards is not known: {self.why}"
-            return [f"{msg}; lakeward cassandra compare tells, and what it writes with --to makes it right"]
+            return [f"{msg}; lakeward cassandra compare shows what differs, and --to writes what repairs it"]
         if self.effect is Effect.KEEPS and self.seen is None:
-            return [f"it is older than what {target} holds and was written before: what is recorded stays"]
+            return [f"it is older than what {target} holds and was written before: the record stays as it is"]
         return []
 
 
@@ -233,7 +233,7 @@ def import_outcome(
     if is_later and not has_recorded_times:
         return Outcome(why=f"rows of {shown_state(last.identity)}, over which {_shown(job)} was imported")
     return Outcome(
-        Effect.MIXES, f"{_shown(job)} was imported over {shown_state(last.identity)}, parts of which are later"
+        Effect.MIXES, f"{_shown(job)} was imported over {shown_state(last.identity)}, parts of which are newer"
     )
 
 
@@ -245,7 +245,7 @@ def apply_outcome(
     if lost is not None:
         return Outcome(Effect.MIXES, f"{what} was applied although {lost}")
     if manifest is None:
-        return Outcome(Effect.MIXES, f"{what} was applied, which does not say what it leads to")
+        return Outcome(Effect.MIXES, f"{what} was applied, which does not say which state it leads to")
     if job.is_repair:
         return _repair_outcome(last, job, manifest)
     if last is None or _leads(last, job, manifest, history):
@@ -278,7 +278,7 @@ def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetMani
     if last is None:
         return Outcome(seen=seen)
     if is_outdated(last, seen):
-        return Outcome(Effect.MIXES, f"the repair {job.change_set} was applied, which is older", seen)
+        return Outcome(Effect.MIXES, f"the repair {job.change_set}, which is older, was applied", seen)
     is_later = last.timestamp is None or job.timestamp > last.timestamp
     return Outcome(Effect.LEADS if is_later else Effect.KEEPS, seen=seen)
 

@@ -27,7 +27,7 @@ _PARTITIONERS = (MURMUR3, RANDOM)
 _SYSTEM_KEYSPACE = "system_schema_mcs"
 _REMEDY = (
     "UPDATE system.local SET partitioner='org.apache.cassandra.dht.Murmur3Partitioner' WHERE key='local'   "
-    "in the CQL editor of the AWS console, then again after ten minutes"
+    "in the CQL editor of the AWS console, then try again after ten minutes"
 )
 
 
@@ -119,7 +119,7 @@ def require_partitioner(partitioner: str, *, cluster: str) -> str:
     name = partitioner.rpartition(".")[2]
     if name in _PARTITIONERS:
         return name
-    msg = f"{cluster} uses {name}, and tables are read by token ranges, which only {' and '.join(_PARTITIONERS)} have"
+    msg = f"{cluster} uses {name}, but tables are read by token ranges, which only {' and '.join(_PARTITIONERS)} have"
     raise ConfigurationError(msg, hint=_REMEDY if name == "DefaultPartitioner" else None)
 
 

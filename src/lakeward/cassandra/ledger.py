@@ -95,12 +95,12 @@ class Ledger:
         current = table_id(self._session, self._name)
         ids = [last.table_id] if last is not None else [begun_job.table_id for begun_job in begun]
         if any(self._is_other(item, current) for item in ids):
-            return f"{self._target} was dropped since it was last written to, so that what is recorded of it is void"
+            return f"{self._target} was dropped since it was last written to, so the record of it is void"
         imports = [begun_job.job for begun_job in begun if begun_job.job.kind == IMPORT]
         is_filled = last.has_rows if last is not None else any(self._has_written(job) for job in imports)
         if not is_filled or self.has_rows():
             return None
-        return f"{self._target} is empty, though rows were written to it, so that what is recorded of it is void"
+        return f"{self._target} is empty, though rows were written to it, so the record of it is void"
 
     @staticmethod
     def _is_other(recorded: str | None, current: str | None) -> bool:
@@ -205,7 +205,7 @@ class Ledger:
         return {int(unit): text for unit, text in rows if unit != _HEADER}
 
     def _reading(self) -> AbstractContextManager[None]:
-        hint = f"look at its rows for {self._target}; with another --ledger KEYSPACE.TABLE nothing is recorded yet"
+        hint = f"inspect its rows for {self._target}; another --ledger KEYSPACE.TABLE starts an empty record"
         return refusing_damage(f"a row of {self.table}", hint=hint)
 
     def claim(self, job: Job, unit: int) -> int:
@@ -236,10 +236,8 @@ class Ledger:
         last, begun = self.last(), self._begun()
         own = next((item for item in begun if item.job.id == job.id), None)
         if own is not None and last is not None and not own.is_open and not own.led_to(last):
-            msg = (
-                f"while this was written to {self._target}, another job was: which of them its rows are of is not known"
-            )
-            raise ConflictError(msg, hint="lakeward cassandra compare   (tells what differs, and repairs it)")
+            msg = f"another job wrote to {self._target} at the same time: which rows are from which job is not known"
+            raise ConflictError(msg, hint="lakeward cassandra compare   (shows what differs, and can repair it)")
         state = state_after(
             last,
             job,
@@ -350,7 +348,7 @@ class Ledger:
             raise ConfigurationError(msg, hint=hint) from error
         except InvalidRequest as error:
             msg = f"{self.table} cannot keep the record of what was written to {self._target}: {told(error)}"
-            hint = "--ledger KEYSPACE.TABLE   (a table that there is not yet; it is made)"
+            hint = "--ledger KEYSPACE.TABLE   (a table that does not exist yet; it is created)"
             raise ConfigurationError(msg, hint=hint) from error
 
 

@@ -178,7 +178,7 @@ _FEWEST_ROWS, _PAGE_SECONDS = 100, 0.1
 _ROWS_PER_UNIT = 4
 # What a query is given each time: the tokens behind which and up to which it reads.
 _TOKENS = 2
-CHANGED = "if the table or what this login may was changed just now: the same command again, an export with --restart"
+CHANGED = "if the table or the login's permissions just changed: run the same command again, an export with --restart"
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 
 
@@ -280,11 +280,11 @@ class ReadPlan:
             found = call_again(lambda: session.prepare(self.statement), budget=budget, what="preparing the query")
         except (InvalidRequest, SyntaxException, Unauthorized) as error:
             what = f"the condition {self.where!r}" if self.where else "the query"
-            msg = f"{self.schema.name}: the server does not take {what}: {error}"
+            msg = f"{self.schema.name}: the server does not accept {what}: {error}"
             hint = "conditions are on clustering and other columns, as in --where \"day >= '2026-11-01' AND n > 3\""
             raise ConfigurationError(msg, hint=hint if self.where else CHANGED) from error
         if len(found.column_metadata) != _TOKENS:
-            msg = f"the condition {self.where!r} leaves a value open, by ? or by a name after a colon"
+            msg = f"the condition {self.where!r} has an unbound value: ? or a name after a colon"
             raise ConfigurationError(msg, hint="write the value itself into the condition")
         return found
 
@@ -304,7 +304,7 @@ def require_condition(where: str | None) -> None:
     """
     found = _MORE_THAN_A_CONDITION.search(_QUOTED.sub("''", where or ""))
     if found:
-        msg = f"the condition {where!r} holds {found.group()!r}, which is no part of a condition"
+        msg = f"the condition {where!r} contains {found.group()!r}, which is not part of a condition"
         raise ConfigurationError(msg, hint="only conditions joined by AND; ALLOW FILTERING is added anyway")
 
 

@@ -135,12 +135,12 @@ class RangePages:
         try:
             return call_again(self._receive, budget=self._query.budget)
         except (InvalidRequest, Unauthorized) as error:
-            msg = f"the table cannot be read any more as it was until now: {told(error)}"
+            msg = f"the table can no longer be read as before: {told(error)}"
             raise ConfigurationError(msg, hint=CHANGED) from error
         except RetriableError as error:
             if not isinstance(error.__cause__, _too_slow()):
                 raise
-            what = f"the last page was of {self._wanted} rows: a smaller page_size, or a longer timeout, of the cluster"
+            what = f"the last page had {self._wanted} rows: set a smaller page_size or a longer timeout of the cluster"
             raise RetriableError(error.message, hint=f"{error.hint}; {what}") from error
 
     def _receive(self) -> ResultSet:
@@ -161,7 +161,7 @@ def _too_slow() -> tuple[type[Exception], ...]:
 def _whole_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]] | None) -> Sequence[tuple[Any, ...]]:
     """Raise where a reader of the driver's loses rows: some return none at all if they cannot decode them."""
     if rows is None:
-        msg = f"the driver gave no rows for the columns {', '.join(names)}"
+        msg = f"the driver returned no rows for the columns {', '.join(names)}"
         raise BugError(msg)
     return rows
 
@@ -206,7 +206,7 @@ class BatchMaker:
             absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
         if absent:
             names = ", ".join(item.name for item in absent)
-            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them from others"
+            msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them apart"
             raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
 
     def _fill_times(self, found: dict[str, pa.Array]) -> None:

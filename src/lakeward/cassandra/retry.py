@@ -108,8 +108,8 @@ def call_again(
                 budget.slow_down(told(error))
             if attempt == attempts:
                 span = time.monotonic() - begun
-                msg = f"{what} failed {attempts} times within {span:.0f} s, at last with {told(error)}"
-                raise RetriableError(msg, hint="the same command goes on where this one ended") from error
+                msg = f"{what} failed {attempts} times within {span:.0f} s, the last time with {told(error)}"
+                raise RetriableError(msg, hint="the same command resumes where this one ended") from error
             logger.debug("%s failed, try %d: %s", what, attempt, told(error), extra=event("cassandra.again"))
         sleep(pause_before(attempt + 1))
     raise AssertionError(attempts)

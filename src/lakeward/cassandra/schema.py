@@ -266,7 +266,7 @@ def differences(source: TableSchema, target: TableSchema, columns: Sequence[str]
         columns: those that the rows have besides the key; default all.
     """
     found = [
-        f"the {what} is ({', '.join(theirs)}) where the rows have ({', '.join(ours)})"
+        f"the {what} is ({', '.join(theirs)}), but that of the rows is ({', '.join(ours)})"
         for what, ours, theirs in (
             ("partition key", _names(source.partition_key), _names(target.partition_key)),
             ("clustering", _names(source.clustering), _names(target.clustering)),
@@ -288,7 +288,7 @@ def _difference(column: CqlColumn, there: CqlColumn | None) -> list[str]:
     if there is None:
         return [f"the column {column.name!r} ({column.type.cql}) is missing"]
     if column.kind != there.kind and not (column.kind.is_key or there.kind.is_key):
-        return [f"the column {column.name!r} is {there.kind} where that of the rows is {column.kind}"]
+        return [f"the column {column.name!r} is {there.kind}, but that of the rows is {column.kind}"]
     if not widens(column.type, there.type):
-        return [f"the column {column.name!r} is {there.type.cql}, which does not take every {column.type.cql}"]
+        return [f"the column {column.name!r} is {there.type.cql}, which does not hold every {column.type.cql}"]
     return []

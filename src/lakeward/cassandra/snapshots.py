@@ -140,7 +140,7 @@ def origin_of(identity: Mapping[str, Any]) -> Origin | None:
             columns=tuple(document.get("columns") or ()),
         )
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{identity.get('location')}: what its manifest says of the exported table is damaged: {error!r}"
+        msg = f"{identity.get('location')}: the description of the exported table in its manifest is damaged: {error!r}"
         raise RefusedInputError(msg, hint="export the table again") from error
 
 

@@ -138,7 +138,7 @@ def followed_table(named: str | None, other: TableName) -> TableName:
         return other
     found = TableAddress.parse(named)
     if found.cluster is not None:
-        msg = f"--table {found}: exports are looked for below --to, and no cluster is asked; expected {found.name}"
+        msg = f"--table {found}: exports are looked up below --to, and no cluster is asked; expected {found.name}"
         raise ConfigurationError(msg)
     return found.name
 
@@ -169,7 +169,7 @@ def _require_target(session: Any, request: SyncRequest) -> None:
     _require_another_table(request)
     limits, is_recorded = limits_of(request.target.settings), request.timestamp == guards.SNAPSHOT_TIME
     if is_recorded and limits.oldest_timestamp is not None and (request.writetime or request.ttl):
-        msg = f"{request.into} does not take the times at which cells were written"
+        msg = f"{request.into} does not accept the times at which cells were written"
         raise RefusedInputError(msg, hint="without --with-writetime and --with-ttl, or with --timestamp now")
     if is_there(session, request.into):
         require_writable(session, read_table_schema(session, request.into))
@@ -185,7 +185,7 @@ def _require_another_table(request: SyncRequest) -> None:
     source, target = request.source.settings, request.target.settings
     is_same_place = set(source.hosts) & set(target.hosts) and source.port == target.port
     if is_same_place or (source.keyspaces is not None and source.keyspaces == target.keyspaces):
-        msg = f"{request.into} would be copied into itself: --from and --into are one table"
+        msg = f"{request.into} would be copied into itself: --from and --into are the same table"
         raise RefusedInputError(msg, hint="--into another cluster, keyspace or table")
 
 
@@ -195,14 +195,14 @@ def _require_place(session: Any, request: SyncRequest) -> None:
         read_table_schema(session, request.into)
     except ConfigurationError as error:
         if not has_keyspace(session, request.into):
-            make = f"make it first: CREATE KEYSPACE {quoted(request.into.keyspace)} WITH replication = …"
+            make = f"create it first: CREATE KEYSPACE {quoted(request.into.keyspace)} WITH replication = …"
             raise ConfigurationError(error.message, hint=_or_meant(make, error.hint)) from error
         if not request.create_table:
-            raise ConfigurationError(error.message, hint=_or_meant("--create-table makes it", error.hint)) from error
+            raise ConfigurationError(error.message, hint=_or_meant("--create-table creates it", error.hint)) from error
 
 
 def _or_meant(remedy: str, meant: str | None) -> str:
-    return f"{remedy}; or is it {meant}?" if meant else remedy
+    return f"{remedy}; or did you mean {meant}?" if meant else remedy
 
 
 @contextmanager
@@ -297,7 +297,7 @@ class _Work:
                 limit=0,
             )
         except RefusedInputError as error:
-            hint = f"{error.hint or 'look at both exports'}; or, if it is wrong, remove {step.export.folder}"
+            hint = f"{error.hint or 'inspect both exports'}; or, if the later one is wrong, remove {step.export.folder}"
             raise RefusedInputError(error.message, hint=hint) from error
         return {"change_set": result.change_set, "summary": result.summary.to_dict()}
 

@@ -157,18 +157,18 @@ class SyncRound:
         newest = names[-1] if names else None
         if newest is not None and newest > self._minute():
             msg = (
-                f"{self.folder.folder} has an export of {newest}, which is later than now ({self._minute()}, UTC): an "
-                "export of now would be taken for an earlier one"
+                f"{self.folder.folder} has an export of {newest}, which is in the future (now: {self._minute()}, UTC): "
+                "a new export would be taken for an earlier one"
             )
-            raise RetriableError(msg, hint="set the clocks of the machines that export right, or wait")
+            raise RetriableError(msg, hint="correct the clocks of the machines that export, or wait")
         self._wait_for_free_minute("an export", newest)
 
     def _require_known_time(self, export: KnownExport) -> None:
         """Refuse an export of the far future: change sets for it are looked for among those of its own day."""
         latest = self._minute(CLOCKS_DIFFER)
         if export.name > latest:
-            msg = f"{export.folder} is later than now by more than {CLOCKS_DIFFER}: {self._minute()}, UTC"
-            raise RefusedInputError(msg, hint="set the clocks of the machines right, and remove that export")
+            msg = f"{export.folder} is more than {CLOCKS_DIFFER} in the future (now: {self._minute()}, UTC)"
+            raise RefusedInputError(msg, hint="correct the clocks of the machines, and remove that export")
 
     def _change_set_of_now(self) -> str | None:
         name = self._minute()
@@ -183,7 +183,7 @@ class SyncRound:
         if taken is None or taken != self._minute():
             return
         seconds = seconds_to_next_minute(self.now())
-        self.tell(f"this minute has {what} already; waiting {seconds:.0f} s for the next one")
+        self.tell(f"this minute already has {what}; waiting {seconds:.0f} s for the next one")
         self.wait(seconds)
 
     def _removed(self) -> list[str]:
@@ -197,20 +197,20 @@ class SyncRound:
 
 def _still_to_be_done(step: Step, *, is_empty: bool) -> LakewardError:
     if step.action is Action.IMPORT and is_empty:
-        msg = f"{step.export.folder} was written to the target, which has no rows all the same"
-        hint = "--timestamp now   (where its rows were deleted in the target, later than the export)"
+        msg = f"{step.export.folder} was written to the target, which still has no rows"
+        hint = "--timestamp now   (if its rows were deleted in the target after the export)"
         return RefusedInputError(msg, hint=hint)
-    return BugError(f"the step {step.action} of {step.export.folder} was done, and is still to be done")
+    return BugError(f"the step {step.action} of {step.export.folder} was done, but is still pending")
 
 
 def _told(step: Step) -> str:
     change_set = step.change_set.folder if step.change_set is not None else ""
     words = {
         Action.IMPORT: f"importing {step.export.folder}",
-        Action.ASSUME: f"taking the target for what {step.export.folder} holds",
+        Action.ASSUME: f"assuming that the target holds {step.export.folder}",
         Action.DIFF: f"comparing {step.export.folder} with what the target holds",
         Action.APPLY: f"applying {change_set}",
-        Action.RECORD: f"nothing changed until {step.export.folder}",
+        Action.RECORD: f"nothing changed up to {step.export.folder}",
     }
     return words[step.action]
 

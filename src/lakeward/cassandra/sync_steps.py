@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.export_folder import ExportFolder, KnownChangeSet, KnownExport
 
-_CHOICE = "--first import writes the newest export over it, --first assume takes it for what that holds"
+_CHOICE = "--first import writes the newest export over it, --first assume assumes that it holds that export"
 
 
 class Action(StrEnum):
@@ -104,7 +104,7 @@ def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None
     if unknown is not None:
         return _first_step(folder, target, rules)
     held = _of_source(_held(folder, applied), rules)
-    doubt = lost or (f"the target holds {held.folder}, a part of its table only: {held.part}" if held.part else None)
+    doubt = lost or (f"the target holds {held.folder}, only a part of its table: {held.part}" if held.part else None)
     if doubt is not None:
         if rules.first is None:
             raise RefusedInputError(doubt, hint=_CHOICE)
@@ -119,9 +119,9 @@ def _held(folder: ExportFolder, applied: Mapping[str, Any]) -> KnownExport:
         return folder.export(name)
     msg = (
         f"the target holds the export {applied.get('location')} ({applied.get('id')}), which is not in "
-        f"{folder.folder}: what changed since cannot be told"
+        f"{folder.folder}: what changed since cannot be determined"
     )
-    hint = "bring that export back, or empty the target: it is then filled with the newest export"
+    hint = "restore that export, or empty the target: it is then filled with the newest export"
     raise RefusedInputError(msg, hint=hint)
 
 
@@ -139,7 +139,7 @@ def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = Non
     if rules.any_cluster or expected is None or export.cluster == expected:
         return export
     msg = (
-        f"{export.folder} is an export of the cluster {export.cluster}, where those of {expected} are followed: "
+        f"{export.folder} is an export of the cluster {export.cluster}, but those of {expected} are followed: "
         "rows of two tables would be mixed"
     )
     hint = "--to another folder, or remove that export; --any-cluster where it is the same table under another name"
@@ -168,5 +168,5 @@ def require_known_target(target: Target, first: First | None) -> None:
         RefusedInputError: nobody said what they are.
     """
     if first is None and target.applied() is None and target.under_way() is None and not target.is_empty():
-        msg = "the target has rows already, and nothing is recorded of where they come from"
+        msg = "the target already has rows, and nothing is recorded about where they come from"
         raise RefusedInputError(msg, hint=_CHOICE)

@@ -78,7 +78,7 @@ def make_table(session: Any, table: TableName, statements: Sequence[str], *, wha
             rows_of(session, statement)
     except (cassandra.RequestValidationException, protocol.RequestValidationException) as error:
         remedies = [item for item in (_remedy(session, table, error), otherwise) if item]
-        msg = f"cannot make {what}: {told(error)}"
+        msg = f"cannot create {what}: {told(error)}"
         raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
     _await_agreement(session, table)
     _await(session, table)
@@ -103,9 +103,9 @@ def _await_agreement(session: Any, table: TableName) -> None:
         session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
 
     # The node that is asked may be lost meanwhile: then another is, soon.
-    wrong = f"{table} was made, but after {_PATIENCE_SECONDS} s not all nodes know of it"
+    wrong = f"{table} was created, but after {_PATIENCE_SECONDS} s not all nodes know about it"
     _until_done(
-        look, DriverException, wrong, hint="nodetool describecluster   (shows which), then the same command again"
+        look, DriverException, wrong, hint="nodetool describecluster   (shows which), then run the same command again"
     )
 
 
@@ -113,9 +113,9 @@ def _await(session: Any, table: TableName) -> None:
     """Wait until a table that was just made can be read: Keyspaces makes them after it has answered."""
     from cassandra import InvalidRequest
 
-    wrong = f"{table} was made, but cannot be read after {_PATIENCE_SECONDS} s"
+    wrong = f"{table} was created, but cannot be read after {_PATIENCE_SECONDS} s"
     query = f"SELECT * FROM {table.cql} LIMIT 1"
-    _until_done(lambda _: rows_of(session, query), InvalidRequest, wrong, hint="the same command again")
+    _until_done(lambda _: rows_of(session, query), InvalidRequest, wrong, hint="run the same command again")
 
 
 def _until_done(look: Callable[[float], object], passing: type[Exception], wrong: str, *, hint: str) -> None:
@@ -173,7 +173,7 @@ def check_cluster(address: ClusterAddress) -> str:
         try:
             return f"{examine_cluster(session, address)}; driver {driver_version()}"
         except (DriverException, ErrorMessage) as error:
-            msg = f"{address.name} takes the connection, but not what is asked about it: {told(error)}"
+            msg = f"{address.name} accepts the connection, but refuses a query about itself: {told(error)}"
             raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
 
 
@@ -192,9 +192,9 @@ def require_exportable(session: Any, schema: TableSchema, *, counters: bool = Fa
     if schema.has_counters and not counters:
         msg = (
             f"{schema.name} has counters: an export can read them, but writing them elsewhere adds to what is there, "
-            "so that a copy cannot be kept current"
+            "so a copy cannot be kept up to date"
         )
-        raise RefusedInputError(msg, hint="export them all the same, to look at: --counters")
+        raise RefusedInputError(msg, hint="export them anyway, for reading only: --counters")
     require_readable(session, schema.name)
 
 

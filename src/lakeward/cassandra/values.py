@@ -234,7 +234,7 @@ def duration_value(text: str) -> Any:
 
     found = _DURATION.match(text)
     if found is None:
-        msg = f"{text!r} is no duration; expected one such as 1mo2d3ns"
+        msg = f"{text!r} is not a duration; expected one such as 1mo2d3ns"
         raise DataError(msg)
     sign = -1 if found.group(1) else 1
     return Duration(*(sign * int(part) for part in found.group(2, 3, 4)))

@@ -141,7 +141,7 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
         try:
             return serialize(convert(value), protocol)
         except FAULTS as error:
-            return Unfit(f"{column.name}: {value!r:.200} is no {column.target.cql}: {error}")
+            return Unfit(f"{column.name}: {value!r:.200} is not a valid {column.target.cql}: {error}")
 
     def whole(array: pa.Array) -> Serialized:
         import pyarrow as pa

@@ -142,7 +142,7 @@ def _pair(column: CqlColumn, found: Found, source: CqlType | None) -> Matched | 
     value = _converted(found, wanted, column.type.name)
     if value is None:
         return (
-            f"the column {column.name!r} is {found.type.simpleString()}, where the table has {column.type.cql}, which "
+            f"the column {column.name!r} is {found.type.simpleString()}, but the table has {column.type.cql}, which "
             f"is read from {wanted.simpleString()}"
         )
     return Matched(WriteColumn(column.name, column.kind, column.type, column.type), value)
@@ -173,7 +173,7 @@ def _hint(name: TableName, found: Mapping[str, Found], origin: Origin | None, ta
         if absent and not any(item.kind.is_key for item in absent):
             added = ", ".join(f"{item.cql} {item.type.cql}" for item in absent)
             return f"ALTER TABLE {name.cql} ADD ({added});"
-    return "write into a table with these columns: --create-table makes one of an export"
+    return "write into a table with these columns: --create-table creates one from an export"
 
 
 def require_applicable(label: str, diff: ReadDiff) -> None:
@@ -184,14 +184,15 @@ def require_applicable(label: str, diff: ReadDiff) -> None:
             change.
     """
     if diff.right is None:
-        msg = f"{label} has past values only, so that there is nothing to write"
+        msg = f"{label} has only past values, so there is nothing to write"
         raise RefusedInputError(msg, hint="lakeward diff … --mode structs --change-column changes")
     is_ambiguous = diff.options.sparse_mode or diff.left is None
     if diff.changed is None and is_ambiguous:
         msg = (
-            f"{label} does not say which columns changed: a value that became null cannot be told from one that stayed"
+            f"{label} does not say which columns changed: a value that became null cannot be distinguished from one "
+            "that did not change"
         )
-        raise RefusedInputError(msg, hint="make it with their list: lakeward diff … --change-column changes")
+        raise RefusedInputError(msg, hint="make it again with that list: lakeward diff … --change-column changes")
 
 
 def action(diff: ReadDiff) -> Column:
@@ -311,7 +312,7 @@ def _either(name: str, read: Column, number: str, what: str) -> Column:
     text = column(name)
     value = F.when(text.rlike(_NUMBER), F.expr(f"try_cast({quote_name(name)} AS {number})")).otherwise(read)
     shown = F.substring(text, 1, _SHOWN)
-    unfit = unfit_value(F.lit(f"the column {name} holds '"), shown, F.lit(f"', which is no {what}"))
+    unfit = unfit_value(F.lit(f"the column {name} holds '"), shown, F.lit(f"', which is not a {what}"))
     return F.when(text.isNull() | value.isNotNull(), value).when(unfit, value)
 
 

@@ -201,7 +201,7 @@ class WriteJob:
         done, rejected_before = self.ledger.done(job), self.ledger.rejected(job)
         expected = None if self.rows.count is None else round(self.rows.count * (1 - len(done) / job.units))
         if done and tell is not None:
-            tell(f"going on with an interrupted attempt: {len(done):,} of {job.units:,} units are done")
+            tell(f"resuming an interrupted attempt: {len(done):,} of {job.units:,} units are done")
         host = str(self.rows.frame.sparkSession.conf.get("spark.driver.host", "localhost"))
         with BudgetServer(
             self.limits, host=host, tell=tell, expected_rows=expected, rejected=rejected_before
@@ -267,4 +267,4 @@ def _require_success(found: dict[str, Any], folder: str | None) -> None:
     written = f"; {found['upserted'] + found['deleted']:,} rows were written"
     letters = f", {found['rejected']:,} rejected ones are in {folder}" if folder else ""
     kind = RetriableError if found["is_retriable"] else DataError
-    raise kind(message + written + letters, hint=hint or "the same command goes on where this one ended")
+    raise kind(message + written + letters, hint=hint or "the same command resumes where this one ended")

@@ -95,7 +95,7 @@ def _require_writable(folder: str) -> None:
     while not os.path.exists(there):  # noqa: PTH110
         there = os.path.dirname(there)  # noqa: PTH120
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):  # noqa: PTH112
-        msg = f"rejected rows could not be kept in {folder}: {there} is no folder that can be written to"
+        msg = f"rejected rows could not be kept in {folder}: {there} is not a writable folder"
         raise ConfigurationError(msg, hint=_WHERE)
 
 
@@ -112,7 +112,7 @@ def place_for(spark: SparkSession, config: Config, folder: str | None, source: s
         parent, _, own = source.rstrip("/").rpartition("/")
         return DeadLetterPlace.at(f"{parent}/_{FOLDER}/{own}-{job.id}", config.s3)
     if not str(spark.sparkContext.master).startswith("local"):
-        msg = "Spark runs on other machines too, and nothing says where rejected rows can be put"
+        msg = "Spark runs on other machines too, and no folder for rejected rows is named"
         raise ConfigurationError(msg, hint=_WHERE)
     return DeadLetterPlace.at(absolute(f"{FOLDER}/{job.id}"), config.s3)
 

@@ -186,7 +186,7 @@ class Sender:
             elif is_rejection(error):
                 self._rejected(request, error)
             else:
-                msg = f"the cluster does not take rows: {told(error)}"
+                msg = f"the cluster does not accept rows: {told(error)}"
                 raise DataError(msg, hint="lakeward doctor   (checks permissions, too)") from error
 
     def _send_again(self, request: Request, first_try: int = 1) -> None:

@@ -103,7 +103,7 @@ class Statements:
         except Exception as error:
             if not (is_rejection(error) or is_refusal(error)):
                 raise
-            msg = f"the cluster does not take rows of {self._table}: {told(error)}"
+            msg = f"the cluster does not accept rows of {self._table}: {told(error)}"
             raise DataError(msg, hint="check whether the table was changed, and who may write it") from error
 
 
@@ -207,7 +207,7 @@ class RowPlanner:
         if not absent or (self.is_static_row(keys) and None not in keys[:width]):
             regular = [v for v, item in zip(values, self._values, strict=True) if v is not None and not item.is_static]
             return "values of regular columns without a clustering key" if absent and regular else None
-        return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a part of a key"
+        return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a partial key"
 
     def is_static_row(self, keys: Sequence[Any]) -> bool:
         """Whether this is the static part of a partition: it has no clustering key at all."""

@@ -180,8 +180,8 @@ class _Task:
         if self._budget.reject() > self._plan.max_rejected:
             self._letters.keep()
             msg = f"more than {self._plan.max_rejected:,} rows were rejected, the last because of {reason}"
-            hint = "look at the reasons in the dead letters; the same command goes on where this one ended, "
-            raise DataError(msg, hint=f"{hint}--max-rejected N lets more be rejected")
+            hint = "see the reasons in the dead letters; the same command resumes where this one ended, "
+            raise DataError(msg, hint=f"{hint}and --max-rejected N allows more")
 
 
 def by_unit(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -173,7 +173,7 @@ tables:
   sampledb.productorder:
     primary_key: [id]
 
-  # CSV tells no types: they are declared.
+  # CSV has no types: they are declared.
   people.persons:
     primary_key: [PersonID]
     timestamp_column: null

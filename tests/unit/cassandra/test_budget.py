@@ -275,7 +275,7 @@ def test_people_hear_of_progress_and_of_overload(monkeypatch):
         client.slow_down("write time-out")
         time.sleep(0.8)
         client.close()
-    assert told[0] == "the cluster is overloaded, going slower: write time-out"
+    assert told[0] == "the cluster is overloaded, slowing down: write time-out"
     assert told[1].startswith("1,000 of about 10,000 rows, ")
     assert told[1].endswith("WCU/s, 1,000 WCU so far")
     assert len(told) == 2

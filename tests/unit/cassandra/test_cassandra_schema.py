@@ -141,12 +141,12 @@ def test_what_fits_is_not_told_of(schema):
 def test_what_does_not_fit_is_told(schema):
     assert differences(schema, without(schema, "Total")) == ["the column 'Total' (decimal) is missing"]
     assert differences(schema, changed(schema, "no", type=parse_cql_type("smallint", {}))) == [
-        "the column 'no' is smallint, which does not take every int"
+        "the column 'no' is smallint, which does not hold every int"
     ]
     assert differences(schema, changed(schema, "vip", kind=ColumnKind.REGULAR)) == [
-        "the column 'vip' is regular where that of the rows is static"
+        "the column 'vip' is regular, but that of the rows is static"
     ]
     assert differences(schema, without(schema, "no")) == [
-        "the clustering is (at) where the rows have (at, no)",
+        "the clustering is (at), but that of the rows is (at, no)",
         "the column 'no' (int) is missing",
     ]

@@ -55,9 +55,9 @@ def test_paths_of_certificates_count_from_the_configuration(config, monkeypatch,
 
 
 def test_what_is_configured_is_named_where_the_cluster_is_not(config, tmp_path):
-    with pytest.raises(ConfigurationError, match="no cluster 'test': configured are prod, copy"):
+    with pytest.raises(ConfigurationError, match="no cluster 'test': the configured clusters are prod, copy"):
         find_cluster(config, None, "test")
-    with pytest.raises(ConfigurationError, match="no cluster is named, and configured are prod, copy"):
+    with pytest.raises(ConfigurationError, match="no cluster is named, and the configured clusters are prod, copy"):
         find_cluster(config, TableAddress.parse("shop.orders"), None)
     with pytest.raises(ConfigurationError, match="none is configured"):
         find_cluster(parse_config({}, base=tmp_path), None, None)
@@ -102,24 +102,24 @@ def test_keyspaces_has_an_address_too():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("cassandra://app:pa55w0rd@h", "holds no login"),
-        ("mysql://app:pa55w0rd@h", "'mysql://app:\\*\\*\\*@h' is no address of a cluster"),
-        ("cassandra://h/keyspace", "is no address of a cluster"),
-        ("cassandra://", "is no address of a cluster"),
+        ("cassandra://app:pa55w0rd@h", "must not contain a login"),
+        ("mysql://app:pa55w0rd@h", "'mysql://app:\\*\\*\\*@h' is not the address of a cluster"),
+        ("cassandra://h/keyspace", "is not the address of a cluster"),
+        ("cassandra://", "is not the address of a cluster"),
         (
             "cassandra://[::1:9042",
-            r"'\[::1:9042' is no host of a cluster; expected .*, or an address of IPv6 as \[::1\]",
+            r"'\[::1:9042' is not a host of a cluster; expected .*, or an IPv6 address such as \[::1\]",
         ),
-        ("cassandra://::1", "'::1' is no host of a cluster"),
-        ("cassandra://[h]:9042", r"'\[h\]:9042' is no host of a cluster"),
-        ("cassandra://a[::1]", "is no host of a cluster"),
-        ("cassandra://[::1]9042", "is no host of a cluster"),
-        ("cassandra://a,,b", "'' is no host of a cluster"),
-        ("cassandra://app:pa55w0rd@[::1", "holds no login"),
-        ("cassandra://a:9042,b:9043", "one port, and 'a:9042,b:9043' names 9042, 9043"),
-        ("keyspaces://app:pa55w0rd@eu-west-1", "holds no login"),
-        ("keyspaces://", "is no address of a cluster"),
-        ("cassandra://h?colour=red", "knows no 'colour'"),
+        ("cassandra://::1", "'::1' is not a host of a cluster"),
+        ("cassandra://[h]:9042", r"'\[h\]:9042' is not a host of a cluster"),
+        ("cassandra://a[::1]", "is not a host of a cluster"),
+        ("cassandra://[::1]9042", "is not a host of a cluster"),
+        ("cassandra://a,,b", "'' is not a host of a cluster"),
+        ("cassandra://app:pa55w0rd@[::1", "must not contain a login"),
+        ("cassandra://a:9042,b:9043", "same port, but 'a:9042,b:9043' names 9042, 9043"),
+        ("keyspaces://app:pa55w0rd@eu-west-1", "must not contain a login"),
+        ("keyspaces://", "is not the address of a cluster"),
+        ("cassandra://h?colour=red", "has no option 'colour'"),
         ("cassandra://h:http", "port: Input should be a valid integer"),
         ("cassandra://h?consistency=SOME", "consistency: Input should be 'LOCAL_QUORUM'"),
     ],
@@ -180,7 +180,7 @@ def test_without_the_driver_the_package_that_brings_it_is_named(monkeypatch):
 
 def test_without_amazons_packages_those_that_bring_them_are_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(ConfigurationError, match="a package is not installed") as caught:
+    with pytest.raises(ConfigurationError, match="the package for it is not installed") as caught:
         find_cluster(secret_config(tmp_path, "any"), None, "prod")
     assert caught.value.hint == "pip install 'lakeward[aws]'"
     with pytest.raises(ConfigurationError, match="packages that are not installed") as caught:

@@ -70,7 +70,7 @@ def test_files_of_others_in_the_folder_of_an_export_under_way_stay(tmp_path: Pat
     journal.remove()
     assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == theirs
     (folder / "plan.json").write_text("my plan for the week")
-    with pytest.raises(RefusedInputError, match=r"plan\.json is no plan of an export"):
+    with pytest.raises(RefusedInputError, match=r"plan\.json is not the plan of an export"):
         journal.plan()
     (tmp_path / ".export-owner.json").write_text("the owner of this folder is me")
     with pytest.raises(ConfigurationError, match="it is not replaced"):
@@ -203,5 +203,5 @@ def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: 
         require_free_minute(LocalFileSystem(), folder, "e")
     (made / "_SUCCESS").touch()
 
-    with pytest.raises(RefusedInputError, match=r"minute=30 holds the export abc123 of 2026-11-15T10:30:58 already"):
+    with pytest.raises(RefusedInputError, match=r"minute=30 already holds the export abc123 of 2026-11-15T10:30:58;"):
         require_free_minute(LocalFileSystem(), folder, "e")

@@ -355,7 +355,7 @@ def test_a_copy_of_two_states_takes_no_change_set_until_it_is_repaired(timestamp
     assert world.apply(3, 4, force=True) is Effect.MIXES, "forced twice is not known either"
     world.compare()
     if timestamp == at(7):
-        with pytest.raises(RefusedInputError, match="it would lose"):
+        with pytest.raises(RefusedInputError, match="which wins"):
             world.apply_repair()
         assert world.apply_repair(force=True) is Effect.KEEPS
         assert world.ledger.last().unknown is not None  # type: ignore[union-attr]
@@ -415,7 +415,7 @@ def test_a_change_set_without_a_manifest_leaves_nobody_knowing() -> None:
         found = apply.decide(request, recipe, {"past": None, "current": None}, world.ledger)
         assert found is not None, "the next one of its kind is taken"
         world.write(found, differences(SOURCE[1], SOURCE[2]), None, anew=False)
-    assert "does not say what it leads to" in str(world.ledger.last().unknown)  # type: ignore[union-attr]
+    assert "does not say which state it leads to" in str(world.ledger.last().unknown)  # type: ignore[union-attr]
     with pytest.raises(RefusedInputError, match="what the target holds is not known"):
         world.apply(1, 2, timestamp=at(10))
 
@@ -441,7 +441,7 @@ def test_a_sync_writes_an_export_over_what_is_there_only_where_it_wins() -> None
     world.apply(1, 2, force=True)
     # The export that is there loses to no later cell, but does not take away what is too much either.
     for number in (2, 3):
-        with pytest.raises(RefusedInputError, match="would lose against what is there") as error:
+        with pytest.raises(RefusedInputError, match="would be hidden by newer cells") as error:
             world.import_(number, over=True)
         assert "--timestamp now" in str(error.value.hint)
     assert world.import_(4, over=True) is Effect.LEADS

@@ -158,7 +158,7 @@ def test_a_slow_job_does_not_record_its_state_over_that_of_another(server: Serve
     for one in (job(), later):
         ledger.begin(one)
     ledger.finish(later)
-    with pytest.raises(ConflictError, match="another job was"):
+    with pytest.raises(ConflictError, match="another job wrote to"):
         ledger.finish(job())
     assert ledger.last() is not None
     # The same job twice at one time leads to one state.

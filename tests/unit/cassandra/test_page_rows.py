@@ -159,8 +159,8 @@ def test_no_more_ranges_are_under_way_than_the_cluster_allows(setting: int, most
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (InvalidRequest("unconfigured table"), "cannot be read any more as it was until now: .*unconfigured table"),
-        (Unauthorized("no SELECT"), "cannot be read any more"),
+        (InvalidRequest("unconfigured table"), "can no longer be read as before: .*unconfigured table"),
+        (Unauthorized("no SELECT"), "can no longer be read"),
         # The type has a field more than when the reading began.
         (([(1, (2, 3))], None), r"k\.t changed while it was read, in u"),
     ],

@@ -51,6 +51,6 @@ def test_a_new_table_is_used_when_all_nodes_know_of_it():
 
 def test_nodes_that_never_agree_are_told_of(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.05)
-    with pytest.raises(RetriableError, match="not all nodes know of it") as caught:
+    with pytest.raises(RetriableError, match="not all nodes know about it") as caught:
         tables.make_table(SlowCluster(looks_until_agreed=10_000), TABLE, ["CREATE TABLE …"], what="t")
     assert "nodetool describecluster" in str(caught.value)

@@ -240,7 +240,7 @@ def test_a_half_done_first_import_is_finished_with_the_same_export(world):
 
 def test_a_target_with_rows_of_unknown_origin_is_refused_before_the_export(world):
     world.target = {9: "?"}
-    with pytest.raises(RefusedInputError, match="has rows already") as refused:
+    with pytest.raises(RefusedInputError, match="already has rows") as refused:
         world.sync()
     assert "--first assume" in refused.value.hint
     assert not (world.root / "snapshot").exists()
@@ -283,7 +283,7 @@ def test_the_second_change_set_of_a_minute_waits_too(world):
     world.source = {1: "q"}
     assert actions(world.sync()) == ["export", "diff", "apply"]
     assert world.target == {1: "q"}
-    assert [line for line in world.told if "has a change set already; waiting" in line]
+    assert [line for line in world.told if "already has a change set; waiting" in line]
 
 
 def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypatch):
@@ -387,7 +387,7 @@ def test_an_import_that_leaves_nothing_is_told(world, monkeypatch):
     world.sync()
     world.target = {}
     monkeypatch.setattr(World, "write", lambda *_: None)
-    with pytest.raises(RefusedInputError, match="has no rows all the same") as refused:
+    with pytest.raises(RefusedInputError, match="still has no rows") as refused:
         world.sync(source=False)
     assert "--timestamp now" in refused.value.hint
 
@@ -424,14 +424,14 @@ def test_exports_of_two_clusters_are_not_mixed(world):
     world.time += timedelta(hours=1)
     other = World(world.root, source={7: "other"}, cluster="test", time=world.time)
     for one in (other, World(world.root, ledger=world.ledger, target=world.target, cluster="test", time=world.time)):
-        with pytest.raises(RefusedInputError, match="an export of the cluster prod, where those of test") as refused:
+        with pytest.raises(RefusedInputError, match="an export of the cluster prod, but those of test") as refused:
             one.sync()
         assert "--any-cluster" in refused.value.hint
     assert len(world.folder.names()) == 1
     # One that was put there all the same is not followed, with a source or without.
     other.export()
     for source in (True, False):
-        with pytest.raises(RefusedInputError, match="an export of the cluster test, where those of prod"):
+        with pytest.raises(RefusedInputError, match="an export of the cluster test, but those of prod"):
             world.sync(source=source)
     assert world.target == {1: "a", 2: "b", 3: "c"}
     assert actions(world.sync(source=False, any_cluster=True)) == ["diff", "apply"]
@@ -447,13 +447,13 @@ def test_the_clock_of_another_machine_may_be_ahead(world):
     assert actions(world.sync(source=False)) == ["diff", "apply"]
     assert len(list(world.root.glob("incremental/**/_SUCCESS"))) == 1
     # An export of now would be taken for an earlier one, and its changes for none.
-    with pytest.raises(RetriableError, match="later than now"):
+    with pytest.raises(RetriableError, match="which is in the future"):
         world.sync()
     assert len(world.folder.names()) == 2
     world.time += timedelta(days=2)
     world.export()
     world.time -= timedelta(days=2)
-    with pytest.raises(RefusedInputError, match="later than now by more than 1 day"):
+    with pytest.raises(RefusedInputError, match=r"more than 1 day.* in the future"):
         world.sync(source=False)
 
 
@@ -483,7 +483,7 @@ def test_a_part_that_the_target_holds_is_no_past_of_the_whole(world):
     world.target = {1: "a"}
     world.ledger = {"location": str(folder), "id": f"e{world.time.isoformat()}", "rows": 1}
     world.time += timedelta(hours=1)
-    with pytest.raises(RefusedInputError, match="a part of its table only: the rows where v = 'a'"):
+    with pytest.raises(RefusedInputError, match="only a part of its table: the rows where v = 'a'"):
         world.sync()
     assert actions(world.sync(first=First.IMPORT)) == ["export", "import"]
 
@@ -496,7 +496,7 @@ def test_rejected_rows_end_the_round(world, monkeypatch):
 
 def test_a_step_that_does_not_end_is_told(world, monkeypatch):
     monkeypatch.setattr(World, "finish", lambda *_: {"rejected": 0})
-    with pytest.raises(Exception, match="still to be done"):
+    with pytest.raises(Exception, match="still pending"):
         world.sync()
 
 

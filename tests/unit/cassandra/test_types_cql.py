@@ -64,11 +64,11 @@ def test_what_a_type_is_made_of():
     [
         ("'org.apache.cassandra.db.marshal.DynamicCompositeType'", "it is a Java class of the server"),
         ("nothing", "there is no type 'nothing'"),
-        ("map<int>", "1 types where 2 belong"),
+        ("map<int>", "1 types instead of 2"),
         ("list<int", "'>' is missing"),
-        ("int int", "something is left at its end"),
-        ("vector<int, x>", "'x' is no dimension"),
-        ("", "a name of a type is missing"),
+        ("int int", "unexpected text at its end"),
+        ("vector<int, x>", "'x' is not a dimension"),
+        ("", "the name of a type is missing"),
     ],
 )
 def test_what_is_no_type_is_refused(text, reason):

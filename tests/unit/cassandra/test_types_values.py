@@ -127,7 +127,7 @@ def test_a_wider_column_takes_what_a_narrower_one_held():
 
 
 def test_a_text_that_is_no_duration_is_refused():
-    with pytest.raises(DataError, match="'1 day' is no duration; expected one such as 1mo2d3ns"):
+    with pytest.raises(DataError, match="'1 day' is not a duration; expected one such as 1mo2d3ns"):
         to_cql(kind("duration"))("1 day")
 
 

@@ -43,4 +43,4 @@ def test_a_key_that_is_none_of_its_type_is_rejected_and_described_as_it_is() -> 
     assert len(list(reader.requests(batch, lambda row, reason: rejected.append((described(plan, row), reason))))) == 1
     ((found, reason),) = rejected
     assert (found["key"], found["values"]) == ({"p": "'much'"}, {"a": "2"})
-    assert "is no double" in reason
+    assert "is not a valid double" in reason

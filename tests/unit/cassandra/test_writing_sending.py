@@ -146,7 +146,7 @@ def test_a_statement_is_prepared_again_where_that_may_help_and_what_does_not_pas
     statements = Statements(session, TableName("ks", "t"))
     assert statements.prepared(SHAPE) is statements.prepared(SHAPE)
     failures = iter([InvalidRequest("unknown column")])
-    with pytest.raises(DataError, match=r"does not take rows of ks\.t: InvalidRequest: unknown column"):
+    with pytest.raises(DataError, match=r"does not accept rows of ks\.t: InvalidRequest: unknown column"):
         statements.prepared(LISTED)
 
 
@@ -166,7 +166,7 @@ def test_a_statement_of_one_of_several_sessions_is_known_to_all() -> None:
 
 def test_what_neither_passes_nor_is_a_row_s_fault_ends_the_task() -> None:
     scene = Scene(lambda _: Unauthorized("no"))
-    with pytest.raises(DataError, match="does not take rows: Unauthorized: no"):
+    with pytest.raises(DataError, match="does not accept rows: Unauthorized: no"):
         scene.send(row_of("p", "1"))
 
 
@@ -199,7 +199,7 @@ def test_dead_letters_are_added_to_and_have_no_file_before_the_first(tmp_path: P
     letters.keep()
     lines = (folder / "task.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["key"]["k"] for line in lines] == ["'ü'", "2"]
-    with pytest.raises(ConfigurationError, match=r"could not be kept in .*/task.jsonl/x: .*/task.jsonl is no folder"):
+    with pytest.raises(ConfigurationError, match=r"could not be kept in .*/task.jsonl/x: .*/task.jsonl is not a"):
         DeadLetterPlace.at(f"{folder}/task.jsonl/x", S3Settings())
     lost = DeadLetters(DeadLetterPlace(f"{folder}/task.jsonl"), "task.jsonl")
     lost.add({})

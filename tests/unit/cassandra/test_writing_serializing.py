@@ -85,7 +85,7 @@ def test_a_key_held_as_text_a_wider_column_and_a_value_that_does_not_fit() -> No
     assert made("int", "varint")(pa.array([255], pa.int32())) == [b"\x00\xff"]
     found = made("uuid")(pa.array(["nothing", str(uuid.UUID(int=1))]))
     assert isinstance(found[0], Unfit)
-    assert found[0].reason.startswith("v: 'nothing' is no uuid: ")
+    assert found[0].reason.startswith("v: 'nothing' is not a valid uuid: ")
     assert found[1] == uuid.UUID(int=1).bytes
     for name, text in {"decimal": "a lot", "duration": "1h", "varint": "many"}.items():
         assert isinstance(made(name)(pa.array([text]))[0], Unfit)

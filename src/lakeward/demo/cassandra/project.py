@@ -225,7 +225,7 @@ class CassandraDemo:
         passed = (datetime.now(UTC) - first.started.replace(second=0, microsecond=0)).total_seconds()
         self._waited = max(_MINUTE_SECONDS - passed, 0.0)
         if self._waited:
-            self._tell(f"a minute has one export: waiting {self._waited:.0f} s for the next")
+            self._tell(f"there is one export per minute: waiting {self._waited:.0f} s for the next")
             time.sleep(self._waited)
 
     def _begin(self, what: str) -> None:
