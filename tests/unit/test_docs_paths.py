@@ -141,3 +141,13 @@ def test_every_decision_is_listed() -> None:
     folder = ROOT / "docs/decisions"
     listed = re.findall(r"\((0\d{3}-[^)]+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
     assert listed == sorted(file.name for file in folder.glob("0*.md"))
+
+
+def test_a_batch_passes_at_most_25_files():
+    """Whoever adds a step to the walk has to find out whether two of its files are one idea."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    walk = page[page.index("## A walk") : page.index("## One op")]
+    files = re.findall(r"^(\d+)\. `([\w/]+\.py)`", walk, re.MULTILINE)
+    assert [int(number) for number, _ in files] == list(range(1, len(files) + 1))
+    assert 15 <= len(files) <= 25
+    assert [file for _, file in files if not (SOURCE / file).is_file()] == []
