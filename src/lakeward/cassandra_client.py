@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from lakeward.api.diffs import SideDesk
+from lakeward.api.diffs import SideOpener
 from lakeward.cassandra.budget import RateLimits
 from lakeward.cassandra.clusters import LiveTable, find_cluster
 from lakeward.cassandra.connection import connected
@@ -80,7 +80,7 @@ class CassandraClient:
             on_progress: called with lines about the progress.
             during: returns a context manager for a piece of work that takes time, such as the start of Spark.
         """
-        self._desk = SideDesk(config, spark=spark, during=during)
+        self._sides = SideOpener(config, spark=spark, during=during)
         self._cluster, self._tell = cluster, on_progress
 
     @classmethod
@@ -104,17 +104,17 @@ class CassandraClient:
 
     def close(self) -> None:
         """Remove temporary folders. The Spark application stays: others may use it."""
-        self._desk.close()
+        self._sides.close()
 
     @property
     def config(self) -> Config:
         """The configuration, or the defaults."""
-        return self._desk.config
+        return self._sides.config
 
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started at first use."""
-        return self._desk.spark
+        return self._sides.spark
 
     def table(self, address: str, *, must_exist: bool = False, remedy: str | None = None) -> LiveTable:
         """Return a table by its address, ``[CLUSTER/]KEYSPACE.TABLE``.

@@ -20,7 +20,7 @@ from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
 from lakeward.diffing.frames.options import DiffOptions
-from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.running import ComparisonRequest, run_comparison
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
 from lakeward.session.sessions import table_session
@@ -306,7 +306,7 @@ def test_change_sets_in_json_and_csv_are_applied_like_those_in_parquet(stage: St
     ]
     stage.load(exports[0])
     sides = [open_side(stage.spark, stage.config, one) for one in exports]
-    wanted = Wanted(to=f"{stage.folder}/out", format=kind)
+    wanted = ComparisonRequest(to=f"{stage.folder}/out", format=kind)
     changes = run_comparison(stage.config, sides[0], sides[1], ("k", "at"), DiffOptions(), wanted).change_set
     assert changes is not None
     written = stage.apply(changes)
@@ -330,7 +330,7 @@ def test_any_diff_of_any_files_can_be_applied_and_what_is_no_row_is_kept_aside(s
     before = stage.cells()
     sides = [open_side(stage.spark, stage.config, f"{stage.folder}/{name}") for name in ("past", "current")]
     changes = run_comparison(
-        stage.config, sides[0], sides[1], ("k", "c"), DiffOptions(), Wanted(to=f"{stage.folder}/out")
+        stage.config, sides[0], sides[1], ("k", "c"), DiffOptions(), ComparisonRequest(to=f"{stage.folder}/out")
     ).change_set
     assert changes is not None
     with pytest.raises(RefusedInputError, match="the time of its changes is not known") as refused:

@@ -67,7 +67,7 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         spoiled("day=02", lambda folder: (folder / "_SUCCESS").unlink()): "unfinished or only a part",
         "above": "day=01/minute=01, day=01/minute=02",
         "nothing.json": "--schema",
-        "nameless": "nothing tells the format",
+        "nameless": "the format of",
         "other_types": "'id' is",
         "nanos": "a type that Spark does not read",
         spoiled("delta", log_as_delta): "is or holds a Delta table",

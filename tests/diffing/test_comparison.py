@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.comparison import SideComparison
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.stored.addresses import Side
 from lakeward.errors import RefusedInputError
@@ -22,7 +22,7 @@ def _compared(spark: SparkSession, past: Rows, current: Rows) -> Any:
         Side(label, spark.createDataFrame(rows, "id int, value int"))
         for label, rows in (("then", past), ("now", current))
     ]
-    return Comparison(sides[0], sides[1], ["id"], DiffOptions(), plan="join")
+    return SideComparison(sides[0], sides[1], ["id"], DiffOptions(), plan="join")
 
 
 @pytest.mark.parametrize(

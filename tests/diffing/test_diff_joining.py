@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.comparison import SideComparison
 from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.comparators import Bitwise
 from lakeward.diffing.frames.joining import diff, joined
@@ -180,7 +180,7 @@ def test_any_number_of_keys_may_be_null(spark: SparkSession) -> None:
     rows = [tuple(None if at == place else 0 for at in range(width)) for place in places]
     past, current = quick.createDataFrame(rows[1:], schema), quick.createDataFrame(rows[:-1], schema)
     assert frozen_rows(diff(past, current).collect()) == frozen_rows([("D", *rows[-1]), ("I", *rows[0])])
-    with Comparison(Side("past", past), Side("current", current), (), DiffOptions()) as comparison:
+    with SideComparison(Side("past", past), Side("current", current), (), DiffOptions()) as comparison:
         assert (comparison.summary().inserted, comparison.summary().unchanged) == (1, 4)
 
 

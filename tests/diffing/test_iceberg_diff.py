@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.comparison import SideComparison
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.stored.addresses import Side
 from lakeward.diffing.stored.open import open_side
@@ -50,7 +50,7 @@ class Table:
         return open_side(self.spark, self.config, address)
 
     def differences(self, past: str, current: str, plan: str, **choices: Any) -> tuple[set[Any], Any, str]:
-        with Comparison(self.side(past), self.side(current), ["id"], DiffOptions(), plan=plan, **choices) as found:
+        with SideComparison(self.side(past), self.side(current), ["id"], DiffOptions(), plan=plan, **choices) as found:
             rows = {str(row.asDict(recursive=True)) for row in found.frame.collect()}
             return rows, found.summary(), found.reason
 
@@ -102,7 +102,7 @@ def test_changes_deletes_compaction_and_new_columns(make, version):
     table.sql("ALTER TABLE {t} RENAME COLUMN text TO words")
     table.sql("DELETE FROM {t} WHERE id = 21")
     table.mark("renamed")
-    with Comparison(table.side("evolved"), table.side("renamed"), ["id"], DiffOptions()) as found:
+    with SideComparison(table.side("evolved"), table.side("renamed"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().unchanged) == ("join", 0)
         assert "the column text is called words on the other side" in found.reason
 
@@ -137,7 +137,7 @@ def test_a_table_of_another_writer(make):
     assert table.side("after").primary_key == ("id",)
     table.require_same("before", "after")
     sides = table.side("before"), table.side("after")
-    with Comparison(*sides, ["id"], DiffOptions(), plan="join", checksums=True) as found:
+    with SideComparison(*sides, ["id"], DiffOptions(), plan="join", checksums=True) as found:
         found.frame.collect()
         past, current = found.identities()
     assert (past["rows"], current["rows"]) == (299, 299)
@@ -152,7 +152,7 @@ def test_few_files_are_read(make, spark):
     table.mark("before")
     table.sql("UPDATE {t} SET number = -1 WHERE id = 3")
     table.mark("after")
-    with Comparison(table.side("before"), table.side("after"), ["id"], DiffOptions()) as found:
+    with SideComparison(table.side("before"), table.side("after"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().changed) == ("iceberg", 1)
         assert (found.summary().past_rows, found.summary().unchanged) == (1700, 1699)
         # One task reads what it needs: the table itself is not scanned.
@@ -166,16 +166,16 @@ def test_what_cannot_be_told_from_files(make):
     table.sql("DELETE FROM {t} WHERE id = 1")
     table.mark("b")
     for keys, choices, reason in (
-        (["text"], {}, "only of that is it known"),
-        (["id"], {"exact": True}, "everything shall be read"),
+        (["text"], {}, "only that key is known to be unique"),
+        (["id"], {"exact": True}, "an exact comparison reads everything"),
     ):
         with (
             pytest.raises(RefusedInputError, match=reason),
-            Comparison(table.side("a"), table.side("b"), keys, DiffOptions(), plan="iceberg", **choices),
+            SideComparison(table.side("a"), table.side("b"), keys, DiffOptions(), plan="iceberg", **choices),
         ):
             pass
     table.sql("ALTER TABLE {t} DROP COLUMN number")
-    with Comparison(table.side("a"), table.side("b"), ["id"], DiffOptions()) as found:
+    with SideComparison(table.side("a"), table.side("b"), ["id"], DiffOptions()) as found:
         assert (found.plan, found.summary().deleted) == ("join", 1)
         assert "number is no longer in the table" in found.reason
 

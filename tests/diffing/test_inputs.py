@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakeward.api.diffs import SideDesk
-from lakeward.diffing.comparison import Comparison, keys_of
+from lakeward.api.diffs import SideOpener
+from lakeward.diffing.comparison import SideComparison, keys_of
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
 from tests.spark.scene import TABLE, Scene
@@ -20,27 +20,27 @@ def test_versions_mirrors_and_tables_of_one_lake(scene: Scene) -> None:
     versions = Path(made(scene, "2020-11-13")).parent
     made(scene, "2020-11-14")
     lake = scene.lakeward
-    with SideDesk(lake.config, spark=lake.spark) as desk:
-        past, current = desk.open(f"{versions}/previous"), desk.open(f"{versions}/2020-11-14")
+    with SideOpener(lake.config, spark=lake.spark) as opener:
+        past, current = opener.open(f"{versions}/previous"), opener.open(f"{versions}/2020-11-14")
         assert (past.identity["kind"], past.identity["version"]) == ("version", "2020-11-13")
         assert (past.primary_key, past.rows, keys_of(past, current, ())) == (("id",), 3, ("id",))
-        mirrors = [desk.open(f"mirror:{TABLE}@{day}") for day in ("2020-11-13", "2020-11-14")]
+        mirrors = [opener.open(f"mirror:{TABLE}@{day}") for day in ("2020-11-13", "2020-11-14")]
         assert mirrors[0].identity["as_of"] == "2020-11-13"
         summaries = []
         for sides in ((past, current), mirrors):
-            with Comparison(sides[0], sides[1], keys_of(sides[0], sides[1], ()), DiffOptions()) as found:
+            with SideComparison(sides[0], sides[1], keys_of(sides[0], sides[1], ()), DiffOptions()) as found:
                 summaries.append(found.summary())
         assert summaries[0] == summaries[1]
         assert (summaries[0].changed, summaries[0].deleted, summaries[0].unchanged) == (1, 1, 1)
-        now = desk.open(f"iceberg:{TABLE}")
-        with Comparison(mirrors[1], now, ["id"], DiffOptions()) as found:
+        now = opener.open(f"iceberg:{TABLE}")
+        with SideComparison(mirrors[1], now, ["id"], DiffOptions()) as found:
             assert (found.summary().inserted, found.summary().unchanged) == (1, 2)
         with pytest.raises(RefusedInputError, match="2 complete snapshots"):
-            desk.open(str(versions))
+            opener.open(str(versions))
         (Path(past.identity["location"]) / "_SUCCESS").unlink()
         with pytest.raises(RefusedInputError, match="not finished"):
-            desk.open(past.identity["location"])
-        assert desk.open(past.identity["location"], incomplete_ok=True).frame.count() == 3
+            opener.open(past.identity["location"])
+        assert opener.open(past.identity["location"], incomplete_ok=True).frame.count() == 3
 
 
 def test_folders_of_files(spark: Any, tmp_path: Path) -> None:
@@ -51,17 +51,17 @@ def test_folders_of_files(spark: Any, tmp_path: Path) -> None:
     spark.range(10).selectExpr("id", "id % 2 as day").write.partitionBy("day").parquet(str(dated))
     shutil.copytree(hive / "dept=0", tmp_path / "[odd] {name}*")
     one = next((hive / "dept=1").glob("*.parquet"))
-    with SideDesk(spark=spark) as desk:
+    with SideOpener(spark=spark) as opener:
         for path, columns in ((hive, ["id", "dept"]), (dated, ["id", "day"])):
-            side = desk.open(str(path))
+            side = opener.open(str(path))
             assert (side.frame.columns, side.frame.count(), side.format) == (columns, 10, "parquet")
-        assert desk.open(str(tmp_path / "[odd] {name}*")).frame.count() == 5
-        assert desk.open(str(one)).frame.columns == ["id"]
-        assert desk.open(f"file://{one}").identity["complete"]
+        assert opener.open(str(tmp_path / "[odd] {name}*")).frame.count() == 5
+        assert opener.open(str(one)).frame.columns == ["id"]
+        assert opener.open(f"file://{one}").identity["complete"]
         (dated / "_SUCCESS").unlink()
         with pytest.raises(RefusedInputError, match="day=0 below it"):
-            desk.open(str(dated))
-        side = desk.open(str(hive))
+            opener.open(str(dated))
+        side = opener.open(str(hive))
         with pytest.raises(ConfigurationError, match="different keys"):
             keys_of(replace(side, primary_key=("id",)), replace(side, primary_key=("dept",)), ())
         both = replace(side, primary_key=("id", "dept")), replace(side, primary_key=("dept", "id"))
@@ -76,31 +76,31 @@ def test_what_folders_tell_is_text_unless_a_schema_says_otherwise(spark: Any, tm
     numbers.write.parquet(str(tmp_path / "flat"))
     (tmp_path / "csv/dept=007").mkdir(parents=True)
     (tmp_path / "csv/dept=007/a.csv").write_text("id,text\n1,x\n")
-    with SideDesk(spark=spark) as desk:
-        assert sorted(map(tuple, desk.open(str(tmp_path / "texts")).frame.collect())) == rows
-        csv = [desk.open(str(tmp_path / "csv"), schema=f"id int, text string{more}") for more in ("", ", dept int")]
+    with SideOpener(spark=spark) as opener:
+        assert sorted(map(tuple, opener.open(str(tmp_path / "texts")).frame.collect())) == rows
+        csv = [opener.open(str(tmp_path / "csv"), schema=f"id int, text string{more}") for more in ("", ", dept int")]
         assert [one.frame.collect() for one in csv] == [[(1, "x", "007")], [(1, "x", 7)]]
-        past, flat = desk.open(str(tmp_path / "numbers")), desk.open(str(tmp_path / "flat"))
+        past, flat = opener.open(str(tmp_path / "numbers")), opener.open(str(tmp_path / "flat"))
         with (
             pytest.raises(RefusedInputError, match="'dept' is string") as refused,
-            Comparison(past, flat, ["id"], DiffOptions()),
+            SideComparison(past, flat, ["id"], DiffOptions()),
         ):
             pass
         assert "--past-schema" in str(refused.value.hint)
         # Parquet tells its own columns: a schema neither takes one away nor changes it.
-        past = desk.open(str(tmp_path / "numbers"), schema="id string, dept int")
+        past = opener.open(str(tmp_path / "numbers"), schema="id string, dept int")
         assert past.frame.schema.simpleString() == "struct<id:int,text:string,dept:int>"
-        with Comparison(past, flat, ["id"], DiffOptions()) as found:
+        with SideComparison(past, flat, ["id"], DiffOptions()) as found:
             assert found.summary().is_same
-        texts = desk.open(str(tmp_path / "texts"), schema="dept int")
+        texts = opener.open(str(tmp_path / "texts"), schema="dept int")
         with (
             pytest.raises(RefusedInputError, match="does not fit"),
-            Comparison(texts, flat, ["id"], DiffOptions()) as found,
+            SideComparison(texts, flat, ["id"], DiffOptions()) as found,
         ):
             found.summary()
-        dates = desk.open(str(tmp_path / "csv"), schema="id int, text string, dept date")
+        dates = opener.open(str(tmp_path / "csv"), schema="id int, text string, dept date")
         with (
             pytest.raises(RefusedInputError, match=r"a\.csv: column dept holds '007', which is no date"),
-            Comparison(dates, dates, ["id"], DiffOptions()) as found,
+            SideComparison(dates, dates, ["id"], DiffOptions()) as found,
         ):
             found.summary()

@@ -13,7 +13,7 @@ from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.comparators import Bitwise
 from lakeward.diffing.frames.joining import joined
 from lakeward.diffing.frames.options import DiffOptions
-from lakeward.diffing.frames.pairs import Planned, shaped
+from lakeward.diffing.frames.pairs import PlannedPairs, shaped
 from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.spark.errors import recognised, spark_faults
@@ -82,7 +82,7 @@ def _aligned(past, current, keys, options=None):
 def _planned(past, current, keys, options=None, *, exact=False):
     options = options or DiffOptions()
     found = bucket_pairs(past, current, _aligned(past, current, keys, options), options, exact=exact)
-    assert isinstance(found, Planned), found
+    assert isinstance(found, PlannedPairs), found
     return found
 
 
@@ -201,7 +201,7 @@ def test_why_the_kernel_cannot(spark, tmp_path, monkeypatch):
         return bucket_pairs(left, right, _aligned(left, right, keys, options), options, exact=False)
 
     assert why(past, plain, ["id"]) == "plain is no snapshot set"
-    assert "not the same type on both sides" in why(past, other, ["id"])
+    assert "different types on the two sides" in why(past, other, ["id"])
     assert "made by id, the other by v" in why(past, by_text, ["id"])
     assert "the key asked for is v" in why(past, past, ["v"])
     assert "of type double" in why(past, past, ["id", "d"])

@@ -9,9 +9,9 @@ import pytest
 from lakeward.diffing.frames.comparators import Epsilon
 from lakeward.diffing.frames.joining import diff
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import compose, composed, patch, patched, reverse
 from lakeward.diffing.frames.refusals import refusals
-from lakeward.diffing.frames.taken_apart import read_diff
 from lakeward.errors import RefusedInputError
 from tests.diffing.stored import stored, uncompiled
 
@@ -56,7 +56,7 @@ def test_prefixes_of_which_one_begins_with_the_other_are_refused_without_a_manif
     found = diff(past, current, ["id"], options)
     with pytest.raises(RefusedInputError, match=r"begin with a_ and with a_b_: a_b_name"):
         patch(past, found, ["id"], options)
-    known = read_diff(found, ["id"], options, past=past.schema, current=current.schema)
+    known = parse_diff(found, ["id"], options, past=past.schema, current=current.schema)
     assert rows(patched(past, known, strict=True, result=current.schema)) == [(1, "y")]
 
 
@@ -97,7 +97,7 @@ def test_columns_come_leave_and_widen_with_the_diff_and_go_back_with_its_reverse
     result = patch(past, found, ["id"], options)
     assert result.schema.simpleString() == "struct<id:int,size:bigint,same:double,new:string>"
     assert rows(result) == rows(current)
-    known = read_diff(reverse(found, ["id"], options), ["id"], options, past=current.schema, current=past.schema)
+    known = parse_diff(reverse(found, ["id"], options), ["id"], options, past=current.schema, current=past.schema)
     back = patched(current, known, strict=True, result=past.schema)
     assert back.schema.simpleString() == past.schema.simpleString()
     assert rows(back) == rows(past)
@@ -116,11 +116,11 @@ def test_fields_of_structs_come_and_leave_as_columns_do(spark):
     options = DiffOptions(evolve=True)
     first = stored(diff(past, current, ["id"], options))
     assert rows(first.select("diff", "id")) == [("C", 1), ("D", 3), ("I", 4)]
-    known = read_diff(first, ["id"], options, past=past.schema, current=current.schema)
+    known = parse_diff(first, ["id"], options, past=past.schema, current=current.schema)
     assert rows(patched(past, known, strict=True, result=current.schema)) == rows(current)
     then = stored(diff(current, last, ["id"], options))
-    second = read_diff(then, ["id"], options, past=current.schema, current=last.schema)
-    both = read_diff(stored(composed(known, second, options)), ["id"], options, past=past.schema, current=last.schema)
+    second = parse_diff(then, ["id"], options, past=current.schema, current=last.schema)
+    both = parse_diff(stored(composed(known, second, options)), ["id"], options, past=past.schema, current=last.schema)
     assert rows(patched(past, both, strict=True, result=last.schema)) == rows(last)
 
 
@@ -157,7 +157,7 @@ def test_keys_are_told_by_the_columns_of_the_diff(spark, mode):
     ],
 )
 def test_keys_that_nothing_tells_must_be_named(spark, schema, options):
-    with pytest.raises(RefusedInputError, match=r"nothing tells which columns of the diff are keys; it has .*id"):
+    with pytest.raises(RefusedInputError, match=r"the key columns of the diff cannot be determined; it has .*id"):
         reverse(spark.createDataFrame([], schema), options=options)
 
 
@@ -173,7 +173,7 @@ def test_diffs_without_what_is_needed_are_refused(spark):
     with pytest.raises(RefusedInputError, match="cannot be reversed: it does not have the past values"):
         reverse(diff(past, current, ["id"], right), ["id"], right)
     for options, told in (
-        (right, "only one side's values"),
+        (right, "the values of one side only"),
         (DiffOptions(sparse_mode=True, change_column="c"), "does not have the values that did not change"),
         (DiffOptions(ignore_columns=("name",)), "ignores columns or tolerates"),
         (DiffOptions(default_comparator=Epsilon(0.1)), "ignores columns or tolerates"),

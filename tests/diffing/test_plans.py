@@ -109,7 +109,7 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
 
     narrow, expected = _planned(*narrow_sides)
     assert narrow.name == "join" and "rows are narrow (100 bytes each in their files)" in narrow.reason
-    assert "nobody knows how wide" in _planned(past, current)[0].reason
+    assert "the width of the rows is not known" in _planned(past, current)[0].reason
     assert not narrow.pairs.is_whole and narrow.counts is not None and narrow.counts.rows() == (5, 5)
     buckets, found = _planned(*sets)
     assert buckets.name == "buckets" and found == expected

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.options import DiffOptions
-from lakeward.diffing.frames.pairs import Planned, shaped
+from lakeward.diffing.frames.pairs import PlannedPairs, shaped
 from lakeward.diffing.plans.buckets import bucket_pairs
 from lakeward.diffing.stored.addresses import FoundSet, Side
 from lakeward.storage.filesystem import open_filesystem
@@ -38,7 +38,7 @@ def test_sets_in_s3_are_compared_bucket_by_bucket(s3_scene: S3Scene) -> None:
     alignment = align(sides[0].frame.schema, sides[1].frame.schema, ["id"], options, evolve=True)
     found = bucket_pairs(sides[0], sides[1], alignment, options, exact=False)
 
-    assert isinstance(found, Planned)
+    assert isinstance(found, PlannedPairs)
     assert {tuple(row) for row in shaped(found.pairs, options).collect()} == {
         ("C", 7, "old", "new"),
         ("D", 8, "old", None),

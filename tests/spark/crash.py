@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.iceberg.attempt import Attempt
 from lakeward.mirror.op.steps import Step
-from lakeward.storage.publish import _Work
+from lakeward.storage.publish import _FolderPublication
 from tests.spark.scene import TABLE
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ class Crash(BaseException):
 
 def leave_branches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a crash leave its branch in the lake and its unfinished folder on disk, as a killed process does."""
-    tidy_up, take_back = Attempt.__exit__, _Work.take_back
+    tidy_up, take_back = Attempt.__exit__, _FolderPublication.take_back
 
     def leave(attempt: Attempt, error_type: Any, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, Crash) or error.tidy:
             tidy_up(attempt, error_type, error, trace)
 
-    def leave_folder(work: _Work[Any], *args: Any) -> None:
+    def leave_folder(work: _FolderPublication[Any], *args: Any) -> None:
         error = sys.exc_info()[1]
         if not isinstance(error, Crash) or error.tidy:
             take_back(work, *args)
 
     monkeypatch.setattr(Attempt, "__exit__", leave)
-    monkeypatch.setattr(_Work, "take_back", leave_folder)
+    monkeypatch.setattr(_FolderPublication, "take_back", leave_folder)
 
 
 def crash_at(scene: Scene, step: str, act: Callable[[], object] | None = None) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Snapshots opened by their addresses: without a configuration, unless one of them is in a lake.
 
 
-class SideDesk:
+class SideOpener:
     """Opens sides for the time of a ``with`` block. Spark starts with the first one.
 
     Files need no ``lakeward.yaml``; where there is one, it says how S3 is reached and which Spark does the work.
@@ -118,7 +118,7 @@ class SideDesk:
         """
         parsed = parse_address(address, root)
         if parsed.needs_lake and not self.has_configuration:
-            msg = f"{address} is in a lake, and there is no {DEFAULT_FILE} here that says which"
+            msg = f"{address} is in a lake, and there is no {DEFAULT_FILE} here that defines it"
             raise ConfigurationError(msg, hint="--config FILE")
         from lakeward.diffing.stored.open import open_side
         from lakeward.spark.workspace import Workspace
@@ -207,12 +207,12 @@ def diff_snapshots(
     from lakeward.diffing.comparison import keys_of
     from lakeward.diffing.frames.layout import with_free_names
     from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.running import Wanted, run_comparison
+    from lakeward.diffing.running import ComparisonRequest, run_comparison
     from lakeward.diffing.stored.addresses import absolute
 
     if report is not None:
         _require_report_file(str(report))
-    wanted = Wanted(
+    wanted = ComparisonRequest(
         to=absolute(to) if to else None,
         format=format,
         max_delete_share=max_delete_share,
@@ -221,7 +221,7 @@ def diff_snapshots(
         plan=plan,
         exact=exact,
     )
-    with SideDesk(config, spark=spark, during=during) as sides:
+    with SideOpener(config, spark=spark, during=during) as sides:
         left = sides.open(
             past, schema=past_schema or schema, format=past_format, incomplete_ok=incomplete_ok, root=folder
         )
@@ -274,7 +274,7 @@ def patch_snapshot(
     from lakeward.diffing.stored.applying import apply_change_sets
     from lakeward.storage.filesystem import open_filesystem
 
-    with SideDesk(config, spark=spark, during=during) as sides:
+    with SideOpener(config, spark=spark, during=during) as sides:
         side = sides.open(past, schema=schema, format=format, incomplete_ok=incomplete_ok)
         found = _find_change_sets(sides, change_sets, side.frame.schema, tuple(keys), incomplete_ok=incomplete_ok)
         target = absolute(to).rstrip("/") if to else None
@@ -284,7 +284,7 @@ def patch_snapshot(
 
 
 def _find_change_sets(
-    sides: SideDesk, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
+    sides: SideOpener, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
 ) -> list[ChangeSet]:
     """Find the change sets; each has the columns that the one before it leads to."""
     from lakeward.diffing.stored.addresses import absolute

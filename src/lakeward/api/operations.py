@@ -111,7 +111,7 @@ def require_keyed(lake: OpenedLake, name: str) -> None:
     """
     known = lake.table(name)
     if not known.settings.primary_key:
-        msg = f"{known.table} has no primary key: the rows of one subject cannot be told from others"
+        msg = f"{known.table} has no primary key: the rows of one subject cannot be identified"
         raise ConfigurationError(msg, hint=f"delete them at the source and reload {known.table}")
 
 

@@ -131,7 +131,7 @@ class Snapshots:
             raise ConfigurationError(msg, hint="--to PATH, or --tag")
         if tag is not None and (wanted is not None or shape != Shape(timezone=config.timezone)):
             msg = "a tag has neither files nor a registered table"
-            raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or give --to PATH")
+            raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or use --to PATH")
         moment = parse_moment(as_of, config.timezone)
         request = SnapshotRequest(moment, _absolute(to), shape, wanted, tag, replace)
         return [_report_of(known, partial(self._create, known, request)) for known in chosen]
@@ -193,7 +193,7 @@ class Snapshots:
         from lakeward.views.versions.tags import beyond, drop_versions
 
         if (version is not None) == (keep is not None or older_than is not None):
-            msg = "say which versions to drop: either one by name, or by number or age"
+            msg = "choose the versions to drop: either one by name, or by number or age"
             raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
         context = self._lake.context(table)
         found = _recorded(context)

@@ -65,12 +65,12 @@ def other_copy(
 
     if location is None:
         if table or cut_off or changed_at:
-            msg = "--against-table, --cut-off and --changed-at tell of the other copy that --against names"
+            msg = "--against-table, --cut-off and --changed-at describe the other copy that --against names"
             raise ConfigurationError(msg)
         return None
     moment = parse_moment(cut_off, config.timezone) if cut_off is not None else None
     if changed_at is not None and moment is None:
-        msg = "--changed-at tells which rows changed after --cut-off, which is not given"
+        msg = "--changed-at shows which rows changed after --cut-off, which is missing"
         raise ConfigurationError(msg)
     found = Against(location, table, moment, changed_at)
     if len(chosen) > 1 and (table is not None or not found.is_jdbc):
@@ -124,5 +124,5 @@ def _counted(bench: Workbench, known: KnownTable, found: TableVerification) -> T
         with bench.leased(known) as context:
             return stamp_row_count(context, found)
     except LeaseHeldError as error:
-        note = f"its metadata counts other rows than its last op left; it is not put right now: {error.message}"
+        note = f"the row count in its metadata is not that of its last op; it is not corrected now: {error.message}"
         return replace(found, notes=(*found.notes, note))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.snapshots import Origin
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
-    from lakeward.diffing.frames.taken_apart import ReadDiff
+    from lakeward.diffing.frames.parsed_diff import ParsedDiff
     from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
 # What helps where there is no table.
@@ -137,7 +137,7 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
     return replace(found, frame=typed(found.frame, target, found.options))
 
 
-def _dropped(diff: ReadDiff, target: TableSchema) -> list[Matched]:
+def _dropped(diff: ParsedDiff, target: TableSchema) -> list[Matched]:
     """Return the target's columns that only the past has: their values are gone, also if the column comes back."""
     current = {field.name for field in diff.right or ()}
     gone = {field.name for field in diff.left or ()} - current

@@ -28,8 +28,8 @@ from lakeward.cassandra.range_files import Group, is_group_file, place_of, read_
 from lakeward.cassandra.read_plan import ReadPlan, grouped, page_rows, partitioner_of, ring_ranges
 from lakeward.cassandra.schema import differences, read_table_schema
 from lakeward.cassandra.snapshots import LIVE, shown_like_cql, snapshot_struct
-from lakeward.diffing.comparison import Comparison
-from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.comparison import SideComparison
+from lakeward.diffing.running import ComparisonRequest, run_comparison
 from lakeward.diffing.stored.addresses import Side, absolute
 from lakeward.diffing.stored.applying import change_set_folder
 from lakeward.errors import ConfigurationError
@@ -143,7 +143,7 @@ class Suspects:
         """Compare two sides and keep the keys that differ; None where there are none."""
         names = sides[0].primary_key
         path = stage.store.for_spark(f"{stage.folder}/look-{look}/keys")
-        with Comparison(sides[0], sides[1], names, options) as comparison, comparison.translated_errors():
+        with SideComparison(sides[0], sides[1], names, options) as comparison, comparison.translated_errors():
             keys = comparison.frame.select(*columns(names)).toDF(*_renamed(names))
             keys.write.options(**stage.store.options).parquet(path)
             differs = not comparison.summary().is_same
@@ -403,7 +403,7 @@ class _Looks:
         to = table_folder(request.to, request.copy.name) if request.to else None
         if to is not None:
             self._wait_for_free_minute(to)
-        wanted = Wanted(
+        wanted = ComparisonRequest(
             to=to,
             max_delete_share=request.max_delete_share,
             limit=request.limit,

@@ -9,7 +9,7 @@ from lakeward import schemas as S
 from lakeward.cassandra.export_folder import SNAPSHOTS, table_folder
 from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of, shown_like_cql
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
-from lakeward.diffing.running import Wanted, run_comparison
+from lakeward.diffing.running import ComparisonRequest, run_comparison
 from lakeward.diffing.stored.addresses import is_choice
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
@@ -59,7 +59,7 @@ def diff_exports(
     _require_comparable(sides, origins)
     options = diff_options(sides[1].primary_key, [side.frame.columns for side in sides])
     target = _target(to, sides[1], origins[1]) if write else None
-    wanted = Wanted(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
+    wanted = ComparisonRequest(to=target, max_delete_share=max_delete_share, limit=limit, shown=shown_like_cql(*sides))
     with remedy_for_types(f"copy the table again: lakeward cassandra import {current} --into KEYSPACE.TABLE"):
         return run_comparison(config, sides[0], sides[1], sides[1].primary_key, options, wanted)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.schema import CqlColumn, TableSchema
     from lakeward.cassandra.snapshots import Origin
     from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.frames.taken_apart import ReadDiff, SideValue
+    from lakeward.diffing.frames.parsed_diff import ParsedDiff, SideValue
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
@@ -176,7 +176,7 @@ def _hint(name: TableName, found: Mapping[str, Found], origin: Origin | None, ta
     return "write into a table with these columns: --create-table creates one from an export"
 
 
-def require_applicable(label: str, diff: ReadDiff) -> None:
+def require_applicable(label: str, diff: ParsedDiff) -> None:
     """Refuse a change set that does not tell what to write.
 
     Raises:
@@ -195,12 +195,12 @@ def require_applicable(label: str, diff: ReadDiff) -> None:
         raise RefusedInputError(msg, hint="make it again with that list: lakeward diff … --change-column changes")
 
 
-def action(diff: ReadDiff) -> Column:
+def action(diff: ParsedDiff) -> Column:
     """Return what happened to a row, whatever labels the change set has for it."""
     return F.when(~diff.has_left, F.lit(INSERTED)).when(~diff.has_right, F.lit(DELETED)).otherwise(F.lit(CHANGED))
 
 
-def changed_names(diff: ReadDiff) -> Column:
+def changed_names(diff: ParsedDiff) -> Column:
     """Return the names of the columns that changed: as the change set says, else by comparing both sides."""
     if diff.changed is not None:
         return diff.changed
@@ -221,7 +221,7 @@ def _is_equal(left: SideValue | None, right: SideValue) -> Column:
     return PLAIN.equal(PLAIN.prepared(left.value, left.type), PLAIN.prepared(right.value, right.type))
 
 
-def found_columns(diff: ReadDiff) -> dict[str, Found]:
+def found_columns(diff: ParsedDiff) -> dict[str, Found]:
     """Return the columns of the rows: their current values, and the past ones of deleted rows."""
     past = {entry.name: entry for entry in diff.left or ()}
     found = {entry.name: Found(entry.dataType, column(entry.name)) for entry in diff.keys}
@@ -235,7 +235,7 @@ def found_columns(diff: ReadDiff) -> dict[str, Found]:
     return found
 
 
-def expiries(diff: ReadDiff, values: Sequence[str]) -> list[Column]:
+def expiries(diff: ParsedDiff, values: Sequence[str]) -> list[Column]:
     """Return when the current values expire; nothing where the change set does not tell it of any."""
     known = {item.name: item.value for item in diff.right or ()}
     if not any(EXPIRES + name in known for name in values):

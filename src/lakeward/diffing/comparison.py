@@ -1,4 +1,4 @@
-"""Two sides compared, from their schemas to counts and examples: what the command line works with."""
+"""The comparison of two sides: from their schemas to the diff, counts and examples."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
 
     from lakeward.diffing.frames.alignment import Alignment
     from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.frames.pairs import Planned
+    from lakeward.diffing.frames.pairs import PlannedPairs
     from lakeward.diffing.stored.addresses import Side
 
 _KEYS_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """A side whose checksum is taken as it is read."""
+class _ObservedSide:
+    """A side whose checksum is computed while it is read."""
 
     side: Side
     observation: Observation | None = None
 
     @classmethod
-    def of(cls, side: Side) -> _Watched:
+    def of(cls, side: Side) -> _ObservedSide:
         if side.checksum is not None:
             return cls(side)
         observation = Observation()
@@ -67,10 +67,10 @@ class _Watched:
         return cls(replace(side, frame=frame), observation)
 
 
-class Comparison:
-    """A comparison for the time of a ``with`` block; everything is computed once, when it is asked for first.
+class SideComparison:
+    """A comparison that is valid inside a ``with`` block; every result is computed once, at its first use.
 
-    ``checksums`` says that :meth:`identities` will be asked for.
+    ``checksums`` must be set where :meth:`identities` will be called.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Comparison:
         exact: bool = False,
         checksums: bool = False,
     ) -> None:
-        """Say what to compare; nothing is read before the block begins."""
+        """Set what to compare; nothing is read before the block begins."""
         self.past, self.current, self.options = past, current, options
         self._keys, self._plan, self._exact, self._checksums = keys, plan, exact, checksums
         self._stack = ExitStack()
@@ -92,8 +92,8 @@ class Comparison:
 
     def __enter__(self) -> Self:
         with self._stack:
-            spark, watched = self.past.frame.sparkSession, self._checksums
-            self._watched = [_Watched.of(one) if watched else _Watched(one) for one in (self.past, self.current)]
+            spark, observe = self.past.frame.sparkSession, _ObservedSide.of if self._checksums else _ObservedSide
+            self._observed = [observe(side) for side in (self.past, self.current)]
             self._stack.enter_context(session_settings(spark, OBSERVED))
             self._workspace = self._stack.enter_context(Workspace())
             self.alignment = self._aligned()
@@ -108,7 +108,7 @@ class Comparison:
         self._stack.close()
 
     alignment: Alignment
-    _planned: Planned
+    _planned: PlannedPairs
     _workspace: Workspace
 
     def _aligned(self) -> Alignment:
@@ -116,8 +116,8 @@ class Comparison:
         sensitive = is_case_sensitive(past.sparkSession)
         return align(past.schema, current.schema, self._keys, self.options, evolve=True, case_sensitive=sensitive)
 
-    def _decided(self) -> Planned:
-        left, right = (one.side for one in self._watched)
+    def _decided(self) -> PlannedPairs:
+        left, right = (observed.side for observed in self._observed)
         return planned_pairs(
             left, right, self.alignment, self.options, plan=self._plan, exact=self._exact, workspace=self._workspace
         )
@@ -138,7 +138,7 @@ class Comparison:
         return shaped_from(self._counted, self._planned.pairs, self.options)
 
     def kept_frame(self) -> DataFrame:
-        """The same, of pairs that are kept so that examples can be taken of them afterwards."""
+        """Return the diff of pairs that are kept, so that examples can be taken from them afterwards."""
         if self.options.include_unchanged:
             return self.frame
         return shaped_from(classified(self._kept, self.options), self._kept, self.options)
@@ -151,7 +151,7 @@ class Comparison:
 
     @cached_property
     def _kept(self) -> Pairs:
-        """The pairs that differ, kept: counting them and showing the first ones is one pass over the sides."""
+        """The pairs that differ, kept: counting and showing examples then take one pass over the sides."""
         differing = self._counted.filter(column(ACTION) != UNCHANGED)
         kept = self._workspace.keep(differing)
         with self.translated_errors():
@@ -160,7 +160,7 @@ class Comparison:
         return Pairs(kept.select(*columns(self._planned.pairs.frame.columns)), self.alignment, is_whole=False)
 
     def summary(self) -> Summary:
-        """Return the counts; after :attr:`frame` was written they are known already."""
+        """Return the counts; they are known already after :attr:`frame` was written."""
         if self._observation is None:
             _ = self._kept
         assert self._observation is not None
@@ -171,19 +171,19 @@ class Comparison:
         elif not self._planned.pairs.is_whole:
             with self.translated_errors():
                 rows = [
-                    known if known is not None else self._count(watched)
-                    for known, watched in zip(rows, self._watched, strict=True)
+                    known if known is not None else self._count(observed)
+                    for known, observed in zip(rows, self._observed, strict=True)
                 ]
         return read_summary(self._observation.get, self.alignment, past_rows=rows[0], current_rows=rows[1])
 
     def _require_unique(self) -> None:
-        """Refuse keys that came twice, where that is known only after the pairs were read."""
+        """Refuse keys that came twice, where that shows only after the pairs were read."""
         if self._planned.counts is not None and (side := self._planned.counts.duplicated_side()):
             raise self._duplicates(side)
 
-    def _count(self, watched: _Watched) -> int:
-        known = watched.side.rows
-        original = self.past if watched is self._watched[0] else self.current
+    def _count(self, observed: _ObservedSide) -> int:
+        known = observed.side.rows
+        original = self.past if observed is self._observed[0] else self.current
         return known if known is not None else original.frame.count()
 
     def examples(self, limit: int) -> list[Example]:
@@ -192,12 +192,12 @@ class Comparison:
             return examples(self._kept, self.options, limit) if limit > 0 else []
 
     def identities(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Say of both sides what they are, with rows and checksum as far as known; after the diff was read."""
+        """Return the identities of both sides, with rows and checksum as far as known, once the diff was read."""
         was_read = self.plan in (JOIN, HASH)
-        return tuple(_identity(one, was_read=was_read) for one in self._watched)  # type: ignore[return-value]
+        return tuple(_identity(observed, was_read=was_read) for observed in self._observed)  # type: ignore[return-value]
 
     def translated_errors(self) -> AbstractContextManager[None]:
-        """Return a context that turns errors of Spark about the input into those that say what is wrong with it.
+        """Return a context that translates errors of Spark about the input.
 
         Raises:
             RefusedInputError: a key comes more than once, or a file cannot be read.
@@ -209,7 +209,7 @@ class Comparison:
         return None if found is None else self._duplicates(found)
 
     def _duplicates(self, found: str) -> RefusedInputError:
-        """Show the keys that come more than once; asked only when one was found, or rows came out of nowhere."""
+        """Return the error that lists the keys that come more than once."""
         if any(holds_map(key.type) for key in self.alignment.keys):
             # Spark cannot group by maps.
             return refused_duplicate(found)
@@ -223,7 +223,7 @@ class Comparison:
         return RefusedInputError(msg, hint="compare snapshots that are complete")
 
     def _repeated(self, side: Side) -> str:
-        """List the first keys of a side that come more than once."""
+        """Return the first keys of a side that come more than once, as text; empty without any."""
         own = [key.in_left if side is self.past else key.in_right for key in self.alignment.keys]
         names = [name for name in own if name is not None]
         keys, times = columns(names), "_lw_times"
@@ -241,29 +241,29 @@ def keys_of(past: Side, current: Side, keys: Sequence[str]) -> tuple[str, ...]:
     """Return the keys that were named, or those that both sides' manifests or tables agree on.
 
     Raises:
-        ConfigurationError: none were named, and the sides do not tell, or tell different ones.
+        ConfigurationError: none were named, and the sides have none, or different ones.
     """
     if keys:
         return tuple(keys)
     known = [side.primary_key for side in (past, current) if side.primary_key]
-    if len({frozenset(one) for one in known}) == 1:
+    if len({frozenset(names) for names in known}) == 1:
         return known[0]
     if known:
-        told = "; ".join(f"{side.label}: {', '.join(side.primary_key)}" for side in (past, current))
-        msg = f"the two sides have different keys: {told}"
-        raise ConfigurationError(msg, hint="say which: --keys COLUMN,COLUMN")
-    msg = "nothing tells which columns identify a row"
+        listed = "; ".join(f"{side.label}: {', '.join(side.primary_key)}" for side in (past, current))
+        msg = f"the two sides have different keys: {listed}"
+        raise ConfigurationError(msg, hint="choose them: --keys COLUMN,COLUMN")
+    msg = "it is not known which columns identify a row"
     raise ConfigurationError(msg, hint="--keys COLUMN,COLUMN   (--keys '*': all columns, so that no row is changed)")
 
 
 def _shown(value: Any) -> str:
-    """Return a value of a key: dates and decimals as they are written, not as Python makes them."""
+    """Return a key's value for a message: dates and decimals as people write them, not as Python shows them."""
     return repr(value) if value is None or isinstance(value, str | int | float | bytearray) else str(value)
 
 
-def _identity(one: _Watched, *, was_read: bool) -> Mapping[str, Any]:
-    known = dict(one.side.identity)
-    if one.observation is not None and was_read:
-        checksum = read_checksum(one.observation.get).text
+def _identity(observed: _ObservedSide, *, was_read: bool) -> Mapping[str, Any]:
+    known = dict(observed.side.identity)
+    if observed.observation is not None and was_read:
+        checksum = read_checksum(observed.observation.get).text
         known.update(rows=int(checksum.partition(":")[0]), checksum=checksum)
     return known

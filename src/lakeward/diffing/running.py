@@ -1,4 +1,4 @@
-"""A whole comparison of two sides: compared, guarded, written as a change set, reported."""
+"""A complete run of a comparison: compare, check the number of deletes, write the change set and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeward.delete_guard import DEFAULT_MAX_SHARE, Removal, comparison_refusal
-from lakeward.diffing.comparison import Comparison
+from lakeward.diffing.comparison import SideComparison
 from lakeward.diffing.report.page import render_report, require_replaceable
 from lakeward.diffing.stored.applying import require_free_minute, write_change_set
 from lakeward.diffing.stored.changesets import describe
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What shall come out of a comparison.
+class ComparisonRequest:
+    """What a comparison is to produce.
 
     to: folder below which a change set is written, a whole path or a URI; None: none is written.
     max_delete_share: refuse where more of the past's rows would be deleted; None: half of them, from 1,000 rows on,
         where a change set is written.
     limit: how many examples of each kind are shown; where a change set is written only in the report.
-    report: file of the page that shows it all.
-    checksums: whether the change set tells those of its parents, taken as they are read where they are not known.
-    same_rows: how many rows are known to be the same on both sides and were left out of them; they count as unchanged.
-    shown: gives an example as people read its values; None: as they are.
+    report: file of the HTML report.
+    checksums: whether the change set has the checksums of its parents; unknown ones are computed while reading.
+    same_rows: number of rows that are the same on both sides and were left out of both; they count as unchanged.
+    shown: converts an example for display; None: examples are shown as they are.
     """
 
     to: str | None = None
@@ -62,7 +62,7 @@ class DiffResult(
     keys=("past", "current", "keys", "choice", "summary", "differences", "examples", "change_set", "report"),
     renamed={"choice": "plan", "differences": "schema_differences"},
 ):
-    """What came out."""
+    """The result of a comparison."""
 
     past: Mapping[str, Any]
     current: Mapping[str, Any]
@@ -82,20 +82,20 @@ class DiffResult(
 
 
 def run_comparison(
-    config: Config, past: Side, current: Side, keys: Sequence[str], options: DiffOptions, wanted: Wanted
+    config: Config, past: Side, current: Side, keys: Sequence[str], options: DiffOptions, wanted: ComparisonRequest
 ) -> DiffResult:
-    """Compare, write what shall be written, and give what shall be shown.
+    """Compare two sides, write the requested change set and report, and return the result.
 
     Raises:
-        ConfigurationError: something else than a report is where the report shall be.
+        ConfigurationError: the file of the report exists and is not a report.
         RefusedInputError: the sides cannot be compared, too much would be deleted, the minute has a change set, or the
-            keys do not tell which row one is about.
+            keys do not identify a row.
     """
     to = wanted.to
     if wanted.report:
         require_replaceable(Path(wanted.report).absolute())
     checksums = bool(to) and wanted.checksums
-    with Comparison(
+    with SideComparison(
         past, current, keys, options, plan=wanted.plan, exact=wanted.exact, checksums=checksums
     ) as comparison:
         written = None
@@ -121,7 +121,7 @@ def run_comparison(
         )
 
 
-def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) -> str:
+def _written(config: Config, comparison: SideComparison, wanted: ComparisonRequest, to: str) -> str:
     _require_common_keys(comparison.alignment)
     identities = (comparison.past.identity, comparison.current.identity)
     require_outside(to, [str(identity["location"]) for identity in identities if "location" in identity])
@@ -151,23 +151,23 @@ def _written(config: Config, comparison: Comparison, wanted: Wanted, to: str) ->
 
 
 def _require_common_keys(alignment: Alignment) -> None:
-    """Refuse keys that a side lacks, as where all columns are keys and one is new: nothing could be applied by them."""
+    """Refuse keys that a side lacks, as where all columns are keys and one is new: the change set would not apply."""
     if lacking := [key.name for key in alignment.keys if key.in_left is None or key.in_right is None]:
         msg = f"only one side has the key column {', '.join(lacking)}, so that a change set could not be applied"
         raise RefusedInputError(msg, hint="name the columns that identify a row: --keys COLUMN,…; or leave out --to")
 
 
 def _require_keys(summary: Summary) -> None:
-    """Refuse keys that do not tell which row is meant: a change set would delete a key that still has a row."""
+    """Refuse keys that do not identify a row: a change set would delete a key that still has a row."""
     if summary.duplicates:
         msg = (
-            f"{summary.duplicates:,} rows have a key that came before on their side, and a change set tells rows by "
-            "their key alone; nothing was written"
+            f"{summary.duplicates:,} rows have a key that came before on their side, and a change set identifies rows "
+            "by their key alone; nothing was written"
         )
         raise RefusedInputError(msg, hint="name all columns of the key: --keys COLUMN,…; or leave out --to")
 
 
-def _summary(comparison: Comparison, wanted: Wanted) -> Summary:
+def _summary(comparison: SideComparison, wanted: ComparisonRequest) -> Summary:
     found, same = comparison.summary(), wanted.same_rows
     return replace(
         found,
@@ -177,17 +177,17 @@ def _summary(comparison: Comparison, wanted: Wanted) -> Summary:
     )
 
 
-def _require_few_deletes(comparison: Comparison, wanted: Wanted) -> None:
-    """Refuse a current side that may have lost rows on its way: its change set would delete them elsewhere."""
+def _require_few_deletes(comparison: SideComparison, wanted: ComparisonRequest) -> None:
+    """Refuse a current side that may have lost rows by mistake: its change set would delete them elsewhere."""
     summary, limit = _summary(comparison, wanted), wanted.max_delete_share
     removal = Removal(summary.deleted, summary.past_rows, DEFAULT_MAX_SHARE if limit is None else limit)
-    # A limit that a person chose holds for small tables, too.
+    # A limit that the user chose applies to small tables, too.
     refused = bool(wanted.to) and removal.is_refused if limit is None else removal.is_too_large
     if refused:
         raise comparison_refusal(removal, comparison.current.label)
 
 
-def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]) -> str | None:
+def _reported(comparison: SideComparison, wanted: ComparisonRequest, shown: tuple[Example, ...]) -> str | None:
     if not wanted.report:
         return None
     target = Path(wanted.report).absolute()
@@ -201,7 +201,7 @@ def _reported(comparison: Comparison, wanted: Wanted, shown: tuple[Example, ...]
         reason=comparison.reason,
         options=comparison.options,
     )
-    # It may have come while the comparison ran.
+    # The file may have been created while the comparison ran.
     require_replaceable(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
     try:

@@ -204,7 +204,7 @@ def new_id() -> str:
 def claims(store: FileSystem, folder: str, present: Iterable[str]) -> list[Claim]:
     """Return the claims that lie in a folder and are of it; one that was copied elsewhere proves nothing there."""
     found = (_read_claim(store, folder, path) for path in sorted(present) if _CLAIM.fullmatch(path))
-    return [one for one in found if one is not None]
+    return [claim for claim in found if claim is not None]
 
 
 def is_claim(path: str) -> bool:
@@ -256,7 +256,7 @@ def listed_files(text: str | None) -> dict[str, int] | None:
         document: Any = json.loads(text or "")
         if not (isinstance(document, dict) and document["id"] and document["lakeward"]):
             return None
-        files = {one["path"]: int(one["size"]) for one in document["files"]}
+        files = {file["path"]: int(file["size"]) for file in document["files"]}
     except (ValueError, KeyError, TypeError):
         return None
     return files if all(map(is_below, files)) else None
@@ -288,7 +288,7 @@ def is_listed(path: str, size: int, files: Mapping[str, int]) -> bool:
     if path not in files:
         return False
     name = path.rpartition("/")[2]
-    return files[path] == size or any(one.fullmatch(name) for one in (_SPARK_NAME, _SIGNED_NAME))
+    return files[path] == size or any(pattern.fullmatch(name) for pattern in (_SPARK_NAME, _SIGNED_NAME))
 
 
 def foreign_files(store: FileSystem, folder: str, manifest: str | None) -> list[str]:
@@ -302,7 +302,7 @@ def foreign_files(store: FileSystem, folder: str, manifest: str | None) -> list[
         for path, size in present.items()
         if path not in (MANIFEST, SUCCESS)
         and not is_listed(path, size, files)
-        and not any(path == one.file or one.owns(path) for one in own)
+        and not any(path == claim.file or claim.owns(path) for claim in own)
     )
 
 

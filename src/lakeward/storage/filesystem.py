@@ -37,7 +37,7 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 _NO_CHECKSUM_FILES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 # Names of files that Spark writes begin with it; Spark 3 does not know the setting and begins them with "part".
 _BASE_NAME = "mapreduce.output.basename"
-Kind = TypeVar("Kind", bound=type)
+FileSystemClass = TypeVar("FileSystemClass", bound=type)
 _METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
 
 
@@ -137,7 +137,7 @@ def read_parquet(
     return reader.parquet(*[for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)])
 
 
-def translating_errors(system: Kind) -> Kind:
+def translating_errors(system: FileSystemClass) -> FileSystemClass:
     """Translate the errors of a file system's methods, whose first argument is a path."""
     for name in _METHODS:
         setattr(system, name, _translated(getattr(system, name)))
@@ -212,7 +212,7 @@ class LocalFileSystem:
         """Return the names of the folders directly in a folder; links are none."""
         root = local_path(folder)
         found = root.iterdir() if root.is_dir() else ()
-        return sorted(one.name for one in found if one.is_dir() and not one.is_symlink())
+        return sorted(entry.name for entry in found if entry.is_dir() and not entry.is_symlink())
 
     def move(self, source: str, target: str) -> None:
         """Rename a folder or file to a name that is free."""
@@ -226,9 +226,9 @@ class LocalFileSystem:
             file = root / path
             if file.is_symlink() or not file.is_dir():
                 file.unlink(missing_ok=True)
-            parents |= {one for one in file.parents if root in one.parents}
+            parents |= {parent for parent in file.parents if root in parent.parents}
         # The innermost come first: what holds them may be empty then.
-        for parent in sorted(parents, key=lambda one: -len(one.parts)):
+        for parent in sorted(parents, key=lambda folder: -len(folder.parts)):
             _remove_if_empty(parent)
 
     def prune(self, folder: str) -> None:
@@ -257,7 +257,7 @@ class LocalFileSystem:
         """Let a symbolic link lead to a folder beside it."""
         place = local_path(folder) / name
         if os.path.lexists(place) and not (place.is_symlink() and len(place.readlink().parts) == 1):
-            msg = f"{place} is there, and is no link to a folder beside it: it is not replaced"
+            msg = f"{place} exists and is not a link to a folder beside it: it is not replaced"
             raise ConfigurationError(msg, hint="move it elsewhere, or publish to another folder")
         draft = place.with_name(_draft_name(name))
         draft.symlink_to(target, target_is_directory=True)

@@ -101,8 +101,8 @@ class HadoopFileSystem:
         found = system.listFiles(root, True)
         sizes: dict[str, int] = {}
         while found.hasNext():
-            one = found.next()
-            sizes[one.getPath().toString()[start:]] = int(one.getLen())
+            status = found.next()
+            sizes[status.getPath().toString()[start:]] = int(status.getLen())
         return sizes
 
     def folders(self, folder: str) -> list[str]:
@@ -110,7 +110,7 @@ class HadoopFileSystem:
         if not self.exists(folder):
             return []
         found = self._system(folder).listStatus(self._path(folder))
-        return sorted(one.getPath().getName() for one in found if one.isDirectory())
+        return sorted(status.getPath().getName() for status in found if status.isDirectory())
 
     def move(self, source: str, target: str) -> None:
         """Rename a folder or file to a name that is free."""
@@ -156,9 +156,9 @@ class HadoopFileSystem:
                 keys = [{"Key": f"{place.prefix}/{path}".removeprefix("/")} for path in some]
                 with s3_errors(folder):
                     answer = client.delete_objects(Bucket=place.bucket, Delete={"Objects": keys, "Quiet": True})
-                for one in answer.get("Errors", ()):
-                    msg = f"s3://{place.bucket}/{one.get('Key')} cannot be removed: {one.get('Code')}"
-                    kind = ConfigurationError if one.get("Code") == "AccessDenied" else RetriableError
+                for failure in answer.get("Errors", ()):
+                    msg = f"s3://{place.bucket}/{failure.get('Key')} cannot be removed: {failure.get('Code')}"
+                    kind = ConfigurationError if failure.get("Code") == "AccessDenied" else RetriableError
                     raise kind(msg, hint="check that s3:DeleteObject is allowed, and try again")
         finally:
             client.close()

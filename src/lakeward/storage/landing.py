@@ -305,9 +305,10 @@ class S3Storage:
         folder = self._key(prefix.strip("/"), is_folder=True)
         for page in self._pages(folder, "/", page_size):
             below = [
-                (one["Prefix"].removeprefix(folder).removesuffix("/"), True) for one in page.get("CommonPrefixes", ())
+                (entry["Prefix"].removeprefix(folder).removesuffix("/"), True)
+                for entry in page.get("CommonPrefixes", ())
             ]
-            inside = [(one["Key"].removeprefix(folder), False) for one in page.get("Contents", ())]
+            inside = [(entry["Key"].removeprefix(folder), False) for entry in page.get("Contents", ())]
             yield from ((name, is_folder) for name, is_folder in below + inside if name and not is_hidden(name))
 
     def identity(self, path: str) -> FileIdentity:

@@ -86,8 +86,8 @@ def publish_folder(store: FileSystem, folder: str, write: Callable[[Claim], tupl
         ConflictError: another process is writing it.
     """
     require_absent(store, folder, lease=lease)
-    work = _Work(store, folder, write, PublishHooks(), lease, replace=False)
-    return work.by_renaming() if store.can_rename else work.in_place()
+    publication = _FolderPublication(store, folder, write, PublishHooks(), lease, replace=False)
+    return publication.by_renaming() if store.can_rename else publication.in_place()
 
 
 def replace_folder(
@@ -102,8 +102,8 @@ def replace_folder(
         RefusedInputError: another Spark job writes into the folder.
         ConflictError: another process has removed what was written.
     """
-    work = _Work(store, folder, write, hooks, lease, replace=True)
-    return work.by_renaming() if store.can_rename else work.in_place()
+    publication = _FolderPublication(store, folder, write, hooks, lease, replace=True)
+    return publication.by_renaming() if store.can_rename else publication.in_place()
 
 
 def require_absent(store: FileSystem, folder: str, *, lease: str = "") -> None:
@@ -137,7 +137,7 @@ def _not_ours(folder: str, others: list[str]) -> RefusedInputError:
 
 
 @dataclass(frozen=True)
-class _Work(Generic[T]):
+class _FolderPublication(Generic[T]):
     """One folder to be published, whichever way the file system allows."""
 
     store: FileSystem
@@ -166,7 +166,7 @@ class _Work(Generic[T]):
         self.hooks.moved()
         claim.end(self.folder)
         if self.replace:
-            _let_go(store, aside, self.folder)
+            _remove_set_aside(store, aside, self.folder)
         return content
 
     def in_place(self) -> T:
@@ -301,11 +301,11 @@ def _finish_replacement(store: FileSystem, parent: str, aside: str, names: list[
     if listed_files(store.read_text(f"{parent}/{aside}/{MANIFEST}")) is None:
         return
     if name in names:
-        _let_go(store, f"{parent}/{aside}", f"{parent}/{name}")
+        _remove_set_aside(store, f"{parent}/{aside}", f"{parent}/{name}")
     elif staged in names and _is_complete(store, f"{parent}/{staged}"):
         store.move(f"{parent}/{staged}", f"{parent}/{name}")
         names.remove(staged)
-        _let_go(store, f"{parent}/{aside}", f"{parent}/{name}")
+        _remove_set_aside(store, f"{parent}/{aside}", f"{parent}/{name}")
     else:
         store.move(f"{parent}/{aside}", f"{parent}/{name}")
 
@@ -314,7 +314,7 @@ def _is_complete(store: FileSystem, folder: str) -> bool:
     return listed_files(store.read_text(f"{folder}/{MANIFEST}")) is not None and store.exists(f"{folder}/{SUCCESS}")
 
 
-def _let_go(store: FileSystem, aside: str, folder: str) -> None:
+def _remove_set_aside(store: FileSystem, aside: str, folder: str) -> None:
     """Remove a replaced folder that was set aside; files of others go back to where they were put."""
     manifest = store.read_text(f"{aside}/{MANIFEST}")
     for path in foreign_files(store, aside, manifest):

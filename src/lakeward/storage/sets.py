@@ -1,7 +1,7 @@
 """Snapshot sets: rows as one Parquet file per bucket of the key, sorted by key, each with the checksum of its rows.
 
-What was written is read back once to describe it. Rows whose key makes no buckets become plain files, described as a
-whole.
+The written files are read back once to describe them. Rows whose key has a type that buckets cannot be made of become
+plain files, which are described as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakeward.storage.filesystem import FileSystem
 
 
-# Spark's own: the Murmur3 hash of the key columns, seed 42, modulo the number of buckets.
+# Spark's own hash: Murmur3 of the key columns, seed 42, modulo the number of buckets.
 FUNCTION = "spark-murmur3"
 ROWS_PER_BUCKET = 250_000
 MOST_BUCKETS = 4096
@@ -41,7 +41,7 @@ MOST_BUCKETS = 4096
 
 @dataclass(frozen=True)
 class Bucket(Record):
-    """One file: ``path`` counts from the set's folder, ``checksum`` is 32 hexadecimal digits."""
+    """A file of a set: ``path`` is relative to the set's folder, ``checksum`` is 32 hexadecimal digits."""
 
     number: int
     path: str
@@ -84,7 +84,7 @@ class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"
         return self.content.text
 
     def grouped(self, count: int) -> dict[int, tuple[Bucket, ...]]:
-        """Return the buckets as those of a set of fewer buckets, by their number there."""
+        """Return the buckets that form each bucket of a set with fewer buckets, by its number there."""
         found: dict[int, tuple[Bucket, ...]] = {}
         for bucket in self.buckets:
             found[bucket.number % count] = (*found.get(bucket.number % count, ()), bucket)
@@ -102,10 +102,10 @@ class SetLayout(Record, keys=("keys", "count", "function", "checksum", "buckets"
             expected = str(document["checksum"])
             if found.checksum != expected:
                 msg = f"the set's buckets add up to {found.checksum}, its checksum is {expected}"
-                raise DataError(msg, hint="make the snapshot anew: its manifest is damaged")
+                raise DataError(msg, hint="create the snapshot again: its manifest is damaged")
         except (KeyError, TypeError, ValueError) as error:
             msg = f"the description of the set's buckets is damaged: {error!r}"
-            raise DataError(msg, hint="make the snapshot anew") from error
+            raise DataError(msg, hint="create the snapshot again") from error
         return found
 
 
@@ -120,7 +120,7 @@ def sizes_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def bucket_count(rows: int) -> int:
-    """Return the number of buckets for so many rows: a power of two with up to 250,000 rows in each."""
+    """Return the number of buckets for a number of rows: a power of two with up to 250,000 rows in each."""
     count = 1
     while count < MOST_BUCKETS and count * ROWS_PER_BUCKET < rows:
         count *= 2
@@ -128,38 +128,40 @@ def bucket_count(rows: int) -> int:
 
 
 def is_usable_count(count: int) -> bool:
-    """Return whether a set can have so many buckets: sets of other numbers could not be held against each other."""
+    """Whether a set can have this number of buckets: sets with other numbers could not be compared."""
     return 1 <= count <= MOST_BUCKETS and count & (count - 1) == 0
 
 
-# A stage without rows would be taken out of a running query, and with it what was to be observed on the way.
+# Spark would remove a stage without rows from a running query, and with it the observations made there.
 OBSERVED = {
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 }
-# Instants in the type that other readers know, and days of long ago as the calendar of today counts them.
+# Instants in the type that other readers support, and dates of past centuries by the present calendar.
 SESSION = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     **OBSERVED,
 }
 WRITER_OPTIONS = {
-    # The job's own mark says that Spark is done, not that the set is.
+    # The mark of the job means that Spark is done, not that the set is complete.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # A bucket is one file however many rows it has.
     "maxRecordsPerFile": "0",
 }
-# Spark has no hash for them, or (floating numbers) tells which are equal by more than the hash. By name: Spark 3.5 has
-# no variants.
+# Spark has no hash for these types, or equal values may have different hashes (floating-point numbers). They are listed
+# by name because Spark 3.5 has no variants.
 _UNPLACEABLE = ("MapType", "CalendarIntervalType", "VariantType", "FloatType", "DoubleType")
 _PLACE, _FILE, _NTH = f"{S.PREFIX}bucket", f"{S.PREFIX}file", f"{S.PREFIX}nth"
-# Spark names a file by the partition that wrote it, which is the bucket; before it comes the id of the writer.
+# Spark puts the number of the partition, which is the bucket, into a file's name, after the id of the writer.
 PART_PATTERN = r"(?:^|/)part-(?:w[0-9a-f]{12}-)?(\d+)-[^/]*\.parquet$"
 _PART = re.compile(PART_PATTERN)
 _DUPLICATE = Mark("duplicate key of a set")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _SetWrite:
+    """The folder, key and number of buckets of a set that is being written."""
+
     store: FileSystem
     folder: str
     keys: tuple[str, ...]
@@ -177,12 +179,12 @@ def write_set(
 ) -> SetLayout:
     """Write rows into a folder as a set of ``count`` buckets, by default as many as fit the number of rows.
 
-    Files that are in the folder already stay and do not count. Rows are placed by Spark's own hash of the key, so
-    that the number in a file's name is its bucket; the pass over the written files holds every row against that.
+    Files that are in the folder already stay and are not part of the set. Spark's own hash of the key places the rows,
+    so that the number in a file's name is its bucket; the pass over the written files checks that for every row.
 
     Raises:
-        RefusedInputError: a key comes twice, or :func:`why_no_set` says why not.
-        DataError: what is in the files is not what was to be written.
+        RefusedInputError: a key comes twice, or :func:`why_no_set` returns a reason.
+        DataError: the files do not hold the rows that were to be written.
     """
     if problem := why_no_set(rows.schema, keys):
         raise RefusedInputError(problem, hint="choose another key")
@@ -191,13 +193,13 @@ def write_set(
     if not is_usable_count(count):
         msg = f"a set of {count} buckets: their number must be a power of two up to 4096"
         raise RefusedInputError(msg)
-    wanted = _Wanted(store, folder, tuple(keys), count)
+    target = _SetWrite(store, folder, tuple(keys), count)
     before = store.files(folder)
     with session_settings(rows.sparkSession, SESSION):
-        _write(rows, wanted)
+        _write(rows, target)
     written = written_files(store, folder, before)
     files = {path: size for path, size in written.items() if _PART.search(path)}
-    layout = _described(rows.sparkSession, rows.schema, wanted, files)
+    layout = _described(rows.sparkSession, rows.schema, target, files)
     if expected_rows is not None and layout.rows != expected_rows:
         msg = f"the files in {folder} hold {layout.rows:,} rows, expected {expected_rows:,}"
         raise DataError(msg, hint="nothing was published: try again")
@@ -212,7 +214,8 @@ def why_no_set(schema: T.StructType, keys: Sequence[str]) -> str | None:
         if name not in schema.names:
             return f"there is no key column {name!r}; there are {', '.join(schema.names)}"
         if _holds_unplaceable(schema[name].dataType):
-            return f"key column {name!r} is of type {schema[name].dataType.simpleString()}, by which no bucket is told"
+            type_name = schema[name].dataType.simpleString()
+            return f"key column {name!r} is of type {type_name}, which cannot be assigned to buckets"
     return None
 
 
@@ -224,46 +227,46 @@ def _holds_unplaceable(data_type: T.DataType) -> bool:
     return type(data_type).__name__ in _UNPLACEABLE
 
 
-def _write(rows: DataFrame, wanted: _Wanted) -> None:
-    keys = columns(wanted.keys)
-    # The window takes rows as they were placed and sorted: it costs no exchange and no sort of its own.
-    placed = rows.repartition(wanted.count, *keys).sortWithinPartitions(*[key.asc_nulls_first() for key in keys])
+def _write(rows: DataFrame, target: _SetWrite) -> None:
+    keys = columns(target.keys)
+    # The window uses the order of the rows as placed and sorted: it needs no exchange and no sort of its own.
+    placed = rows.repartition(target.count, *keys).sortWithinPartitions(*[key.asc_nulls_first() for key in keys])
     nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[key.asc_nulls_first() for key in keys]))
     is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(_DUPLICATE.failing(F.to_json(F.struct(*keys))))
     unique = placed.withColumn(_NTH, nth).filter(is_first).drop(_NTH)
     writer = unique.write.mode("append")
-    for name, value in {**wanted.store.options, **WRITER_OPTIONS}.items():
+    for name, value in {**target.store.options, **WRITER_OPTIONS}.items():
         writer = writer.option(name, value)
 
     def duplicate_key(failure: Failure) -> RefusedInputError | None:
         found = failure.marked(_DUPLICATE)
         if found is None:
             return None
-        msg = f"key {found} comes more than once: a snapshot set has each key of {', '.join(wanted.keys)} once"
+        msg = f"key {found} comes more than once: a snapshot set has each key of {', '.join(target.keys)} once"
         return RefusedInputError(msg, hint="name all columns of the key, or remove the surplus rows")
 
     with translated(duplicate_key):
-        writer.parquet(wanted.store.for_spark(wanted.folder))
+        writer.parquet(target.store.for_spark(target.folder))
 
 
-def _described(spark: SparkSession, schema: T.StructType, wanted: _Wanted, files: Mapping[str, int]) -> SetLayout:
-    """Read every written row once: its bucket must be that of its file."""
+def _described(spark: SparkSession, schema: T.StructType, target: _SetWrite, files: Mapping[str, int]) -> SetLayout:
+    """Return the layout of the written files, after checking that every row is in the file of its bucket."""
     found = spark.createDataFrame([], schema)
     if files:
-        found = read_parquet(spark, wanted.store, wanted.folder, files, schema)
-    place = F.pmod(F.hash(*columns(wanted.keys)), F.lit(wanted.count))
+        found = read_parquet(spark, target.store, target.folder, files, schema)
+    place = F.pmod(F.hash(*columns(target.keys)), F.lit(target.count))
     by_file = found.groupBy(F.input_file_name().alias(_FILE), place.alias(_PLACE)).agg(*checksum_columns(schema))
     numbered = {_number(path): path for path in files}
     buckets = []
-    # Each file has one place: one row more tells that a file has two.
-    for row in by_file.limit(wanted.count + 1).collect():
+    # There is one row for each file; one row more shows that a file has rows of two buckets.
+    for row in by_file.limit(target.count + 1).collect():
         number, content = _number(row[_FILE]), read_checksum(row.asDict())
         if number != row[_PLACE]:
-            msg = f"{wanted.folder}: rows of bucket {row[_PLACE]} of {wanted.count} are in the file of bucket {number}"
+            msg = f"{target.folder}: rows of bucket {row[_PLACE]} of {target.count} are in the file of bucket {number}"
             raise DataError(msg, hint="nothing was published: this Spark places rows by another hash; please report it")
         path = numbered[number]
         buckets.append(Bucket(number, path, files[path], content.rows, content.digits))
-    return SetLayout(wanted.keys, wanted.count, FUNCTION, tuple(sorted(buckets, key=lambda one: one.number)))
+    return SetLayout(target.keys, target.count, FUNCTION, tuple(sorted(buckets, key=lambda bucket: bucket.number)))
 
 
 def _number(path: str) -> int:
@@ -273,7 +276,7 @@ def _number(path: str) -> int:
 
 
 def write_plain(rows: DataFrame, store: FileSystem, folder: str) -> tuple[Checksum, dict[str, int]]:
-    """Write rows into a folder as Spark has them; give their checksum, and every file with its size."""
+    """Write rows into a folder as plain files; return their checksum, and every file with its size."""
     before, writer = store.files(folder), rows.write.mode("append")
     for name, value in {**store.options, **WRITER_OPTIONS}.items():
         writer = writer.option(name, value)

@@ -192,7 +192,7 @@ SIDE = schema(id=INT, a=INT)
         (SIDE, SIDE, ["id", "ID"], {}, "key column 'id' is named more than once"),
         (SIDE, SIDE, ["id"], {"ignore_columns": ("id",)}, "'id' is a key and ignored at once"),
         (SIDE, SIDE, ["id"], {"column_comparators": {"b": Equality()}}, "comparator is given for column 'b'"),
-        (SIDE, SIDE, ["id"], {"type_comparators": {"number": Equality()}}, "type 'number', which is none"),
+        (SIDE, SIDE, ["id"], {"type_comparators": {"number": Equality()}}, "type 'number', which does not exist"),
         (SIDE, SIDE, ["id"], {"column_comparators": {"a": Whitespace()}}, "whitespace cannot compare column 'a'"),
         (SIDE, SIDE, ["id"], {"diff_mode": DiffMode.STRUCTS, "left_column_prefix": "ID"}, "more than one column"),
         (SIDE, SIDE, ["id"], {"diff_mode": DiffMode.STRUCTS, "diff_column": "left"}, "so is a value column"),

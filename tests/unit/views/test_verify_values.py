@@ -159,7 +159,7 @@ def test_the_worst_table_gives_the_exit_code():
         ({"sample": 0}, "more than 0 and at most 1"),
         ({"key_ranges": ["id"]}, "is not a key range"),
         ({"cut_off": "2024-01-01"}, "the other copy that --against names"),
-        ({"against": "./copy", "changed_at": "x"}, "--cut-off, which is not given"),
+        ({"against": "./copy", "changed_at": "x"}, "--cut-off, which is missing"),
         ({"against": "./copy"}, "2 tables are to be compared with it"),
         ({"against": "jdbc:x:y", "against_table": "t"}, "2 tables are to be compared with it"),
         ({"against": "./copy", "cut_off": "yesterday"}, "is not a moment"),

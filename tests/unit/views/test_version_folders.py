@@ -17,7 +17,7 @@ from lakeward.state.leases import HeldLease, current_owner
 from lakeward.state.memory import MemoryStateStore
 from lakeward.storage.claims import Claim, written_files
 from lakeward.storage.filesystem import LocalFileSystem
-from lakeward.storage.publish import _Work
+from lakeward.storage.publish import _FolderPublication
 from lakeward.views.versions import folders
 from lakeward.views.versions.current import _require_own_pointer
 from lakeward.views.versions.folders import (
@@ -65,7 +65,7 @@ def publish(place: Place, content: str, crash_at: str | None = None, *, killed: 
     context: Any = SimpleNamespace(reached=reached)
     with contextlib.suppress(Crash), pytest.MonkeyPatch.context() as patched:
         if crash_at is not None and killed:
-            patched.setattr(_Work, "take_back", lambda *_: None)
+            patched.setattr(_FolderPublication, "take_back", lambda *_: None)
         put_in_place(context, place, "uuid", write, lambda made: recorded.append(made.id))
     return recorded
 
@@ -220,7 +220,7 @@ def test_the_local_store_links_points_and_understands_uris(tmp_path):
     with pytest.raises(ConfigurationError, match="it is not replaced"):
         store.point(str(tmp_path), "current", "c")
     (tmp_path / "elsewhere").symlink_to(tmp_path / "a b")
-    with pytest.raises(ConfigurationError, match="no link to a folder beside it"):
+    with pytest.raises(ConfigurationError, match="not a link to a folder beside it"):
         store.point(str(tmp_path), "elsewhere", "c")
     assert ((tmp_path / "current").read_text(), (tmp_path / "elsewhere").readlink()) == ("theirs", tmp_path / "a b")
 

@@ -1,4 +1,4 @@
-"""Two schemas brought to one: columns that only one side has, types that one side has wider."""
+"""The alignment of two schemas: columns that only one side has, and types that are wider on one side."""
 
 from __future__ import annotations
 
@@ -38,19 +38,16 @@ if TYPE_CHECKING:
     from lakeward.diffing.frames.options import DiffOptions
 
 
-# Types of the two sides brought to one that holds every value of both without loss.
-
-
-# Each with the digits its largest value has.
+# Whole numbers, with the digits of their largest values.
 _WHOLE: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _WHOLE_ORDER = tuple(_WHOLE)
-# A float holds every whole number of 24 bits, a double of 53.
+# A float holds every whole number of 24 bits, a double every one of 53 bits.
 _IN_FLOAT, _IN_DOUBLE = (ByteType, ShortType), (ByteType, ShortType, IntegerType, FloatType)
 _MAX_PRECISION = 38
 
 
 def is_same(left: DataType, right: DataType) -> bool:
-    """Return whether two types are the same but for where nulls may be."""
+    """Whether two types are the same, apart from where nulls are allowed."""
     return _with_nulls(left) == _with_nulls(right)
 
 
@@ -58,8 +55,8 @@ def common_type(left: DataType, right: DataType, *, fields_differ: bool = False)
     """Return the narrowest type that holds all values of both, None where there is none.
 
     Whole numbers widen to longer ones, to decimals and (up to int) to double, float to double, decimals to more digits;
-    so do elements of arrays, values of maps and fields of structs. With ``fields_differ`` structs may have fields that
-    the other has not, as long as they share one: the common struct then has all of them, see :func:`as_type`.
+    so do elements of arrays, values of maps and fields of structs. With ``fields_differ`` structs may have different
+    fields, as long as they share one: the common struct then has all of them, see :func:`as_type`.
     """
     left, right = _with_nulls(left), _with_nulls(right)
     if left == right or isinstance(right, NullType):
@@ -92,7 +89,7 @@ def _common_struct(left: StructType, right: StructType, *, fields_differ: bool) 
 
 
 def as_type(value: Column, own: DataType, wanted: DataType) -> Column:
-    """Return a value in another type; fields of structs are found by name, and those that it has not are null."""
+    """Return a value in another type; fields of structs are found by name, and missing ones are null."""
     if is_same(own, wanted):
         return value
     if isinstance(own, StructType) and isinstance(wanted, StructType):
@@ -100,11 +97,11 @@ def as_type(value: Column, own: DataType, wanted: DataType) -> Column:
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(own, ArrayType) and isinstance(wanted, ArrayType):
         elements = own.elementType, wanted.elementType
-        return F.transform(value, lambda one: as_type(one, *elements))
+        return F.transform(value, lambda element: as_type(element, *elements))
     if isinstance(own, MapType) and isinstance(wanted, MapType):
         values, key_type = (own.valueType, wanted.valueType), wanted.keyType
         entries = F.transform(
-            F.map_entries(value), lambda one: F.struct(one["key"].cast(key_type), as_type(one["value"], *values))
+            F.map_entries(value), lambda entry: F.struct(entry["key"].cast(key_type), as_type(entry["value"], *values))
         )
         return F.map_from_entries(entries)
     return value.cast(wanted)
@@ -118,19 +115,19 @@ def _field(value: Column, own: StructType, wanted: StructField) -> Column:
 
 def _common_number(left: DataType, right: DataType) -> DataType | None:
     if type(left) in _WHOLE and type(right) in _WHOLE:
-        return max(left, right, key=lambda one: _WHOLE_ORDER.index(type(one)))
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, DoubleType) and isinstance(other, _IN_DOUBLE):
+        return max(left, right, key=lambda data_type: _WHOLE_ORDER.index(type(data_type)))
+    for number, other in ((left, right), (right, left)):
+        if isinstance(number, DoubleType) and isinstance(other, _IN_DOUBLE):
             return DoubleType()
-        if isinstance(one, FloatType) and isinstance(other, _IN_FLOAT):
+        if isinstance(number, FloatType) and isinstance(other, _IN_FLOAT):
             return FloatType()
-        if isinstance(one, FloatType) and isinstance(other, IntegerType):
+        if isinstance(number, FloatType) and isinstance(other, IntegerType):
             return DoubleType()
     return _common_decimal(left, right)
 
 
 def _common_decimal(left: DataType, right: DataType) -> DataType | None:
-    digits = [_digits(one) for one in (left, right)]
+    digits = [_digits(data_type) for data_type in (left, right)]
     if None in digits:
         return None
     whole = max(digit[0] for digit in digits if digit is not None)
@@ -139,7 +136,7 @@ def _common_decimal(left: DataType, right: DataType) -> DataType | None:
 
 
 def _digits(data_type: DataType) -> tuple[int, int] | None:
-    """Return the digits before and behind the point."""
+    """Return the number of digits before and after the decimal point; None for other types."""
     if isinstance(data_type, DecimalType):
         return data_type.precision - data_type.scale, data_type.scale
     whole = _WHOLE.get(type(data_type))
@@ -156,22 +153,22 @@ def _with_nulls(data_type: DataType) -> DataType:
     return data_type
 
 
-# What must hold before two sides are compared: options that fit together, columns that are there, distinct names.
+# Checks before two sides are compared: options that fit together, columns that exist, distinct names.
 
 
 Fold = Callable[[str], str]
 
 
 def folding(*, case_sensitive: bool) -> Fold:
-    """Return the function under which two spellings of a column are one."""
+    """Return the function that maps all spellings of a column name to the same text."""
     return str if case_sensitive else str.lower
 
 
 def check_options(options: DiffOptions, fold: Fold) -> None:
-    """Refuse labels that cannot be told apart."""
+    """Refuse labels and prefixes that are empty or not distinct."""
     for side, prefix in (("left", options.left_column_prefix), ("right", options.right_column_prefix)):
         if not prefix:
-            msg = f"The {side} column prefix is empty: give it at least one character"
+            msg = f"The {side} column prefix is empty: it needs at least one character"
             raise ConfigurationError(msg)
     if fold(options.left_column_prefix) == fold(options.right_column_prefix):
         msg = f"Both sides have the column prefix {options.left_column_prefix!r}: they must differ"
@@ -191,7 +188,7 @@ def check_options(options: DiffOptions, fold: Fold) -> None:
 def check_columns(
     left: StructType, right: StructType, keys: Sequence[str], options: DiffOptions, fold: Fold, *, evolve: bool
 ) -> None:
-    """Refuse keys and ignored columns that are not there, and (without ``evolve``) schemas that differ."""
+    """Refuse missing keys and ignored columns, and (without ``evolve``) schemas that differ."""
     for side, schema in (("past", left), ("current", right)):
         repeated = _repeated(schema.names, fold)
         if repeated:
@@ -209,7 +206,7 @@ def check_columns(
 
 
 def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None:
-    """Refuse names of the output that would come twice."""
+    """Refuse options that would make two columns of the output share a name."""
     keys = [key.name for key in alignment.keys]
     own = [("diff", options.diff_column), ("change", options.change_column)]
     for purpose, name in own:
@@ -220,7 +217,7 @@ def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None
     if options.diff_mode is DiffMode.STRUCTS:
         made = [options.left_column_prefix, options.right_column_prefix]
     for purpose, name in own:
-        if name is not None and fold(name) in {fold(one) for one in made}:
+        if name is not None and fold(name) in {fold(name) for name in made}:
             msg = f"The {purpose} column is called {name!r}, and so is a value column in mode {options.diff_mode}"
             raise ConfigurationError(msg, hint=_other_name(purpose))
     repeated = _repeated([*keys, *made], fold)
@@ -301,9 +298,9 @@ def _listed(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class AlignedColumn:
-    """A column of either side; ``type`` is the one in which values are compared, None where a side lacks it.
+    """A column of either side; values are compared in ``type``, and a side that lacks the column has None as its type.
 
-    ``name`` is a key's as it was asked for, else the past's; the sides may spell it with other capitals.
+    ``name`` is the requested name of a key, else the name in the past; the sides may differ in upper and lower case.
     """
 
     name: str
@@ -318,18 +315,18 @@ class AlignedColumn:
 
     @property
     def in_left(self) -> str | None:
-        """The column's name in the past; None: it is not there."""
+        """The column's name in the past; None where the past lacks it."""
         return None if self.left_type is None else self.left_name or self.name
 
     @property
     def in_right(self) -> str | None:
-        """The column's name in the current rows; None: it is not there."""
+        """The column's name on the current side; None where that side lacks it."""
         return None if self.right_type is None else self.right_name or self.name
 
     @property
     def has_one_type(self) -> bool:
-        """Whether both sides are shown in ``type``; only an ignored column may keep two types that do not fit."""
-        sides = [one for one in (self.left_type, self.right_type) if one is not None]
+        """Whether both sides are shown in ``type``; only an ignored column may have two incompatible types."""
+        sides = [data_type for data_type in (self.left_type, self.right_type) if data_type is not None]
         return not self.is_ignored or all(is_same(side, self.type) for side in sides)
 
     def shown_type(self, *, is_left: bool) -> DataType:
@@ -340,7 +337,7 @@ class AlignedColumn:
 
 @dataclass(frozen=True)
 class Alignment:
-    """All columns in the order of the output: keys first as they were named, then the others as the past has them."""
+    """All columns in the order of the output: keys as they were named, then the others in the order of the past."""
 
     columns: tuple[AlignedColumn, ...]
     left: StructType
@@ -359,7 +356,7 @@ class Alignment:
 
     @property
     def compared(self) -> tuple[AlignedColumn, ...]:
-        """The columns whose difference makes a row a changed one."""
+        """The columns that make a row a changed one when they differ."""
         return tuple(value for value in self.values if not value.is_ignored)
 
 
@@ -372,10 +369,10 @@ def align(
     evolve: bool,
     case_sensitive: bool = False,
 ) -> Alignment:
-    """Bring two schemas together; no keys: all columns that are not ignored identify a row.
+    """Return the alignment of two schemas; without keys all columns that are not ignored identify a row.
 
-    Without ``evolve`` both sides must have the same columns in the same types, ignored ones left aside. With it a
-    column may be on one side only (its values are null on the other) and of a narrower type on one side.
+    Without ``evolve`` both sides must have the same columns in the same types, except for ignored ones. With it a
+    column may be on one side only (its values are null on the other) or have a narrower type on one side.
     """
     fold = folding(case_sensitive=case_sensitive)
     check_options(options, fold)
@@ -402,7 +399,7 @@ class _Sides:
         self._ignored = {fold(name) for name in options.ignore_columns}
 
     def names(self) -> list[str]:
-        """All columns: those of the past, then those that are new."""
+        """Return all columns: those of the past, then the new ones."""
         new = [field.name for name, field in self._right.items() if name not in self._left]
         return [field.name for field in self._left.values()] + new
 
@@ -446,7 +443,7 @@ def _type_of(
     raise RefusedInputError(
         msg,
         hint="bring one side to the other's type, or leave the column out of the comparison with --ignore; the values "
-        f"of folders ({name}=…) are texts unless --past-schema or --current-schema says their type",
+        f"of folders ({name}=…) are texts unless --past-schema or --current-schema sets their type",
     )
 
 
@@ -461,7 +458,7 @@ def _require_comparable(name: str, data_type: DataType) -> None:
 
 
 def _differences(columns: Sequence[AlignedColumn]) -> list[str]:
-    """Say in sentences what differs between the two schemas."""
+    """Return the differences of the two schemas as sentences."""
     found = []
     for column in columns:
         if column.left_type is None:

@@ -1,4 +1,4 @@
-"""When two values of a column count as equal.
+"""Comparators: when two values of a column count as equal.
 
 A comparator first brings each value into a form (:meth:`Comparator.prepared`) and then compares two forms
 (:meth:`Comparator.equal`); both are plain column expressions. Three rules hold for all of them:
@@ -7,7 +7,7 @@ A comparator first brings each value into a form (:meth:`Comparator.prepared`) a
 - a value equals itself. So NaN equals NaN and an infinity itself, also within an epsilon;
 - maps are equal if they have the same entries, in whatever order (but see :class:`MapEntries`), also inside a value.
 
-By plain equality -0.0 equals 0.0 and every NaN every other one, also inside arrays, structs and maps. The order of an
+By plain equality -0.0 equals 0.0 and all NaNs are equal, also inside arrays, structs and maps. The order of an
 array's elements counts.
 """
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 
 class Comparator(ABC):
-    """The base of all; ``str()`` gives the text that ``parse_comparator`` reads."""
+    """The base of all comparators; ``str()`` returns the text that ``parse_comparator`` reads."""
 
-    # Whether it may tell values apart that plain equality holds equal: then neither equality nor a hash may come first.
+    # Whether values that are plainly equal may differ: then neither equality nor a hash may be checked first.
     is_finer = False
-    # Whether it may hold values equal that plain equality tells apart.
+    # Whether values that are not plainly equal may be equal.
     is_tolerant = False
 
     def accepts(self, data_type: DataType) -> bool:
@@ -77,7 +77,7 @@ class Comparator(ABC):
 
 @dataclass(frozen=True)
 class Equality(Comparator):
-    """Plain equality: what holds where nothing else is said."""
+    """Plain equality, the default."""
 
     def __str__(self) -> str:
         return "equal"
@@ -88,7 +88,7 @@ PLAIN = Equality()
 
 @dataclass(frozen=True)
 class Epsilon(Comparator):
-    """Numbers at most ``epsilon`` apart: as it is, or (relative) times the larger of the two without their signs.
+    """Numbers at most ``epsilon`` apart: absolutely, or relative to the larger of the two absolute values.
 
     An infinity or NaN equals only itself, however large epsilon is.
     """
@@ -100,15 +100,15 @@ class Epsilon(Comparator):
     inclusive: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what no number can be compared with."""
+        """Refuse arguments of the wrong type."""
         check_fields(self, epsilon=NUMBER, relative=FLAG, inclusive=FLAG)
 
     def accepts(self, data_type: DataType) -> bool:
-        """Take numbers only."""
+        """Whether the type is a number."""
         return isinstance(data_type, NumericType)
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Widen whole numbers, so that none is too large for its difference to another."""
+        """Return whole numbers in a wider type, so that differences cannot overflow."""
         if isinstance(data_type, (ByteType, ShortType, IntegerType)):
             return value.cast("bigint")
         return value.cast("decimal(20,0)") if isinstance(data_type, LongType) else value
@@ -119,7 +119,7 @@ class Epsilon(Comparator):
         larger = F.greatest(F.abs(left.cast("double")), F.abs(right.cast("double")))
         limit = larger * F.lit(self.epsilon) if self.relative else F.lit(self.epsilon)
         near = (distance <= limit) if self.inclusive else (distance < limit)
-        # NaN sorts behind infinity: neither is a distance. A null one is that of a null, or too large for the type.
+        # NaN sorts after infinity: neither is a distance. A null distance is that of a null, or exceeds the type.
         finite = distance < F.lit(float("inf"))
         return left.eqNullSafe(right) | F.coalesce(finite & near, F.lit(False))
 
@@ -128,23 +128,23 @@ class Epsilon(Comparator):
         return f"epsilon:{self.epsilon!r}{':relative' if self.relative else ''}{end}"
 
 
-# What Spark's trim of all white space takes away at both ends, and what a regular expression calls white space.
+# The white space that Spark's trim removes at both ends, and what a regular expression takes for white space.
 _ENDS = r"^[\x00-\x20\x7F]+|[\x00-\x20\x7F]+\z"
 _BLANKS = r"[ \t\n\x0B\f\r]+"
 
 
 @dataclass(frozen=True)
 class Whitespace(Comparator):
-    """Texts that differ in white space only: none counts at the ends, and any run of it is one blank."""
+    """Texts that may differ in white space: it is removed at both ends, and any run of it counts as one blank."""
 
     is_tolerant = True
 
     def accepts(self, data_type: DataType) -> bool:
-        """Take texts only."""
+        """Whether the type is a text."""
         return isinstance(data_type, StringType)
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Return the text with its white space brought to one form."""
+        """Return the text with normalised white space."""
         return F.regexp_replace(F.regexp_replace(value, _ENDS, ""), _BLANKS, " ")
 
     def __str__(self) -> str:
@@ -161,11 +161,11 @@ class Duration(Comparator):
     inclusive: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what no time can be compared with."""
+        """Refuse arguments of the wrong type."""
         check_fields(self, limit=LENGTH, inclusive=FLAG)
 
     def accepts(self, data_type: DataType) -> bool:
-        """Take dates and times, with and without zone."""
+        """Whether the type is a date or a time, with or without zone."""
         return isinstance(data_type, (DateType, TimestampType, TimestampNTZType))
 
     def equal(self, left: Column, right: Column) -> Column:
@@ -187,20 +187,20 @@ class MapEntries(Comparator):
     ordered: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no choice."""
+        """Refuse an argument of the wrong type."""
         check_fields(self, ordered=FLAG)
 
     @property
     def is_finer(self) -> bool:  # type: ignore[override]
-        """Tell that plain equality does not see the order."""
+        """Whether the order counts, which plain equality ignores."""
         return self.ordered
 
     def accepts(self, data_type: DataType) -> bool:
-        """Take maps only."""
+        """Whether the type is a map."""
         return isinstance(data_type, MapType)
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Return the entries: as they are, or sorted."""
+        """Return the entries, sorted unless their order counts."""
         if self.ordered and isinstance(data_type, MapType):
             return entries(value, data_type)
         return normalised(value, data_type)
@@ -216,7 +216,7 @@ class Bitwise(Comparator):
     is_finer = True
 
     def prepared(self, value: Column, data_type: DataType) -> Column:
-        """Return the value with the sign of each zero beside it."""
+        """Return the value with the sign of each zero added."""
         return _with_zero_signs(normalised(value, data_type), normalised_type(data_type))
 
     def __str__(self) -> str:
@@ -234,7 +234,7 @@ def _with_zero_signs(value: Column, data_type: DataType) -> Column:
     if isinstance(data_type, ArrayType):
         element_type = data_type.elementType
         return F.transform(value, lambda element: _with_zero_signs(element, element_type))
-    # A zero to the power of -1 is an infinity with the zero's sign.
+    # Zero to the power of -1 is an infinity with the sign of the zero.
     is_negative = F.pow(value.cast("double"), F.lit(-1.0)) < 0
     return F.struct(value.alias("value"), F.when(value == 0, is_negative).alias("is_negative"))
 
@@ -247,7 +247,7 @@ def _holds_float(data_type: DataType) -> bool:
     return isinstance(data_type, (FloatType, DoubleType))
 
 
-# Comparators as they are written on the command line and in manifests: ``epsilon:1%``, ``duration:5m``, ``map``.
+# Comparators as texts on the command line and in manifests: ``epsilon:1%``, ``duration:5m``, ``map``.
 
 
 FORMS = (
@@ -267,7 +267,7 @@ _LENGTH = re.compile(rf"(?:{_PIECE.pattern})+")
 
 
 def parse_comparator(text: str) -> Comparator:
-    """Read a comparator; every one is read back from its own ``str()``."""
+    """Return the comparator that a text describes, such as the ``str()`` of a comparator."""
     name, *arguments = text.strip().split(":")
     build = _BUILDERS.get(name.lower())
     if build is None:
@@ -317,13 +317,13 @@ def _map(arguments: list[str]) -> Comparator:
 
 
 def _take(words: list[str], allowed: tuple[str, ...]) -> list[str]:
-    """Return the words behind the colons, once each is known to be allowed, not repeated and not its own opposite."""
+    """Return the words after the colons; raise ValueError for a word that is not allowed, or for opposites."""
     unknown = [word for word in words if word not in allowed]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not known here" + (f" (one of {', '.join(allowed)})" if allowed else ""))
-    for one, other in (("relative", "absolute"), ("inclusive", "exclusive")):
-        if one in words and other in words:
-            msg = f"it cannot be both {one} and {other}"
+    for option, other in (("relative", "absolute"), ("inclusive", "exclusive")):
+        if option in words and other in words:
+            msg = f"it cannot be both {option} and {other}"
             raise ValueError(msg)
     return words
 
@@ -337,9 +337,6 @@ _BUILDERS: dict[str, Callable[[list[str]], Comparator]] = {
     "map": _map,
 }
 
-# Which comparator a column has: the one named for it, else the one for its type, else the default.
-
-
 _SIMPLE_TYPES = frozenset(
     {
         "boolean", "byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint", "float", "double",
@@ -352,9 +349,9 @@ _SIMPLE_TYPES = frozenset(
 def comparator_for(
     name: str, data_type: DataType, options: DiffOptions, fold: Callable[[str], str] = str.lower
 ) -> Comparator:
-    """Choose a column's comparator, once it is known to take the column's type.
+    """Return a column's comparator: the one for its name, else the one for its type, else the default.
 
-    The default one holds for the columns whose type it takes; others are compared by plain equality.
+    The default applies to the columns whose type it accepts; others are compared by plain equality.
     """
     by_name = {fold(key): comparator for key, comparator in options.column_comparators.items()}
     found = by_name.get(fold(name)) or _for_type(data_type, options.type_comparators)
@@ -373,29 +370,29 @@ def check_types_named(comparators: Mapping[str, Comparator]) -> None:
         plain = _plain(text)
         if not any(mark in plain for mark in "(<") and plain not in _SIMPLE_TYPES:
             msg = (
-                f"A comparator is given for type {text!r}, which is none; known: {', '.join(sorted(_SIMPLE_TYPES))} "
-                "and types such as decimal(10,2) or map<string,int>"
+                f"A comparator is given for type {text!r}, which does not exist; known: "
+                f"{', '.join(sorted(_SIMPLE_TYPES))} and types such as decimal(10,2) or map<string,int>"
             )
             raise ConfigurationError(msg)
 
 
-def equal_values(left: Column, right: Column, one: AlignedColumn) -> Column:
+def equal_values(left: Column, right: Column, aligned: AlignedColumn) -> Column:
     """Return whether two values of an aligned column are equal by its comparator; never null."""
-    return _compared(left, right, one, one.comparator)
+    return _compared(left, right, aligned, aligned.comparator)
 
 
-def plainly_equal(left: Column, right: Column, one: AlignedColumn) -> Column:
+def plainly_equal(left: Column, right: Column, aligned: AlignedColumn) -> Column:
     """Return whether two values of an aligned column are equal by plain equality; never null."""
-    return _compared(left, right, one, PLAIN)
+    return _compared(left, right, aligned, PLAIN)
 
 
-def surely_equal(left: Column, right: Column, one: AlignedColumn) -> Column:
-    """Tell, as cheaply as possible, whether two values are equal by plain equality and by the comparator too."""
-    return equal_values(left, right, one) if one.comparator.is_finer else plainly_equal(left, right, one)
+def surely_equal(left: Column, right: Column, aligned: AlignedColumn) -> Column:
+    """Return whether two values are equal both plainly and by the comparator, as cheaply as possible."""
+    return equal_values(left, right, aligned) if aligned.comparator.is_finer else plainly_equal(left, right, aligned)
 
 
-def _compared(left: Column, right: Column, one: AlignedColumn, comparator: Comparator) -> Column:
-    return comparator.equal(comparator.prepared(left, one.type), comparator.prepared(right, one.type))
+def _compared(left: Column, right: Column, aligned: AlignedColumn, comparator: Comparator) -> Column:
+    return comparator.equal(comparator.prepared(left, aligned.type), comparator.prepared(right, aligned.type))
 
 
 def _for_type(data_type: DataType, comparators: Mapping[str, Comparator]) -> Comparator | None:

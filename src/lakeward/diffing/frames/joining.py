@@ -1,13 +1,13 @@
-"""Both sides brought together by key in one full outer join, with keys that come twice found on the way.
+"""The diff of two frames, by one full outer join on the key that also finds keys that come twice.
 
 Null is a key like any other: rows with a null key match each other. A float key is the same whether 0.0 or -0.0, and
-whichever NaN it is. A key that only one side has is null on the other. Each key is joined as a column that is never
-null, with another value in the place of a null; numbers beside them say which of a row's keys are nulls. Exchange and
-sort are shared by the join and the count of each key's rows. A sort by one number is the fastest that Spark has: beside
-a single key the nulls are no part of it.
+all NaNs are the same key. A key column that only one side has is null on the other. Each key is joined as a column that
+is never null, with a stand-in for nulls; a number beside it has a bit for each key that is null. The join and the count
+of each key's rows share one exchange and one sort. Spark sorts fastest by a single number, so the null bits of a single
+key are not part of the sort.
 
-The values travel in structs, which every operator passes on as they are: counting rows costs little then, and two
-structs are compared faster than their fields one by one. What is in a struct is taken out where a row is shown.
+The values are kept in structs, which operators pass on without unpacking them: counting rows is then cheap, and two
+structs are compared faster than their fields one by one. Fields are extracted where a row is shown.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from lakeward.diffing.frames.pairs import JoinCounts
 
 
-# The number that tells whether a single key is null is one, and this bit if it is. So the sum over a key's rows tells
-# how many there are with a value and how many with a null; Spark holds less than 2^31 at once.
+# For a single key, the null number is one, plus this bit if the key is null. The sum over a key's rows is then the
+# number of rows, plus the number of nulls from this bit on; Spark holds less than 2^31 rows at once.
 _NULL_SHIFT = 32
-# How many of several keys have their bits, from the second one upwards, in one such number.
+# How many of several keys have their bits, from the second bit on, in one such number.
 _KEYS_OF_A_NUMBER = 62
 
 
@@ -66,18 +66,18 @@ def joined(past: DataFrame, current: DataFrame, alignment: Alignment, options: D
     if not whole:
         # Surplus rows are counted, equal or not.
         surplus = [column(side.number) > 1 for side in (left, right)] if numbered else []
-        both = both.filter(~(_is_equal(left, right, alignment) & all_of([~surplu for surplu in surplus])))
+        both = both.filter(~(_is_equal(left, right, alignment) & all_of([~is_surplus for is_surplus in surplus])))
     present = [left.is_present().alias(HAS_LEFT), right.is_present().alias(HAS_RIGHT)]
     counted = [_surplus(left, right).alias(SURPLUS)] if numbered else []
     rows = both.select(*present, *left.values(), *right.values(), *counted)
-    is_tolerant = any(one.comparator.is_tolerant for one in alignment.compared)
+    is_tolerant = any(aligned.comparator.is_tolerant for aligned in alignment.compared)
     return Pairs(rows, alignment, is_whole=whole, is_differing=not (whole or numbered or is_tolerant))
 
 
 def joined_and_counted(past: DataFrame, current: DataFrame, alignment: Alignment, counts: JoinCounts) -> Pairs:
-    """Pair the rows that differ; whether all keys are unique is known only when ``counts`` are asked afterwards.
+    """Pair the rows that differ; whether all keys are unique must be checked with ``counts`` afterwards.
 
-    This spares the count of every key's rows: only keys of rows that differ are counted in the query.
+    This avoids counting the rows of every key: the query counts only keys of rows that differ.
     """
     left, right = (_Side(alignment, is_left=is_left, numbered=False) for is_left in (True, False))
     past, current = counts.sides(past, current)
@@ -90,10 +90,10 @@ def joined_and_counted(past: DataFrame, current: DataFrame, alignment: Alignment
 
 
 def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment) -> DataFrame:
-    """Fail where a key comes twice among rows that differ."""
+    """Return the rows that differ; the query fails where a key comes twice among them."""
     times = f"{S.PREFIX}times"
     names = zip([*left.key_names, *left.nulls], [*right.key_names, *right.nulls], strict=True)
-    same = Window.partitionBy(*[F.coalesce(column(one), column(other)) for one, other in names])
+    same = Window.partitionBy(*[F.coalesce(column(name), column(other)) for name, other in names])
     failures = [
         duplicate_failure(side, [(key.name, rows.value(key)) for key in alignment.keys])
         for side, rows in (("past", left), ("current", right))
@@ -103,7 +103,7 @@ def _once(differing: DataFrame, left: _Side, right: _Side, alignment: Alignment)
 
 
 def _is_pair(left: _Side, right: _Side) -> Column:
-    """Return whether two rows have the same key."""
+    """Return the condition that two rows have the same key."""
     same = [column(key) == column(other) for key, other in zip(left.join_keys, right.join_keys, strict=True)]
     for null, other in zip(left.nulls, right.nulls, strict=True):
         if null not in left.join_keys:
@@ -113,30 +113,34 @@ def _is_pair(left: _Side, right: _Side) -> Column:
 
 
 def _surplus(left: _Side, right: _Side) -> Column:
-    """Count the rows of a pair whose key came before on their side."""
+    """Return the number of rows of a pair that repeat a key of their side."""
     each = [F.coalesce(column(side.number) > 1, F.lit(False)).cast("int") for side in (left, right)]
     return each[0] + each[1]
 
 
 def _is_equal(left: _Side, right: _Side, alignment: Alignment) -> Column:
-    """Return whether both sides have a row and their compared columns are equal, by plain equality at least."""
-    others = [one for one in alignment.compared if not _is_comparable_in_struct(one)]
+    """Return the condition that both sides have a row and their compared columns are plainly equal."""
+    others = [aligned for aligned in alignment.compared if not _is_comparable_in_struct(aligned)]
     equal = [surely_equal(left.value(other), right.value(other), other) for other in others]
     if len(others) < len(alignment.compared):
         equal.insert(0, column(left.plain).eqNullSafe(column(right.plain)))
     return left.is_present() & right.is_present() & all_of(equal)
 
 
-def _is_comparable_in_struct(one: AlignedColumn) -> bool:
+def _is_comparable_in_struct(aligned: AlignedColumn) -> bool:
     """Return whether a column's values can be compared by Spark's own equality, along with others."""
-    is_on_both = one.left_type is not None and one.right_type is not None
+    is_on_both = aligned.left_type is not None and aligned.right_type is not None
     return (
-        is_on_both and not one.is_key and not one.is_ignored and not one.comparator.is_finer and not holds_map(one.type)
+        is_on_both
+        and not aligned.is_key
+        and not aligned.is_ignored
+        and not aligned.comparator.is_finer
+        and not holds_map(aligned.type)
     )
 
 
 class _Side:
-    """One side's columns, all with names of their own: the sides may well come from one frame."""
+    """One side's columns, under names that the other side does not use: both may come from the same frame."""
 
     def __init__(self, alignment: Alignment, *, is_left: bool, numbered: bool) -> None:
         self._alignment = alignment
@@ -145,41 +149,41 @@ class _Side:
         self._name: Callable[[int], str] = left_name if is_left else right_name
         letter = "l" if is_left else "r"
         self.number, self.plain, self._rest = (f"{S.PREFIX}{what}_{letter}" for what in ("number", "plain", "rest"))
-        # Which keys may be null, with the number that says which are and their bits in it.
+        # The keys that may be null, with the column that holds their bits, and the bit of each.
         nullable = [key for key in alignment.keys if not _is_wrapped(key.type) and self._may_be_null(key)]
         is_single = len(alignment.keys) == 1
         first = _NULL_SHIFT if is_single else 1
         self._bits = {
-            one: (f"{S.PREFIX}nulls{at // _KEYS_OF_A_NUMBER}_{letter}", 1 << (first + at % _KEYS_OF_A_NUMBER))
-            for at, one in enumerate(nullable)
+            key: (f"{S.PREFIX}nulls{at // _KEYS_OF_A_NUMBER}_{letter}", 1 << (first + at % _KEYS_OF_A_NUMBER))
+            for at, key in enumerate(nullable)
         }
         self.nulls = list(dict.fromkeys(name for name, _ in self._bits.values()))
         self.key_names = [f"{self._name(at)}_key" for at in range(len(alignment.keys))]
         self._group_names = [*self.key_names, *(self.nulls if numbered or not is_single else [])]
         self.join_keys = [*self._group_names, *([self.number] if numbered else [])]
 
-    def _may_be_null(self, one: AlignedColumn) -> bool:
-        """Ask both schemas, as both sides must be joined by the same columns."""
-        if one.in_left is None or one.in_right is None:
+    def _may_be_null(self, aligned: AlignedColumn) -> bool:
+        """Whether a key may be null on either side: both sides must be joined by the same columns."""
+        if aligned.in_left is None or aligned.in_right is None:
             return True
-        return self._alignment.left[one.in_left].nullable or self._alignment.right[one.in_right].nullable
+        return self._alignment.left[aligned.in_left].nullable or self._alignment.right[aligned.in_right].nullable
 
     def is_present(self) -> Column:
-        """Return whether this side has a row."""
+        """Return the condition that this side has a row."""
         return column(self.key_names[0]).isNotNull()
 
-    def value(self, one: AlignedColumn) -> Column:
+    def value(self, aligned: AlignedColumn) -> Column:
         """Return an aligned column's value on this side of the join."""
-        position = self._alignment.columns.index(one)
-        if _is_in_key(one):
-            return self._key(position, one)
-        if self._source(one) is None:
-            return self._nothing(one)
-        return column(self._struct_of(one)).getField(_field(position))
+        position = self._alignment.columns.index(aligned)
+        if _is_in_key(aligned):
+            return self._key(position, aligned)
+        if self._source(aligned) is None:
+            return self._nothing(aligned)
+        return column(self._struct_of(aligned)).getField(_field(position))
 
     def values(self) -> list[Column]:
         """Return all values under their names in a pair."""
-        return [self.value(one).alias(self._name(at)) for at, one in enumerate(self._alignment.columns)]
+        return [self.value(aligned).alias(self._name(at)) for at, aligned in enumerate(self._alignment.columns)]
 
     def rows(self, frame: DataFrame) -> DataFrame:
         """Return the side's rows with their join keys."""
@@ -204,27 +208,27 @@ class _Side:
             rows, times = keyed.withColumn(self.number, F.count(F.lit(1)).over(group)), total
         shown = [(key.name, self.value(key)) for key in self._alignment.keys]
         failure = duplicate_failure("past" if self._is_left else "current", shown)
-        # A filter, as a column that nobody asks for would be cut away with its error.
+        # A filter, because Spark would remove an unused column together with its error.
         return rows.filter(F.when(times == 1, F.lit(True)).otherwise(failure)).drop(self.number)
 
     def _structs(self) -> list[Column]:
-        """Return the columns that the joined keys do not give back: those compared at once, and the others."""
+        """Return the columns that cannot be restored from the joined keys: those compared at once, and others."""
         fields: dict[str, list[Column]] = {}
-        for position, one in enumerate(self._alignment.columns):
-            value = self._source(one)
-            if value is not None and not _is_in_key(one):
-                fields.setdefault(self._struct_of(one), []).append(value.alias(_field(position)))
+        for position, aligned in enumerate(self._alignment.columns):
+            value = self._source(aligned)
+            if value is not None and not _is_in_key(aligned):
+                fields.setdefault(self._struct_of(aligned), []).append(value.alias(_field(position)))
         return [F.struct(*values).alias(name) for name, values in fields.items()]
 
-    def _struct_of(self, one: AlignedColumn) -> str:
-        return self.plain if _is_comparable_in_struct(one) else self._rest
+    def _struct_of(self, aligned: AlignedColumn) -> str:
+        return self.plain if _is_comparable_in_struct(aligned) else self._rest
 
-    def _joined_key(self, one: AlignedColumn) -> Column:
-        value, stand_in = self._key_source(one), _stand_in(one.type)
+    def _joined_key(self, aligned: AlignedColumn) -> Column:
+        value, stand_in = self._key_source(aligned), _stand_in(aligned.type)
         if stand_in is None:
-            # In an array of one a null is equal to a null.
-            return F.array(normalised(value, one.type))
-        return F.coalesce(value, stand_in) if one in self._bits else value
+            # Inside an array of one element, null equals null.
+            return F.array(normalised(value, aligned.type))
+        return F.coalesce(value, stand_in) if aligned in self._bits else value
 
     def _null_flags(self) -> list[Column]:
         found = {name: F.lit(1).cast("bigint") for name in self.nulls}
@@ -233,47 +237,49 @@ class _Side:
             found[name] = found[name].bitwiseOR(own)
         return [value.alias(name) for name, value in found.items()]
 
-    def _key(self, position: int, one: AlignedColumn) -> Column:
-        """Give back the key from the column by which it is joined."""
+    def _key(self, position: int, aligned: AlignedColumn) -> Column:
+        """Return the key, restored from the column by which it is joined."""
         found = column(self.key_names[position])
-        if _is_wrapped(one.type):
+        if _is_wrapped(aligned.type):
             return found.getItem(0)
-        if one not in self._bits:
+        if aligned not in self._bits:
             return found
-        name, bit = self._bits[one]
+        name, bit = self._bits[aligned]
         return F.when(column(name).bitwiseAND(F.lit(bit).cast("bigint")) == 0, found)
 
     def _order(self) -> list[Column]:
         """Return an order of rows by their values that is the same on both sides: compared columns come first."""
         ignored = [value for value in self._alignment.values if value.is_ignored]
-        others = [one for one in ignored if uncomparable_part(self._type(one)) is None]
-        ordered = [one for one in (*self._alignment.compared, *others) if self._source(one) is not None]
-        return [normalised(self.value(one), self._type(one)).asc_nulls_first() for one in ordered] or [F.lit(1)]
+        others = [aligned for aligned in ignored if uncomparable_part(self._type(aligned)) is None]
+        ordered = [aligned for aligned in (*self._alignment.compared, *others) if self._source(aligned) is not None]
+        return [normalised(self.value(aligned), self._type(aligned)).asc_nulls_first() for aligned in ordered] or [
+            F.lit(1)
+        ]
 
-    def _source(self, one: AlignedColumn) -> Column | None:
-        """Return the column as the side's frame has it, in the aligned type; None: it has none."""
-        name = one.in_left if self._is_left else one.in_right
+    def _source(self, aligned: AlignedColumn) -> Column | None:
+        """Return the column of the side's frame in the aligned type; None where the side lacks it."""
+        name = aligned.in_left if self._is_left else aligned.in_right
         if name is None:
             return None
-        own = one.left_type if self._is_left else one.right_type
+        own = aligned.left_type if self._is_left else aligned.right_type
         assert own is not None
-        return as_type(column(name), own, self._type(one))
+        return as_type(column(name), own, self._type(aligned))
 
-    def _key_source(self, one: AlignedColumn) -> Column:
-        """Return a key as the side's frame has it; null where it has none."""
-        found = self._source(one)
-        return found if found is not None else self._nothing(one)
+    def _key_source(self, aligned: AlignedColumn) -> Column:
+        """Return a key column of the side's frame; null where the side lacks it."""
+        found = self._source(aligned)
+        return found if found is not None else self._nothing(aligned)
 
-    def _nothing(self, one: AlignedColumn) -> Column:
-        return F.lit(None).cast(self._type(one))
+    def _nothing(self, aligned: AlignedColumn) -> Column:
+        return F.lit(None).cast(self._type(aligned))
 
-    def _type(self, one: AlignedColumn) -> DataType:
-        return one.shown_type(is_left=self._is_left)
+    def _type(self, aligned: AlignedColumn) -> DataType:
+        return aligned.shown_type(is_left=self._is_left)
 
 
-def _is_in_key(one: AlignedColumn) -> bool:
-    """Return whether the column by which a key is joined gives it back: a map in it is there in another form."""
-    return one.is_key and not holds_map(one.type)
+def _is_in_key(aligned: AlignedColumn) -> bool:
+    """Whether a key can be restored from the column by which it is joined: a map in it has another form there."""
+    return aligned.is_key and not holds_map(aligned.type)
 
 
 def _field(position: int) -> str:
@@ -281,12 +287,12 @@ def _field(position: int) -> str:
 
 
 def _is_wrapped(data_type: DataType) -> bool:
-    """Return whether a key is joined as an array of one: there is no other value of its type to stand for a null."""
+    """Whether a key is joined as an array of one element: its type has no stand-in for a null."""
     return _stand_in(data_type) is None
 
 
 def _stand_in(data_type: DataType) -> Column | None:
-    """Return some value of a type for the place of a null."""
+    """Return the value of a type that stands in for a null; None for a type without one."""
     if isinstance(data_type, NumericType):
         return F.lit(0).cast(data_type)
     if isinstance(data_type, (StringType, BinaryType)):
@@ -297,17 +303,14 @@ def _stand_in(data_type: DataType) -> Column | None:
     return F.lit("1970-01-01").cast(data_type) if is_time else None
 
 
-# The diff of two frames.
-
-
 @takes(past=FRAME, current=FRAME, keys=COLUMN_NAMES, options=OPTIONS)
 def diff(
     past: DataFrame, current: DataFrame, keys: str | Sequence[str] = (), options: DiffOptions | None = None
 ) -> DataFrame:
     """Return what changed between two frames: a row for each key that was inserted, changed or deleted.
 
-    Without keys all columns identify a row, so that it is inserted or deleted, never changed. Nothing is read before
-    the result is: a key that comes twice is found then, and ends the query.
+    Without keys all columns identify a row, so that it is inserted or deleted, never changed. The frames are read when
+    the result is read; a key that comes twice makes that query fail.
     """
     chosen = options or DiffOptions()
     case_sensitive = is_case_sensitive(past.sparkSession)
@@ -317,5 +320,5 @@ def diff(
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """Return whether a session holds two spellings of a column's name for two columns."""
+    """Whether a session treats names that differ in case as different columns."""
     return spark.conf.get("spark.sql.caseSensitive") == "true"

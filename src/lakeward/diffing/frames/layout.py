@@ -1,7 +1,7 @@
-"""Which columns a diff has in each mode, in which order and under which names.
+"""The columns of a diff in each mode: their order and names.
 
-Every side shows the columns that it has. So a column that is new is there as a current value only, and the schema of
-each side can be read off the output.
+Every side shows its own columns. A new column therefore appears as a current value only, and the schema of each side
+can be derived from the output.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ValueColumn:
 
 
 def value_columns(alignment: Alignment, options: DiffOptions) -> list[ValueColumn]:
-    """Return the output's columns behind the keys; none in the mode of structs, where there are just two."""
+    """Return the output's columns after the keys; none in structs mode, which has one struct per side."""
     compared = alignment.compared
     if options.diff_mode is DiffMode.COLUMN_BY_COLUMN:
         ordered = (*compared, *_as_ignored(alignment, options))
-        return [one for value in ordered for one in _prefixed([value], options, left=True, right=True)]
+        return [column for value in ordered for column in _prefixed([value], options, left=True, right=True)]
     if options.diff_mode is DiffMode.SIDE_BY_SIDE:
         lefts = [*_in_order(compared, alignment, is_left=True), *_ignored_of(alignment, is_left=True)]
         rights = [*_in_order(compared, alignment, is_left=False), *_ignored_of(alignment, is_left=False)]
@@ -42,7 +42,11 @@ def value_columns(alignment: Alignment, options: DiffOptions) -> list[ValueColum
         return []
     is_left = options.diff_mode is DiffMode.LEFT_SIDE
     shown = (*compared, *_ignored_of(alignment, is_left=is_left))
-    return [ValueColumn(name, one, is_left) for one in shown if (name := _name(one, is_left=is_left)) is not None]
+    return [
+        ValueColumn(name, aligned, is_left)
+        for aligned in shown
+        if (name := _name(aligned, is_left=is_left)) is not None
+    ]
 
 
 def side_columns(alignment: Alignment, *, is_left: bool) -> list[AlignedColumn]:
@@ -68,7 +72,8 @@ def _as_ignored(alignment: Alignment, options: DiffOptions) -> list[AlignedColum
     exact = list(options.ignore_columns)
     ignored = [value for value in alignment.values if value.is_ignored]
     return sorted(
-        ignored, key=lambda one: exact.index(one.name) if one.name in exact else names.index(one.name.lower())
+        ignored,
+        key=lambda value: exact.index(value.name) if value.name in exact else names.index(value.name.lower()),
     )
 
 
@@ -80,21 +85,18 @@ def _in_order(columns: Iterable[AlignedColumn], alignment: Alignment, *, is_left
     """Return the columns that a side has, in its order."""
     names = (alignment.left if is_left else alignment.right).names
     placed = [(names.index(name), column) for column in columns if (name := _name(column, is_left=is_left)) is not None]
-    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+    return [column for _, column in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _name(one: AlignedColumn, *, is_left: bool) -> str | None:
-    return one.in_left if is_left else one.in_right
-
-
-# Names of a diff's own columns that no column of the two sides has.
+def _name(aligned: AlignedColumn, *, is_left: bool) -> str | None:
+    return aligned.in_left if is_left else aligned.in_right
 
 
 def with_free_names(options: DiffOptions, keys: Sequence[str], columns: Sequence[str]) -> DiffOptions:
-    """Return options whose names are not those of keys, or of values where these keep theirs.
+    """Return options whose column names collide with no key or value column of the output.
 
-    Without keys all columns that are not ignored are keys. A name or prefix that is taken gets ``_lw_`` before it. The
-    list of changes keeps its name, which can be chosen.
+    Without keys all columns that are not ignored are keys. A name or prefix that is taken gets the prefix ``_lw_``. The
+    list of changes keeps its name, which the user chooses.
     """
     ignored = {name.lower() for name in options.ignore_columns}
     names = {name.lower() for name in keys or columns} - ignored
@@ -109,7 +111,7 @@ def with_free_names(options: DiffOptions, keys: Sequence[str], columns: Sequence
 
 
 def _made(prefix: str, values: Sequence[str], options: DiffOptions) -> list[str]:
-    """Name the columns of a side."""
+    """Return the names of a side's value columns."""
     if options.diff_mode is DiffMode.STRUCTS:
         return [prefix]
     if options.diff_mode in (DiffMode.LEFT_SIDE, DiffMode.RIGHT_SIDE):

@@ -1,4 +1,4 @@
-"""What a diff shall look like and how values are compared."""
+"""Options of a diff: names, labels, layout and comparison."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class DiffOptions:
     change_column: a column with the names of the columns that changed, in the order of the past: an empty array for an
         unchanged row, null for an inserted or deleted one. None: there is no such column.
     sparse_mode: a value that is the same on both sides (by plain equality, whatever the comparator) is shown as null.
-        A value that changed to null looks the same: only the change column tells the two apart, so give it a name where
-        the output is to be applied.
+        A value that changed to null looks the same: only the change column distinguishes the two, so it needs a name
+        where the output is to be applied.
     include_unchanged: unchanged rows are shown too.
     ignore_columns: shown, but never compared; they may be on one side only or have two types.
     duplicate_keys: whether a key that comes twice on a side ends the comparison, or its rows are paired in the order of
@@ -76,7 +76,7 @@ class DiffOptions:
     evolve: bool = False
 
     def __post_init__(self) -> None:
-        """Take choices by their texts too, and refuse unknown ones: they would come out as another choice."""
+        """Accept choices as texts too, and refuse unknown ones."""
         _require_kinds(self)
         object.__setattr__(self, "diff_mode", _choice(DiffMode, self.diff_mode, "diff_mode"))
         object.__setattr__(self, "duplicate_keys", _choice(DuplicateKeys, self.duplicate_keys, "duplicate_keys"))
@@ -85,7 +85,7 @@ class DiffOptions:
 
 COLUMN_NAMES = instance("a column's name", str) | TEXTS
 OPTIONS = instance("DiffOptions", DiffOptions) | NONE
-# Told by what it can do: the class itself needs Spark, which those who only choose a mode need not load.
+# Recognised by its methods: importing the class itself would load Spark, which choosing a mode does not need.
 _COMPARATOR = Kind("a comparator", lambda value: all(hasattr(value, name) for name in ("accepts", "prepared", "equal")))
 _TEXTS = (
     "diff_column", "left_column_prefix", "right_column_prefix",
@@ -94,21 +94,21 @@ _TEXTS = (
 
 
 def _require_kinds(options: DiffOptions) -> None:
-    """Refuse what would fail inside a query, or pass for another choice."""
+    """Refuse values that would fail inside a query, or be mistaken for another choice."""
     check_fields(options, **dict.fromkeys(_TEXTS, TEXT), change_column=OPTIONAL_TEXT, ignore_columns=COLUMN_NAMES)
     check_fields(options, **dict.fromkeys(("sparse_mode", "include_unchanged", "evolve"), FLAG))
     by_name = mapping("names to comparators", _COMPARATOR)
     check_fields(options, default_comparator=_COMPARATOR | NONE, column_comparators=by_name, type_comparators=by_name)
 
 
-def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns; a mere text is one name."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns; a single text is one name."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _choice(kind: type[Choice], given: str, option: str) -> Choice:
+def _choice(kind: type[Choice], value: str, option: str) -> Choice:
     try:
-        return kind(given)
+        return kind(value)
     except ValueError:
-        msg = f"{option} cannot be {given!r}; it is one of {', '.join(kind)}"
+        msg = f"{option} cannot be {value!r}; it is one of {', '.join(kind)}"
         raise ConfigurationError(msg) from None

@@ -1,4 +1,4 @@
-"""Rows of the two sides, brought together by key: what every way to compare produces, and every output is made of."""
+"""Pairs of rows with the same key: the result of every plan, from which diff and counts are derived."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 HAS_LEFT, HAS_RIGHT = f"{S.PREFIX}has_left", f"{S.PREFIX}has_right"
-# How many rows of a pair (0, 1 or 2) have a key that came before on their side; only where duplicate keys are reported.
+# How many rows of a pair (0, 1 or 2) repeat a key of their side; only where duplicate keys are reported.
 SURPLUS = f"{S.PREFIX}surplus"
 
 
 def left_name(position: int) -> str:
-    """Name the past value of the aligned column at a position: by number, as a name may hold anything."""
+    """Return the name of an aligned column's past value: a number, as column names may hold any character."""
     return f"{S.PREFIX}l{position}"
 
 
 def right_name(position: int) -> str:
-    """Name the current value of the aligned column at a position."""
+    """Return the name of an aligned column's current value."""
     return f"{S.PREFIX}r{position}"
 
 
@@ -43,8 +43,8 @@ def right_name(position: int) -> str:
 class Pairs:
     """A frame of ``HAS_LEFT``, ``HAS_RIGHT`` (booleans, never null), then all past and all current values.
 
-    Values have the aligned types. Every row that differs is there, whatever comparator is in force; equal ones may be,
-    and all are where ``is_whole``, none where ``is_differing``.
+    Values have the aligned types. The frame has every row that differs, by any comparator; it may have equal ones, and
+    has all of them with ``is_whole``, none with ``is_differing``.
     """
 
     frame: DataFrame
@@ -52,16 +52,13 @@ class Pairs:
     is_whole: bool
     is_differing: bool = False
 
-    def left(self, one: AlignedColumn) -> Column:
+    def left(self, aligned: AlignedColumn) -> Column:
         """Return a column's past value; null where the past has no row."""
-        return column(left_name(self.alignment.columns.index(one)))
+        return column(left_name(self.alignment.columns.index(aligned)))
 
-    def right(self, one: AlignedColumn) -> Column:
-        """Return a column's current value; null where there is no row any more."""
-        return column(right_name(self.alignment.columns.index(one)))
-
-
-# Pairs of rows turned into the diff: what happened to each, and its values in the layout that was asked for.
+    def right(self, aligned: AlignedColumn) -> Column:
+        """Return a column's current value; null where the current side has no row."""
+        return column(right_name(self.alignment.columns.index(aligned)))
 
 
 ACTION, CHANGED = f"{S.PREFIX}action", f"{S.PREFIX}changed"
@@ -69,15 +66,18 @@ INSERTED, CHANGED_ROW, DELETED, UNCHANGED = "I", "C", "D", "N"
 
 
 def classified(pairs: Pairs, options: DiffOptions) -> DataFrame:  # noqa: ARG001 (as every step that makes output)
-    """Return pairs with what happened to each (``ACTION``: I, C, D or N) and the columns that did (``CHANGED``).
+    """Return pairs with the action of each (``ACTION``: I, C, D or N) and the columns that changed (``CHANGED``).
 
-    The columns are an array of names in the order of the past: empty for an unchanged row, null where a side has none.
+    The columns are an array of names in the order of the past: empty for an unchanged row, null for a row of one side.
     """
     compared = pairs.alignment.compared
-    equal = [equal_values(pairs.left(one), pairs.right(one), one) for one in compared]
-    # Not a filter over an array: Spark compiles no query with a lambda in it.
+    equal = [equal_values(pairs.left(aligned), pairs.right(aligned), aligned) for aligned in compared]
+    # Not a filter over an array: Spark does not compile queries with a lambda.
     none = F.array().cast("array<string>")
-    names = [F.when(same, none).otherwise(F.array(F.lit(one.name))) for one, same in zip(compared, equal, strict=True)]
+    names = [
+        F.when(same, none).otherwise(F.array(F.lit(aligned.name)))
+        for aligned, same in zip(compared, equal, strict=True)
+    ]
     is_paired = column(HAS_LEFT) & column(HAS_RIGHT)
     changed = F.when(is_paired, F.concat(*names) if names else none)
     action = (
@@ -96,7 +96,7 @@ def shaped(pairs: Pairs, options: DiffOptions) -> DataFrame:
 
 
 def shaped_from(rows: DataFrame, pairs: Pairs, options: DiffOptions) -> DataFrame:
-    """Return the diff from classified pairs, which may have been observed or limited in between."""
+    """Return the diff from classified pairs, which may have been observed or limited since."""
     if not options.include_unchanged:
         rows = rows.filter(column(ACTION) != UNCHANGED)
     keys = [F.coalesce(pairs.left(key), pairs.right(key)).alias(key.name) for key in pairs.alignment.keys]
@@ -137,29 +137,26 @@ def _struct(pairs: Pairs, options: DiffOptions, *, is_left: bool) -> Column:
     return F.when(column(HAS_LEFT if is_left else HAS_RIGHT), F.struct(*fields))
 
 
-def _shown(pairs: Pairs, one: AlignedColumn, options: DiffOptions, *, is_left: bool) -> Column:
+def _shown(pairs: Pairs, aligned: AlignedColumn, options: DiffOptions, *, is_left: bool) -> Column:
     """Return a value as it is shown: in sparse mode, null where the other side has the same."""
-    value = pairs.left(one) if is_left else pairs.right(one)
-    if not options.sparse_mode or one.is_key or not _is_blankable(one):
+    value = pairs.left(aligned) if is_left else pairs.right(aligned)
+    if not options.sparse_mode or aligned.is_key or not _is_blankable(aligned):
         return value
-    return F.when(~plainly_equal(pairs.left(one), pairs.right(one), one), value)
+    return F.when(~plainly_equal(pairs.left(aligned), pairs.right(aligned), aligned), value)
 
 
-def _is_blankable(one: AlignedColumn) -> bool:
-    """Return whether two values can be the same at all: the column is on both sides, in a type that can be compared."""
-    is_on_both = one.left_type is not None and one.right_type is not None
-    return is_on_both and one.has_one_type and uncomparable_part(one.type) is None
-
-
-# How many rows were inserted, changed and deleted, and in which columns: counted in the pass that makes the diff.
+def _is_blankable(aligned: AlignedColumn) -> bool:
+    """Whether two values can be the same: both sides have the column, in a type that can be compared."""
+    is_on_both = aligned.left_type is not None and aligned.right_type is not None
+    return is_on_both and aligned.has_one_type and uncomparable_part(aligned.type) is None
 
 
 @dataclass(frozen=True)
 class Summary(Document):
     """Counts of rows.
 
-    ``columns`` says in how many changed rows each column differs, ``duplicates`` how many rows were surplus, as their
-    key came before on their side.
+    ``columns`` is the number of changed rows in which each column differs, ``duplicates`` the number of rows that
+    repeat a key of their side. All are counted in the pass that makes the diff.
     """
 
     past_rows: int
@@ -188,8 +185,8 @@ def summary_columns(alignment: Alignment, options: DiffOptions) -> list[Column]:
     return [
         *(F.count(F.when(column(ACTION) == label, F.lit(1))).alias(name) for name, label in actions.items()),
         *(
-            F.count(F.when(is_changed & F.array_contains(column(CHANGED), one.name), F.lit(1))).alias(_counter(at))
-            for at, one in enumerate(alignment.compared)
+            F.count(F.when(is_changed & F.array_contains(column(CHANGED), aligned.name), F.lit(1))).alias(_counter(at))
+            for at, aligned in enumerate(alignment.compared)
         ),
         F.coalesce(F.sum(surplus), F.lit(0)).cast("bigint").alias("duplicates"),
     ]
@@ -200,8 +197,8 @@ def read_summary(
 ) -> Summary:
     """Read what was counted.
 
-    A side's rows are None where all pairs were there to be counted; where equal ones had been left out, both must be
-    given, and the unchanged rows are what remains of them.
+    A side's rows are None where all pairs were counted. Where equal pairs were left out, both numbers are needed, and
+    the number of unchanged rows follows from them.
     """
     counts = found if isinstance(found, Mapping) else found.asDict()
     inserted, changed, deleted = counts["inserted"], counts["changed"], counts["deleted"]
@@ -213,20 +210,20 @@ def read_summary(
         changed=changed,
         deleted=deleted,
         unchanged=unchanged,
-        columns={one.name: counts[_counter(at)] for at, one in enumerate(alignment.compared)},
+        columns={aligned.name: counts[_counter(at)] for at, aligned in enumerate(alignment.compared)},
         duplicates=counts["duplicates"],
     )
 
 
 def _counter(position: int) -> str:
-    """Name a column's counter by its position: a name may hold anything."""
+    """Return the name of a column's counter, by its position: column names may hold any character."""
     return f"column_{position}"
 
 
-# Rows counted on their way through a join, by which it is told afterwards that no key came twice.
-# For a key with ``a`` rows on one side and ``b`` on the other, a join gives ``a · b`` pairs. The past's rows come out
-# of it as often as they went in exactly where no key that both sides have comes twice among the current rows, and the
-# other way round. Keys that only one side has are all in what differs, where they are counted as such.
+# Counting the rows that pass through a join shows afterwards whether a key came twice. For a key with ``a`` rows on one
+# side and ``b`` on the other, a join returns ``a · b`` pairs. It returns as many past rows as it was given exactly if
+# no key that both sides have comes twice among the current rows, and the other way round. Keys that only one side has
+# are among the rows that differ, where they are counted.
 
 
 _ROWS, _LEFT, _RIGHT = "rows", "left_rows", "right_rows"
@@ -234,9 +231,9 @@ _ROWS, _LEFT, _RIGHT = "rows", "left_rows", "right_rows"
 
 @dataclass(frozen=True)
 class JoinCounts:
-    """What is known and counted of one join; all of it once its result was read.
+    """The numbers of rows that go into and come out of a join, known once its result was read.
 
-    Counting rows on their way costs a tenth of the join: it is spared on sides whose number of rows is known.
+    Counting takes a tenth of the join's time, so sides whose number of rows is known are not counted.
     """
 
     past_rows: int | None = None
@@ -255,7 +252,7 @@ class JoinCounts:
 
     def pairs(self, both: DataFrame, has_left: Column, has_right: Column) -> DataFrame:
         """Count the rows that come out."""
-        left, right = (F.count(F.when(one, F.lit(1))) for one in (has_left, has_right))
+        left, right = (F.count(F.when(flag, F.lit(1))) for flag in (has_left, has_right))
         return both.observe(self._paired, left.alias(_LEFT), right.alias(_RIGHT))
 
     def duplicated_side(self) -> str | None:
@@ -273,19 +270,16 @@ class JoinCounts:
         )
 
 
-# A comparison that was decided on: how it is done, why so, and its pairs.
-
-
 JOIN, HASH, BUCKETS, ICEBERG = "join", "hash", "buckets", "iceberg"
 PLANS = (JOIN, HASH, BUCKETS, ICEBERG)
 
 
 @dataclass(frozen=True)
-class Planned:
-    """Pairs by a plan of :data:`PLANS`; ``reason`` says why that one.
+class PlannedPairs:
+    """Pairs by a plan of :data:`PLANS`; ``reason`` is why it was chosen.
 
-    The sides' numbers of rows are given where they are known without counting. Where there are ``counts``, they must be
-    asked once the pairs were read: only they tell whether every key was unique.
+    ``past_rows`` and ``current_rows`` are set where they are known without counting. ``counts``, where set, must be
+    checked after the pairs were read: only they show whether every key was unique.
     """
 
     pairs: Pairs

@@ -1,7 +1,7 @@
-"""Input that is refused: the rows that make a query fail because of it, and the errors that come out.
+"""Refused input: conditions that make a query fail, and the errors that such failures become.
 
-A query cannot raise an error of Lakeward's. A row that must be refused makes it fail with a marked message, from which
-the recognisers here make the error again.
+A query cannot raise an error of Lakeward. A row that must be refused makes it fail with a marked message, which the
+recognisers here turn into the error.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakeward.diffing.frames.alignment import is_same
-from lakeward.diffing.frames.pairs import BUCKETS, HAS_LEFT, HAS_RIGHT, Pairs, Planned, left_name, right_name
+from lakeward.diffing.frames.pairs import BUCKETS, HAS_LEFT, HAS_RIGHT, Pairs, PlannedPairs, left_name, right_name
 from lakeward.diffing.plans.kernel import Group, Kernel, KernelColumn, compare_in_tasks, native_type, why_not_native
 from lakeward.spark.marks import in_task
 from lakeward.storage.checksum import total
@@ -67,7 +67,7 @@ class S3Files:
 
 
 def files_of(store: FileSystem, folder: str) -> Files | None:
-    """Return the way by which tasks open a set's files; None where only Spark itself can read them."""
+    """Return how tasks open a set's files; None where only Spark itself can read them."""
     if isinstance(store, LocalFileSystem):
         return LocalFiles(folder)
     if is_s3(folder) and isinstance(store, HadoopFileSystem):
@@ -75,17 +75,15 @@ def files_of(store: FileSystem, folder: str) -> Files | None:
     return None
 
 
-# Files that only Spark itself can read, such as those of HDFS: their bytes go to the tasks, not their rows.
-
-
-# A partition's files are one batch on their way into a task, and Arrow counts a batch's bytes in 31 bits.
+# Files that only Spark itself can read, such as those of HDFS, are sent to the tasks as bytes, not as rows. A
+# partition's files are sent as one batch, and Arrow counts a batch's bytes in 31 bits.
 MOST_BYTES = 1 << 30
 _TRIES = 64
 
 
 @dataclass(frozen=True)
-class _Here:
-    """Files that were written to this machine's disk already."""
+class _TaskFiles:
+    """Files that the task itself wrote to the disk of its machine."""
 
     def local(self, path: str) -> AbstractContextManager[str]:
         """Return the path itself."""
@@ -118,14 +116,14 @@ def compare_sent(kernel: Kernel) -> Callable[[Iterable[pa.RecordBatch]], Iterabl
                     path.write_bytes(batch.column(2)[at].as_buffer())
                     own.append(str(path))
             groups = [Group(tuple(left), tuple(right)) for left, right in found.values()]
-            yield from kernel.pairs(groups, _Here(), _Here())
+            yield from kernel.pairs(groups, _TaskFiles(), _TaskFiles())
 
     return run
 
 
 def _bytes(spark: SparkSession, side: FoundSet, groups: list[int], count: int, *, is_left: bool) -> DataFrame | None:
     grouped = side.layout.grouped(count)
-    paths = [one.path for number in groups for one in grouped.get(number, ())]
+    paths = [bucket.path for number in groups for bucket in grouped.get(number, ())]
     if not paths:
         return None
     reader = spark.read.format("binaryFile")
@@ -142,26 +140,28 @@ def _placing(spark: SparkSession, groups: list[int]) -> Column:
     number = F.col("id").cast("int")
     tried = spark.range(count * _TRIES).select(number.alias("salt"), F.pmod(F.hash(number), F.lit(count)).alias("to"))
     salts = {row[0]: row[1] for row in tried.groupBy("to").agg(F.min("salt")).collect()}
-    # A partition that no number leads to shares with the next.
+    # A partition that no salt leads to shares one with another group.
     chosen = [salts.get(at, at) for at in range(count)]
     position = F.array_position(F.array(*[F.lit(group) for group in groups]), F.col("group"))
-    return F.element_at(F.array(*[F.lit(one) for one in chosen]), position.cast("int"))
+    return F.element_at(F.array(*[F.lit(salt) for salt in chosen]), position.cast("int"))
 
 
 if TYPE_CHECKING:
     _Pair = tuple[tuple[Bucket, ...], tuple[Bucket, ...]]
 
-# Tasks for each core: each has a database of its own, and memory that is got anew costs more than it seems.
+# Few tasks for each core: every task has a database of its own, whose memory is expensive to allocate.
 _TASKS_PER_CORE = 2
 
 
 @dataclass(frozen=True)
-class _PairsWanted:
+class _PairKernel:
+    """The schema of the pairs, and the kernel that finds them."""
+
     struct: T.StructType
     kernel: Kernel
 
     @classmethod
-    def of(cls, alignment: Alignment, *, whole: bool) -> _PairsWanted:
+    def of(cls, alignment: Alignment, *, whole: bool) -> _PairKernel:
         struct = pair_struct(alignment)
         return cls(
             struct, Kernel(tuple(_column(column) for column in alignment.columns), to_arrow_schema(struct), whole)
@@ -170,10 +170,10 @@ class _PairsWanted:
 
 def bucket_pairs(
     past: Side, current: Side, alignment: Alignment, options: DiffOptions, *, exact: bool
-) -> Planned | str:
-    """Pair the rows of two sets by the native kernel; a text says why that cannot be.
+) -> PlannedPairs | str:
+    """Pair the rows of two sets by the native kernel, or return why that is not possible.
 
-    ``exact`` reads every bucket, whatever its checksum says.
+    ``exact`` reads every bucket, whatever its checksum.
     """
     if past.set is None or current.set is None:
         other = past if past.set is None else current
@@ -186,13 +186,13 @@ def bucket_pairs(
     may_skip = not exact and not options.include_unchanged and _same_columns(alignment)
     chosen = {number: pair for number, pair in groups.items() if not may_skip or _differs(pair)}
     whole = options.include_unchanged
-    wanted = _PairsWanted.of(alignment, whole=whole)
+    wanted = _PairKernel.of(alignment, whole=whole)
     frame = _compared(past.frame.sparkSession, (past.set, current.set), chosen, count, wanted)
     if isinstance(frame, str):
         return frame
     pairs = Pairs(frame, alignment, whole)
     reason = _reason(past.set, current.set, len(chosen), len(groups), may_skip=may_skip)
-    return Planned(pairs, BUCKETS, reason, past.set.layout.rows, current.set.layout.rows)
+    return PlannedPairs(pairs, BUCKETS, reason, past.set.layout.rows, current.set.layout.rows)
 
 
 def _why_not(past: FoundSet, current: FoundSet, alignment: Alignment) -> str | None:
@@ -205,17 +205,17 @@ def _why_not(past: FoundSet, current: FoundSet, alignment: Alignment) -> str | N
     if find_spec("duckdb") is None:
         return "DuckDB is not installed (pip install 'lakeward[diff]')"
     if finer := finer_comparator(alignment):
-        return f"the comparator {finer} tells values apart that are equal to DuckDB and in checksums"
+        return f"the comparator {finer} distinguishes values that are equal to DuckDB and in checksums"
     return why_not_native(alignment)
 
 
 def finer_comparator(alignment: Alignment) -> str | None:
-    """Return the comparator that tells values apart which plain equality, and so a hash, does not; None without one."""
-    return next((str(one.comparator) for one in alignment.compared if one.comparator.is_finer), None)
+    """Return the comparator that distinguishes plainly equal values, which hashes cannot do; None without one."""
+    return next((str(aligned.comparator) for aligned in alignment.compared if aligned.comparator.is_finer), None)
 
 
 def _same_columns(alignment: Alignment) -> bool:
-    """Return whether checksums speak of the same columns and types."""
+    """Whether checksums of the two sides are of the same columns and types."""
     sides = [(column.in_left == column.in_right, column.left_type, column.right_type) for column in alignment.columns]
     return all(named and left and right and is_same(left, right) for named, left, right in sides)
 
@@ -226,7 +226,7 @@ def _groups(past: FoundSet, current: FoundSet, count: int) -> dict[int, _Pair]:
 
 
 def _differs(pair: _Pair) -> bool:
-    left, right = (total(one.content for one in side) for side in pair)
+    left, right = (total(bucket.content for bucket in side) for side in pair)
     return left != right
 
 
@@ -240,48 +240,50 @@ def pair_struct(alignment: Alignment) -> T.StructType:
     return T.StructType([*flags, *sides[0], *sides[1]])
 
 
-def _cast(one: AlignedColumn, *, is_left: bool) -> str | None:
-    own = one.left_type if is_left else one.right_type
-    return None if own is None or is_same(own, one.shown_type(is_left=is_left)) else native_type(one.type)
+def _cast(aligned: AlignedColumn, *, is_left: bool) -> str | None:
+    own = aligned.left_type if is_left else aligned.right_type
+    return None if own is None or is_same(own, aligned.shown_type(is_left=is_left)) else native_type(aligned.type)
 
 
-def _column(one: AlignedColumn) -> KernelColumn:
+def _column(aligned: AlignedColumn) -> KernelColumn:
     return KernelColumn(
-        left=one.in_left,
-        right=one.in_right,
-        left_cast=_cast(one, is_left=True),
-        right_cast=_cast(one, is_left=False),
-        is_key=one.is_key,
-        is_compared=not one.is_ignored,
+        left=aligned.in_left,
+        right=aligned.in_right,
+        left_cast=_cast(aligned, is_left=True),
+        right_cast=_cast(aligned, is_left=False),
+        is_key=aligned.is_key,
+        is_compared=not aligned.is_ignored,
     )
 
 
 def _compared(
-    spark: SparkSession, sets: tuple[FoundSet, FoundSet], chosen: dict[int, _Pair], count: int, pairs: _PairsWanted
+    spark: SparkSession, sets: tuple[FoundSet, FoundSet], chosen: dict[int, _Pair], count: int, pairs: _PairKernel
 ) -> DataFrame | str:
     if not chosen:
         return _no_pairs(spark, pairs.struct)
     past, current = sets
     left, right = files_of(past.store, past.folder), files_of(current.store, current.folder)
     if left is not None and right is not None:
-        groups = [Group(*(tuple(one.path for one in side) for side in pair)) for pair in chosen.values()]
+        groups = [Group(*(tuple(bucket.path for bucket in side) for side in pair)) for pair in chosen.values()]
         tasks = _shared_out(groups, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
         numbers = spark.range(0, len(tasks), 1, len(tasks))
         return numbers.mapInArrow(in_task(compare_in_tasks(pairs.kernel, tasks, left, right)), pairs.struct)
-    largest = max(sum(one.size for side in pair for one in side) for pair in chosen.values())
+    largest = max(sum(bucket.size for side in pair for bucket in side) for pair in chosen.values())
     if largest > MOST_BYTES:
         return f"the files of a bucket have {largest:,} bytes, too many to be sent to a task whole"
     return sent_files(spark, past, current, chosen, count).mapInArrow(in_task(compare_sent(pairs.kernel)), pairs.struct)
 
 
 def _no_pairs(spark: SparkSession, struct: T.StructType) -> DataFrame:
-    """Return a frame without rows, of which Spark knows it without starting a task."""
-    values = [(F.lit(None) if one.nullable else F.lit(False)).cast(one.dataType).alias(one.name) for one in struct]
+    """Return a frame that Spark knows to be empty without starting a task."""
+    values = [
+        (F.lit(None) if field.nullable else F.lit(False)).cast(field.dataType).alias(field.name) for field in struct
+    ]
     return spark.range(0).select(*values).limit(0)
 
 
 def _shared_out(groups: Sequence[Group], most: int) -> list[list[Group]]:
-    """Share groups out among tasks: one for each, or up to so many tasks of about as many groups."""
+    """Distribute groups among at most ``most`` tasks, about the same number to each."""
     count = min(len(groups), most)
     return [list(groups[at::count]) for at in range(count)]
 

@@ -1,4 +1,4 @@
-"""Chosen files of a table read by Iceberg's own reader, for as long as a workspace lasts."""
+"""Rows at positions of a table's data files: read by DuckDB in Spark tasks, or by Iceberg's own reader."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from lakeward.spark.workspace import Workspace
 
 
-# Rows at given positions of Iceberg's data files, read by DuckDB in Spark tasks: the other rows are never decoded.
-# Columns are found by their field ids, as Iceberg does: one that was renamed since has its old name in the file, one
-# that was added since is null, one of a narrower type is cast.
+# DuckDB reads rows at given positions without decoding the others. It finds columns by their field ids, as Iceberg
+# does: a column that was renamed since has its old name in the file, one that was added since is null, and one of a
+# narrower type is cast.
 
 
 _ID = b"PARQUET:field_id"
@@ -58,19 +58,19 @@ FILE, POSITION = "file_path", "pos"
 
 @dataclass(frozen=True)
 class PositionRead:
-    """What a task needs to read rows at positions: the columns as (field id, Arrow field), and the way to the files."""
+    """What a task needs to read rows at positions: the columns as (field id, Arrow field), and access to the files."""
 
     fields: tuple[tuple[int, pa.Field], ...]
     files: LocalFiles | S3Files
 
     def rows(self, path: str, positions: Any, *, others: bool = False) -> pa.Table:
-        """Return the rows of one file at positions, or all others, in the schema that is asked for."""
+        """Return the rows of one file at positions, or all others, in the schema of :attr:`schema`."""
         with self.opened(path) as local:
             names = _names_by_id(local)
             wanted = [names.get(number) for number, _ in self.fields]
-            found = _selected(local, [one for one in wanted if one is not None], pa.array(positions), others=others)
+            found = _selected(local, [name for name in wanted if name is not None], pa.array(positions), others=others)
         if not others and found.num_rows != len(positions):
-            msg = f"{path} has {found.num_rows} of {len(positions)} rows that the table's deletes speak of"
+            msg = f"{path} has {found.num_rows} of {len(positions)} rows that the table's delete files list"
             raise RefusedInputError(msg, hint="compare with --plan join")
         values = iter(found.columns)
         columns = [
@@ -96,11 +96,11 @@ def position_read(
     fields: tuple[tuple[int, pa.Field], ...],
     schemas: int,
 ) -> PositionRead | str:
-    """Prepare the native read of a side; a text says why it cannot be.
+    """Prepare the native read of a side, or return why it is not possible.
 
-    ``fields`` are what to read of ``struct``, ``schemas`` is the number of schemas that the table has had.
+    ``fields`` are the columns of ``struct`` to read, ``schemas`` is the number of schemas that the table has had.
     """
-    files = _way_to_files(state, str(metadata.java.location()))
+    files = _file_access(state, str(metadata.java.location()))
     if files is None:
         return "its files are on a file system that only Spark reads"
     if problem := _why_not(metadata, struct, schemas):
@@ -124,7 +124,7 @@ def _why_not(metadata: TableMetadata, struct: T.StructType, schemas: int) -> str
 
 
 def rows_at(positions: DataFrame, read: PositionRead, struct: T.StructType, tasks: int) -> DataFrame:
-    """Read the rows at positions (``file_path``, ``pos``); a file's positions come together in one task."""
+    """Read the rows at positions (``file_path``, ``pos``); one task reads all positions of a file."""
     spread = positions.select(FILE, POSITION).repartition(tasks, column(FILE))
     return spread.mapInArrow(in_task(_task(read)), struct)
 
@@ -150,7 +150,7 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
 def _names_by_id(path: str) -> dict[int, str]:
     """Return the names of a file's columns by their field ids."""
     schema = pq.read_schema(path)
-    return {int(one.metadata[_ID]): one.name for one in schema if one.metadata and _ID in one.metadata}
+    return {int(field.metadata[_ID]): field.name for field in schema if field.metadata and _ID in field.metadata}
 
 
 def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: bool) -> pa.Table:
@@ -160,7 +160,7 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
         msg = "this Spark executor has no DuckDB, which reads single rows of the lake's files"
         raise ConfigurationError(msg, hint="pip install 'lakeward[diff]' there too, or use --plan join") from error
     chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or _NUMBER
-    # DuckDB reads less where it sees the numbers before it begins.
+    # DuckDB reads less where it knows the numbers before it begins.
     few = 0 < len(positions) <= _LISTED
     numbers = ", ".join(map(str, positions.to_pylist())) if few else "SELECT pos FROM positions"
     query = (
@@ -179,7 +179,7 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
     return table if names else table.select([])
 
 
-def _way_to_files(state: IcebergState, location: str) -> LocalFiles | S3Files | None:
+def _file_access(state: IcebergState, location: str) -> LocalFiles | S3Files | None:
     if is_s3(location) and state.store is not None:
         # Data files may lie beside the table, so paths count from the bucket.
         return files_of(state.store, f"s3://{S3Location.parse(location, 'table').bucket}")  # type: ignore[return-value]
@@ -187,7 +187,7 @@ def _way_to_files(state: IcebergState, location: str) -> LocalFiles | S3Files | 
 
 
 def _relative(path: str, files: LocalFiles | S3Files) -> str:
-    """Return a file's path as the way to the files takes it."""
+    """Return a file's path as :meth:`PositionRead.opened` needs it."""
     if isinstance(files, LocalFiles):
         return path.removeprefix("file://").removeprefix("file:")
     return S3Location.parse(path, "data file").prefix
@@ -195,7 +195,7 @@ def _relative(path: str, files: LocalFiles | S3Files) -> str:
 
 @dataclass(frozen=True)
 class StagedRead:
-    """How a side's files are read: ``names`` gives today's name of each column that the side had."""
+    """A read of a side's files by Iceberg; ``names`` maps the side's column names to the present ones."""
 
     table: IcebergTable
     snapshot_id: int
@@ -211,16 +211,16 @@ class StagedRead:
         return rows.join(positions, same, "left_semi").drop("_file", "_pos")
 
     def whole(self, paths: Collection[str]) -> DataFrame:
-        """Read all rows of files that are not deleted at the snapshot, with the names and types of that day."""
+        """Read all rows of files that are not deleted at the snapshot, with the names and types of that snapshot."""
         staged = staged_data(self.table, self.snapshot_id, paths)
         if not staged.tasks:
             return self.table.spark.createDataFrame([], self.struct)
         read = self.workspace.hold(staged).read()
-        return read.select(*[self._of_that_day(read, field).alias(field.name) for field in self.struct.fields])
+        return read.select(*[self._as_of_snapshot(read, field).alias(field.name) for field in self.struct.fields])
 
-    def _of_that_day(self, read: DataFrame, one: StructField) -> Column:
-        name = self.names[one.name]
-        return as_type(column(name), read.schema[name].dataType, one.dataType)
+    def _as_of_snapshot(self, read: DataFrame, field: StructField) -> Column:
+        name = self.names[field.name]
+        return as_type(column(name), read.schema[name].dataType, field.dataType)
 
 
 def staged_positions(
@@ -234,8 +234,8 @@ def staged_positions(
     return found
 
 
-# A small batch between two snapshots compared in one Spark task: DuckDB reads the few rows and pairs them.
-# Planning and shuffling a join in Spark costs more than such a batch is worth.
+# A small batch between two snapshots is compared in one Spark task, where DuckDB reads and pairs the few rows: planning
+# and shuffling a join in Spark would take longer.
 
 
 if TYPE_CHECKING:
@@ -261,14 +261,14 @@ class NativeBatch:
     keys: Mapping[int, str]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run as the function of a Spark task: whatever row comes, the batch is compared."""
+        """Compare the batch; the function of a Spark task, which is called with a single row."""
         for batch in batches:
             if batch.num_rows:
                 yield from self._pairs()
 
     def _pairs(self) -> Iterator[pa.RecordBatch]:
         gone = frozenset((*self.left.data, *self.right.data))
-        left_deleted, right_deleted = (_positions(one) for one in (self.left, self.right))
+        left_deleted, right_deleted = (_positions(side) for side in (self.left, self.right))
         with tempfile.TemporaryDirectory(prefix="lakeward-batch-") as folder:
             left = self._written(self.left, left_deleted, right_deleted, gone, Path(folder), "past")
             right = self._written(self.right, right_deleted, left_deleted, gone, Path(folder), "current")
@@ -278,7 +278,7 @@ class NativeBatch:
     def _written(
         self, side: NativeSide, own: _Positions, other: _Positions, gone: frozenset[str], folder: Path, name: str
     ) -> tuple[str, ...]:
-        """Write a side's rows that the other may not have into one file; nothing where there are none."""
+        """Write the rows of a side that the other may lack into one file, and return its name; none without rows."""
         nothing = np.empty(0, dtype=np.int64)
         parts = [side.read.rows(path, own.get(path, nothing), others=True) for path in side.data]
         for path, positions in other.items():
@@ -302,17 +302,17 @@ class NativeBatch:
 
 
 def pair_name(position: int) -> str:
-    """Name an aligned column in the files of a batch: by number, as a name may hold anything."""
+    """Return the name of an aligned column in the files of a batch: a number, as names may hold any character."""
     return f"c{position}"
 
 
 def native_fields(alignment: Alignment, ids: Mapping[str, int], *, is_left: bool) -> tuple[tuple[int, pa.Field], ...]:
     """Return the columns of one side by field id, in the aligned types."""
     found = []
-    for at, one in enumerate(alignment.columns):
-        name = one.in_left if is_left else one.in_right
+    for at, aligned in enumerate(alignment.columns):
+        name = aligned.in_left if is_left else aligned.in_right
         if name is not None:
-            found.append((ids[name], pa.field(pair_name(at), to_arrow_type(one.type))))
+            found.append((ids[name], pa.field(pair_name(at), to_arrow_type(aligned.type))))
     return tuple(found)
 
 
@@ -320,18 +320,18 @@ def native_kernel(alignment: Alignment, schema: Any) -> Kernel:
     """Return the kernel that pairs a batch's two files."""
     columns = [
         KernelColumn(
-            left=pair_name(at) if one.left_type is not None else None,
-            right=pair_name(at) if one.right_type is not None else None,
-            is_key=one.is_key,
-            is_compared=not one.is_ignored,
+            left=pair_name(at) if aligned.left_type is not None else None,
+            right=pair_name(at) if aligned.right_type is not None else None,
+            is_key=aligned.is_key,
+            is_compared=not aligned.is_ignored,
         )
-        for at, one in enumerate(alignment.columns)
+        for at, aligned in enumerate(alignment.columns)
     ]
     return Kernel(tuple(columns), schema, whole=False)
 
 
 def _positions(side: NativeSide) -> dict[str, np.ndarray]:
-    """Read which positions of which data files a side's delete files speak of."""
+    """Return the deleted positions of each data file that a side's delete files list."""
     found: dict[str, list[np.ndarray]] = {}
     for delete in side.deletes:
         with side.read.opened(delete.path) as path:

@@ -1,4 +1,4 @@
-"""Files of a bucket held against each other by DuckDB in a Spark task: only rows that differ come to the JVM."""
+"""The comparison of a bucket's files by DuckDB in a Spark task: only rows that differ reach the JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.frames.alignment import AlignedColumn, Alignment
 
 
-# A join that needs more than this goes on in a temporary folder.
+# A join that needs more than this spills to a temporary folder.
 _MEMORY = "768MB"
 _BATCH_ROWS = 8192
 _ROOM = "make room there, or set TMPDIR to a larger disk, or use --plan join"
@@ -98,7 +98,7 @@ class Kernel:
             value = _quoted(name) if cast is None else f"CAST({_quoted(name)} AS {cast})"
             values.append(f"{value} AS {_pair_name(side, at)}")
         listed = ", ".join(_text(file) for file in files)
-        # A folder such as version=… is no column.
+        # A folder such as version=… is not a column.
         return f"SELECT {', '.join(values)} FROM read_parquet([{listed}], hive_partitioning=false) {alias}_files"
 
     def _differs(self) -> str:
@@ -139,11 +139,11 @@ class Kernel:
             raise RefusedInputError(msg, hint="check the files, or compare them with --plan join") from error
 
     def _conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch the columns and types of the pairs; what a side lacks is null."""
+        """Return a batch with the columns and types of the pairs; columns that a side lacks are null."""
         present = set(batch.schema.names)
         values = [
-            batch.column(one.name).cast(one.type) if one.name in present else pa.nulls(batch.num_rows, one.type)
-            for one in self.schema
+            batch.column(field.name).cast(field.type) if field.name in present else pa.nulls(batch.num_rows, field.type)
+            for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(values, schema=self.schema)
 
@@ -172,7 +172,7 @@ def _connection(folder: str) -> Any:
         "memory_limit": _MEMORY,
         "temp_directory": folder,
         "preserve_insertion_order": False,
-        # Nothing is fetched from anywhere: Parquet is built in.
+        # Extensions are not downloaded: Parquet is built in.
         "autoinstall_known_extensions": False,
     }
     return duckdb.connect(config=settings)
@@ -202,8 +202,8 @@ def _pair_name(side: int, at: int) -> str:
     return right_name(at) if side else left_name(at)
 
 
-def _file_name(one: KernelColumn, side: int) -> str | None:
-    return one.right if side else one.left
+def _file_name(column: KernelColumn, side: int) -> str | None:
+    return column.right if side else column.left
 
 
 def _quoted(name: str) -> str:
@@ -214,10 +214,8 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# Which types DuckDB compares exactly as Spark does, and how they are named there.
-
-
-# Bytes are compared as bytes, texts too. Intervals, times of day and variants are kept in files in ways of Spark's own.
+# DuckDB's names of the types that it compares exactly as Spark does: texts as bytes, for example. Intervals, times of
+# day and variants are missing because Spark stores them in its own ways.
 _SIMPLE: dict[str, str] = {
     "BooleanType": "BOOLEAN",
     "ByteType": "TINYINT",
@@ -240,7 +238,7 @@ def native_type(data_type: T.DataType) -> str | None:
     if isinstance(data_type, T.DecimalType):
         return f"DECIMAL({data_type.precision},{data_type.scale})"
     if isinstance(data_type, T.StringType) and data_type != T.StringType():
-        # Of another collation, or cut to a length.
+        # It has another collation, or a limited length.
         return None
     return _SIMPLE.get(type(data_type).__name__)
 
@@ -260,7 +258,7 @@ def is_native(data_type: T.DataType) -> bool:
 def why_not_native(alignment: Alignment) -> str | None:
     """Return why columns cannot be compared by DuckDB; None where they can."""
     if alike := _alike(alignment.left.names) or _alike(alignment.right.names):
-        return f"columns {alike} differ in upper and lower case only, which DuckDB does not tell apart"
+        return f"columns {alike} differ in upper and lower case only, which DuckDB does not distinguish"
     for column in alignment.columns:
         problem = _key_problem(column) if column.is_key else _problem(column)
         if problem:
@@ -268,22 +266,27 @@ def why_not_native(alignment: Alignment) -> str | None:
     return None
 
 
-def _key_problem(one: AlignedColumn) -> str | None:
-    if one.left_type is None or one.right_type is None or not is_same(one.left_type, one.right_type):
-        return f"key column {one.name} has not the same type on both sides, so that its rows lie in other buckets"
-    if native_type(one.type) is None or isinstance(one.type, _NO_KEY):
-        return f"key column {one.name} is of type {one.type.simpleString()}, which DuckDB does not pair as Spark does"
+def _key_problem(aligned: AlignedColumn) -> str | None:
+    if aligned.left_type is None or aligned.right_type is None or not is_same(aligned.left_type, aligned.right_type):
+        problem = "has different types on the two sides, so that its rows are in different buckets"
+        return f"key column {aligned.name} {problem}"
+    if native_type(aligned.type) is None or isinstance(aligned.type, _NO_KEY):
+        type_name = aligned.type.simpleString()
+        return f"key column {aligned.name} is of type {type_name}, which DuckDB does not pair as Spark does"
     return None
 
 
-def _problem(one: AlignedColumn) -> str | None:
-    for found in (one.left_type, one.right_type):
+def _problem(aligned: AlignedColumn) -> str | None:
+    for found in (aligned.left_type, aligned.right_type):
         if found is None:
             continue
         if not is_native(found):
-            return f"column {one.name} is of type {found.simpleString()}, which DuckDB does not compare as Spark does"
-        if one.has_one_type and not is_same(found, one.type) and not _is_castable(found, one.type):
-            return f"column {one.name} is {found.simpleString()} on one side and {one.type.simpleString()} on the other"
+            return (
+                f"column {aligned.name} is of type {found.simpleString()}, which DuckDB does not compare as Spark does"
+            )
+        if aligned.has_one_type and not is_same(found, aligned.type) and not _is_castable(found, aligned.type):
+            types = f"{found.simpleString()} on one side and {aligned.type.simpleString()} on the other"
+            return f"column {aligned.name} is {types}"
     return None
 
 

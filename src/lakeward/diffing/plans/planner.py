@@ -1,4 +1,4 @@
-"""Which way two sides are compared, and why."""
+"""The choice of the plan by which two sides are compared, and the plan that compares hashes first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeward import schemas as S
 from lakeward.diffing.frames.alignment import as_type
 from lakeward.diffing.frames.joining import joined, joined_and_counted
 from lakeward.diffing.frames.options import DuplicateKeys
-from lakeward.diffing.frames.pairs import BUCKETS, HASH, ICEBERG, JOIN, PLANS, JoinCounts, Planned
+from lakeward.diffing.frames.pairs import BUCKETS, HASH, ICEBERG, JOIN, PLANS, JoinCounts, PlannedPairs
 from lakeward.diffing.frames.refusals import duplicate_failure
 from lakeward.diffing.plans.buckets import bucket_pairs, finer_comparator
 from lakeward.errors import ConfigurationError, RefusedInputError
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from lakeward.spark.workspace import Workspace
 
 
-# A comparison of keys and row hashes, after which only the rows that differ are fetched and compared whole.
-# Both sides are read twice, but what is shuffled is a key and two numbers for each row: it pays where rows are wide.
+# The hash plan compares keys and row hashes first, then fetches only the rows that differ and compares them whole. It
+# reads both sides twice, but shuffles only a key and two numbers for each row, which pays where rows are wide.
 
 
 _LANES = (f"{S.PREFIX}first", f"{S.PREFIX}second")
 _IS_LEFT, _LEFT, _RIGHT = f"{S.PREFIX}is_left", f"{S.PREFIX}left_rows", f"{S.PREFIX}right_rows"
-# Keys of so many rows are sent to every task; more are joined by a shuffle.
+# Up to this number of keys are sent to every task; more are joined by a shuffle.
 _FEW_KEYS = 500_000
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowedPairs:
     """The pairs that differ, and what was counted on the way."""
 
     pairs: Pairs
@@ -57,10 +57,10 @@ class Narrowed:
 
 def narrow_pairs(
     past: DataFrame, current: DataFrame, alignment: Alignment, options: DiffOptions, workspace: Workspace
-) -> Narrowed:
-    """Find the keys whose rows differ by number or hash, now, and pair these rows; duplicates fail as in a join."""
+) -> NarrowedPairs:
+    """Find the keys whose rows differ in number or hash, and pair these rows; duplicates fail as in a join."""
     counts = Observation()
-    # What is kept is planned with the settings of the moment it is kept in.
+    # Spark plans a frame that is kept with the settings in force at that time.
     with session_settings(past.sparkSession, OBSERVED):
         differing = workspace.keep(_differing_keys(past, current, alignment, options, counts))
         candidates = differing.count()
@@ -69,7 +69,7 @@ def narrow_pairs(
     left = _fetched(past, wanted, alignment, is_left=True)
     right = _fetched(current, wanted, alignment, is_left=False)
     pairs = joined(left, right, alignment, options, whole=False)
-    return Narrowed(pairs, int(counts.get[_LEFT] or 0), int(counts.get[_RIGHT] or 0), candidates)
+    return NarrowedPairs(pairs, int(counts.get[_LEFT] or 0), int(counts.get[_RIGHT] or 0), candidates)
 
 
 def _differing_keys(
@@ -86,20 +86,20 @@ def _differing_keys(
     )
     if options.duplicate_keys is DuplicateKeys.FAIL:
         grouped = grouped.filter(_once(alignment, names))
-    is_equal = [column(one) == wanted for one, wanted in ((_LEFT, 1), (_RIGHT, 1), (_LANES[0], 0), (_LANES[1], 0))]
+    is_equal = [column(name) == wanted for name, wanted in ((_LEFT, 1), (_RIGHT, 1), (_LANES[0], 0), (_LANES[1], 0))]
     return grouped.filter(~all_of(is_equal))
 
 
 def _once(alignment: Alignment, names: Sequence[str]) -> Column:
-    """Fail where a key comes more than once on a side."""
-    key = [(one.name, column(name)) for one, name in zip(alignment.keys, names, strict=True)]
+    """Return a condition that fails where a key comes more than once on a side."""
+    key = [(key.name, column(name)) for key, name in zip(alignment.keys, names, strict=True)]
     past, current = duplicate_failure("past", key), duplicate_failure("current", key)
     return F.when(column(_LEFT) > 1, past).when(column(_RIGHT) > 1, current).otherwise(F.lit(True))
 
 
 def _rows_hashed(frame: DataFrame, alignment: Alignment, *, is_left: bool) -> DataFrame:
     """Return the key and the hashes of the compared columns; a column that a side lacks is null on it."""
-    values = [(_source(one, is_left=is_left), one.type) for one in alignment.compared]
+    values = [(_source(aligned, is_left=is_left), aligned.type) for aligned in alignment.compared]
     lanes = value_hash_lanes(values)
     return frame.select(
         *[
@@ -124,19 +124,20 @@ def _key_names(alignment: Alignment) -> list[str]:
     return [f"{S.PREFIX}key{at}" for at in range(len(alignment.keys))]
 
 
-def _source(one: AlignedColumn, *, is_left: bool) -> Column:
+def _source(aligned: AlignedColumn, *, is_left: bool) -> Column:
     """Return a column of a side's frame in the type in which it is compared."""
-    name, own = (one.in_left, one.left_type) if is_left else (one.in_right, one.right_type)
+    name, own = (aligned.in_left, aligned.left_type) if is_left else (aligned.in_right, aligned.right_type)
     if name is None or own is None:
-        return F.lit(None).cast(one.type)
-    return as_type(column(name), own, one.type)
+        return F.lit(None).cast(aligned.type)
+    return as_type(column(name), own, aligned.type)
 
 
 AUTO = "auto"
-# Formats of which columns are read quickly and alone, so that reading twice costs less than shuffling all.
+# Formats whose columns are read separately, so that reading them twice costs less than shuffling whole rows.
 _COLUMNAR = ("parquet", "orc", "iceberg")
-# Hashing and reading twice is cheaper than shuffling whole rows where rows take so many bytes in their files, and their
-# values so many: small ones cost more to hash than to shuffle. Measured on one machine; networks make shuffling dearer.
+# From this size of a row, and of a value, in the files on, hashing and reading twice is cheaper than shuffling whole
+# rows: small values cost more to hash than to shuffle. Measured on one machine; a network makes shuffling more
+# expensive.
 WIDE_ROW_BYTES, WIDE_VALUE_BYTES = 600, 32
 
 
@@ -149,17 +150,17 @@ def planned_pairs(
     plan: str = AUTO,
     exact: bool = False,
     workspace: Workspace,
-) -> Planned:
+) -> PlannedPairs:
     """Pair the rows of both sides by the cheapest plan that fits, or by the one that is asked for.
 
-    ``exact`` lets no hash or checksum stand for a comparison. The hash plan reads both sides now, the others when the
-    pairs are used; a key that comes twice may so be told here already.
+    ``exact`` accepts no hash or checksum instead of a comparison. The hash plan reads both sides at once, so that a key
+    that comes twice may be reported here; the others read them when the pairs are used.
 
     Raises:
         ConfigurationError: there is no such plan.
         RefusedInputError: the plan that is asked for cannot be used here.
     """
-    ways: dict[str, Callable[[], Planned | str]] = {
+    ways: dict[str, Callable[[], PlannedPairs | str]] = {
         BUCKETS: lambda: bucket_pairs(past, current, alignment, options, exact=exact),
         ICEBERG: lambda: _iceberg(past, current, alignment, options, exact=exact, workspace=workspace),
         HASH: lambda: _hashed(past, current, alignment, options, exact=exact, workspace=workspace),
@@ -167,23 +168,23 @@ def planned_pairs(
     }
     if plan != AUTO:
         return _forced(plan, ways)
-    told = []
+    reasons = []
     for name, is_open in ((BUCKETS, past.set or current.set), (ICEBERG, past.iceberg and current.iceberg)):
         if not is_open:
             continue
         found = ways[name]()
-        if isinstance(found, Planned):
+        if isinstance(found, PlannedPairs):
             return found
-        told.append(found)
+        reasons.append(found)
     why_join = _why_not_narrow(alignment, options, exact=exact) or _why_cheaper_joined(alignment, past, current)
     if why_join is None:
         found = ways[HASH]()
-        assert isinstance(found, Planned)
+        assert isinstance(found, PlannedPairs)
         return found
-    return _joined(past, current, alignment, options, "; ".join([*told, why_join]))
+    return _joined(past, current, alignment, options, "; ".join([*reasons, why_join]))
 
 
-def _forced(plan: str, ways: dict[str, Callable[[], Planned | str]]) -> Planned:
+def _forced(plan: str, ways: dict[str, Callable[[], PlannedPairs | str]]) -> PlannedPairs:
     if plan not in ways:
         msg = f"there is no plan {plan!r}; there are {AUTO}, {', '.join(PLANS)}"
         raise ConfigurationError(msg)
@@ -196,26 +197,26 @@ def _forced(plan: str, ways: dict[str, Callable[[], Planned | str]]) -> Planned:
 
 def _iceberg(
     past: Side, current: Side, alignment: Alignment, options: DiffOptions, *, exact: bool, workspace: Workspace
-) -> Planned | str:
+) -> PlannedPairs | str:
     from lakeward.diffing.plans.iceberg import iceberg_pairs
 
     return iceberg_pairs(past, current, alignment, options, exact=exact, workspace=workspace)
 
 
-def _joined(past: Side, current: Side, alignment: Alignment, options: DiffOptions, reason: str) -> Planned:
+def _joined(past: Side, current: Side, alignment: Alignment, options: DiffOptions, reason: str) -> PlannedPairs:
     if options.include_unchanged or options.duplicate_keys is not DuplicateKeys.FAIL:
-        # Whole pairs tell how many rows each side has where nothing else does.
+        # Whole pairs are counted where the number of a side's rows is not known.
         whole = options.include_unchanged or past.rows is None or current.rows is None
         pairs = joined(past.frame, current.frame, alignment, options, whole=whole)
-        return Planned(pairs, JOIN, reason, past.rows, current.rows)
+        return PlannedPairs(pairs, JOIN, reason, past.rows, current.rows)
     counts = JoinCounts(past.rows, current.rows)
     pairs = joined_and_counted(past.frame, current.frame, alignment, counts)
-    return Planned(pairs, JOIN, reason, counts=counts)
+    return PlannedPairs(pairs, JOIN, reason, counts=counts)
 
 
 def _hashed(
     past: Side, current: Side, alignment: Alignment, options: DiffOptions, *, exact: bool, workspace: Workspace
-) -> Planned | str:
+) -> PlannedPairs | str:
     problem = _why_not_narrow(alignment, options, exact=exact)
     if problem:
         return problem
@@ -224,17 +225,17 @@ def _hashed(
         "keys and 128-bit hashes of all rows were compared first, then the rows of "
         f"{count(found.candidates, 'key that differs', 'keys that differ')}"
     )
-    return Planned(found.pairs, HASH, reason, found.past_rows, found.current_rows)
+    return PlannedPairs(found.pairs, HASH, reason, found.past_rows, found.current_rows)
 
 
 def _why_not_narrow(alignment: Alignment, options: DiffOptions, *, exact: bool) -> str | None:
     """Return why rows cannot be compared by their hashes first; None where they can."""
     if exact:
-        return "an exact comparison was asked for, and a hash is none"
+        return "an exact comparison was asked for, which rules out hashes"
     if options.include_unchanged:
         return "unchanged rows are wanted too, so that all must be brought together"
     if finer := finer_comparator(alignment):
-        return f"the comparator {finer} tells values apart that have the same hash"
+        return f"the comparator {finer} distinguishes values that have the same hash"
     if not alignment.compared:
         return "there is nothing to compare but the key"
     held = [key.name for key in alignment.keys if holds_map(key.type)]
@@ -246,9 +247,9 @@ def _why_cheaper_joined(alignment: Alignment, past: Side, current: Side) -> str 
         if side.iceberg is None and side.format not in _COLUMNAR:
             return f"{side.label} ({side.format or 'computed'}) is better read once: one join of whole rows"
     found = [side.bytes_per_row() for side in (past, current)]
-    known = [one for one in found if one is not None]
+    known = [width for width in found if width is not None]
     if len(known) < len(found):
-        return "nobody knows how wide the rows are: one join of whole rows"
+        return "the width of the rows is not known: one join of whole rows"
     if min(known) < max(WIDE_ROW_BYTES, WIDE_VALUE_BYTES * len(alignment.compared)):
         return f"rows are narrow ({min(known):,.0f} bytes each in their files): one join of whole rows"
     return None

@@ -1,4 +1,4 @@
-"""The first differences of each kind, as texts for eyes."""
+"""Examples: the first differences of each kind, as texts for display."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def examples(pairs: Pairs, options: DiffOptions, limit: int) -> list[Example]:
     found = classified(pairs, options).filter(column(ACTION) != UNCHANGED)
     order = [_sortable(pairs, key).asc_nulls_first() for key in alignment.keys]
     nth = F.row_number().over(Window.partitionBy(column(ACTION)).orderBy(*order))
-    # Spark keeps the first ones of each task only, before it brings them together.
+    # Each Spark task keeps only its first rows before they are brought together.
     first = found.select("*", nth.alias(_NTH)).filter(column(_NTH) <= limit)
     sides = [F.struct(*_texts(pairs, side, alignment.columns)).alias(side) for side in ("left", "right")]
     own = [column(name) for name in (ACTION, CHANGED, HAS_LEFT, HAS_RIGHT, _NTH)]
     rows = first.select(*own, *sides).collect()
-    names = [one.name for one in alignment.columns]
+    names = [aligned.name for aligned in alignment.columns]
     keys = [key.name for key in alignment.keys]
     rank = {CHANGED_ROW: 0, INSERTED: 1, DELETED: 2}
     ordered = sorted(rows, key=lambda row: (rank[row[ACTION]], row[_NTH]))
@@ -91,15 +91,18 @@ def _without(side: dict[str, str | None] | None, keys: Sequence[str]) -> dict[st
     return None if side is None else {name: value for name, value in side.items() if name not in keys}
 
 
-def _sortable(pairs: Pairs, one: AlignedColumn) -> Column:
-    value = F.when(column(HAS_LEFT), pairs.left(one)).otherwise(pairs.right(one))
-    return normalised(value, one.type)
+def _sortable(pairs: Pairs, aligned: AlignedColumn) -> Column:
+    value = F.when(column(HAS_LEFT), pairs.left(aligned)).otherwise(pairs.right(aligned))
+    return normalised(value, aligned.type)
 
 
 def _texts(pairs: Pairs, side: str, shown: Sequence[AlignedColumn]) -> list[Column]:
-    """Return one side's values as texts, named by position: a name may hold anything."""
+    """Return one side's values as texts, named by position: column names may hold any character."""
     is_left = side == "left"
-    values = [(pairs.left(one) if is_left else pairs.right(one), one.shown_type(is_left=is_left)) for one in shown]
+    values = [
+        (pairs.left(aligned) if is_left else pairs.right(aligned), aligned.shown_type(is_left=is_left))
+        for aligned in shown
+    ]
     return [_text(*value).alias(f"c{at}") for at, value in enumerate(values)]
 
 

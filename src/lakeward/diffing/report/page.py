@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing else: no network, no script, light or dark as the reader has it."""
+"""The report of a comparison as one HTML page without network access or scripts, in a light and a dark style."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.report.examples import Example
 
 
-# HTML from plain values: everything is escaped unless it was made here.
+# HTML from plain values: everything is escaped except what :func:`element` made.
 
 
 class Html(str):
@@ -42,14 +42,14 @@ def element(tag: str, *content: str | None, **attributes: str | None) -> Html:
 
 def joined(*content: str | None) -> Html:
     """Return pieces one after the other."""
-    return Html("".join(_safe(one) for one in content if one is not None))
+    return Html("".join(_safe(part) for part in content if part is not None))
 
 
-def _safe(one: str) -> str:
-    return one if isinstance(one, Html) else escape(one)
+def _safe(text: str) -> str:
+    return text if isinstance(text, Html) else escape(text)
 
 
-# How the page looks. Changes are told by signs and lines too, not by colour alone.
+# Changes are marked by signs and lines too, not by colour alone.
 
 
 STYLE = """
@@ -148,7 +148,7 @@ footer { margin-top: 2.5rem; color: var(--soft); font-size: .875rem; }
 @media print { body { background: none; } .card { break-inside: avoid; } }
 """
 
-# A browser that obeys it loads nothing, whatever a value holds.
+# With this policy a browser loads nothing, whatever a value holds.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _KINDS = (
     ("C", "mod", "~", "Changed"),
@@ -156,7 +156,7 @@ _KINDS = (
     ("D", "cut", "−", "Deleted"),  # noqa: RUF001 - the sign for minus
 )
 _Row = dict[str, str | None]
-# By this a file is known as a page of this program's, which the next one may replace.
+# Identifies a page that this program wrote, which a later report may replace.
 _GENERATOR = '<meta name="generator" content="Lakeward diff report">'
 _HEAD_BYTES = 4096
 
@@ -210,7 +210,7 @@ def require_replaceable(file: Path) -> None:
         with file.open("rb") as content:
             if _GENERATOR.encode() in content.read(_HEAD_BYTES):
                 return
-    msg = f"{file} is there, and is no report of an earlier comparison: it is not replaced"
+    msg = f"{file} exists and is not a report of an earlier comparison: it is not replaced"
     raise ConfigurationError(msg, hint="--report OTHER_FILE, or move that one elsewhere")
 
 
@@ -275,7 +275,7 @@ def _differences(alignment: Alignment) -> Html | None:
 
 
 def _bars(summary: Summary, alignment: Alignment) -> Html | None:
-    """Draw how many of the changed rows differ in each column, the most frequent first."""
+    """Return the number of changed rows that differ in each column, the most frequent first."""
     if not summary.changed:
         return None
     order = {column.name: at for at, column in enumerate(alignment.columns)}
@@ -301,7 +301,7 @@ def _bar(name: str, number: int, whole: int) -> Html:
 def _section(
     kind: tuple[str, str, str, str], summary: Summary, alignment: Alignment, examples: Iterable[Example]
 ) -> Html | None:
-    """Show the first rows of one kind."""
+    """Return the first rows of one kind as HTML."""
     action, tone, sign, title = kind
     shown = [example for example in examples if example.action == action]
     if not shown:
@@ -310,19 +310,19 @@ def _section(
     part = f"the first {len(shown):,} of {whole:,}, by key" if len(shown) < whole else f"all {whole:,}"
     heading = element("h2", f"{title} rows", element("small", part))
     if action == "C":
-        return joined(heading, *[_changed_row(one, tone, sign) for one in shown])
+        return joined(heading, *[_changed_row(example, tone, sign) for example in shown])
     return joined(heading, _listed_rows(shown, alignment, tone, f"{title} rows"))
 
 
-def _changed_row(one: Example, tone: str, sign: str) -> Html:
-    left, right = one.left or {}, one.right or {}
+def _changed_row(example: Example, tone: str, sign: str) -> Html:
+    left, right = example.left or {}, example.right or {}
     names = list(dict.fromkeys((*left, *right)))
-    changed = [name for name in names if name in one.changed]
-    rest = [name for name in names if name not in one.changed]
+    changed = [name for name in names if name in example.changed]
+    rest = [name for name in names if name not in example.changed]
     titles = [element("th", title, scope="col") for title in ("Column", "Past", "Current")]
     rows = [_cells(name, left, right, is_changed=True) for name in changed]
     others = [_cells(name, left, right, is_changed=False) for name in rest]
-    title = element("h3", element("span", sign, class_="sign", aria_hidden="true"), *_key(one.key))
+    title = element("h3", element("span", sign, class_="sign", aria_hidden="true"), *_key(example.key))
     word = "column" if len(rest) == 1 else "columns"
     folded = element(
         "details",
@@ -358,25 +358,25 @@ def _cells(name: str, left: _Row, right: _Row, *, is_changed: bool) -> Html:
 
 
 def _listed_rows(shown: Sequence[Example], alignment: Alignment, tone: str, label: str) -> Html:
-    """Show rows that only one side has, one below the other."""
+    """Return rows that only one side has as a table."""
     keys = [key.name for key in alignment.keys]
-    rows = [one.right if one.right is not None else one.left or {} for one in shown]
+    rows = [example.right if example.right is not None else example.left or {} for example in shown]
     names = [value.name for value in alignment.values if any(value.name in row for row in rows)]
     titles = [element("th", element("span", name, class_="name"), scope="col") for name in (*keys, *names)]
     body = [
         element(
             "tr",
-            *[element("th", _value(one.key.get(name)), scope="row") for name in keys],
+            *[element("th", _value(example.key.get(name)), scope="row") for name in keys],
             *[element("td", _value(row.get(name))) for name in names],
         )
-        for one, row in zip(shown, rows, strict=True)
+        for example, row in zip(shown, rows, strict=True)
     ]
     table = element("table", element("thead", element("tr", *titles)), element("tbody", *body))
     return element("div", table, class_=f"card scroll {tone}", role="region", aria_label=label, tabindex="0")
 
 
 def _value(value: str | None) -> Html:
-    """Show a value; a null and an empty text are told from texts that look like them."""
+    """Return a value as HTML; a null and an empty text are marked as such."""
     if value is None:
         return element("span", "null", class_="none")
     return element("span", "empty text", class_="none") if value == "" else element("span", value, class_="value")
@@ -387,7 +387,7 @@ def _footer(alignment: Alignment, plan: str, reason: str, options: DiffOptions) 
     ignored = f" Not compared: {', '.join(options.ignore_columns)}." if options.ignore_columns else ""
     return element(
         "footer",
-        element("p", "Rows are told apart by ", element("code", keys), f".{ignored}"),
+        element("p", "Rows are identified by ", element("code", keys), f".{ignored}"),
         element("p", f"Compared by the plan “{plan}”: {reason}"),
         element("p", f"Lakeward {__version__}"),
     )

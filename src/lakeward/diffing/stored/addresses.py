@@ -1,4 +1,4 @@
-"""What a side is called on the command line, taken apart; nothing is looked at yet."""
+"""Addresses of sides as users write them, and the sides themselves."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class AddressKind(StrEnum):
 
 @dataclass(frozen=True)
 class Address:
-    """A place of files (``location``), or a ``table`` of the lake with what follows the ``@``.
+    """The ``location`` of files, or a ``table`` of the lake with what follows the ``@``.
 
-    ``chosen`` is the word that picks one of the snapshots below ``location``: ``latest``, ``previous``, a day, a time.
+    ``chosen`` is the word that selects one of the snapshots below ``location``: ``latest``, ``previous``, a day, a
+    time.
     """
 
     kind: AddressKind
@@ -52,15 +53,15 @@ class Address:
 
     @property
     def needs_lake(self) -> bool:
-        """Whether a configuration must say which lake is meant."""
+        """Whether a configuration of the lake is needed."""
         return self.kind is not AddressKind.FILES
 
 
 def parse_address(text: str, root: str | None = None) -> Address:
-    """Take an address apart; ``root`` is the folder of snapshots that a mere ``latest`` or date speaks of.
+    """Parse an address; ``root`` is the folder of snapshots for an address that is just ``latest`` or a date.
 
     Raises:
-        ConfigurationError: it cannot be one.
+        ConfigurationError: it is not an address.
     """
     if match := _LAKE.fullmatch(text):
         return _lake_address(text, match)
@@ -76,7 +77,7 @@ def parse_address(text: str, root: str | None = None) -> Address:
 
 
 def is_choice(word: str) -> bool:
-    """Tell words that pick a snapshot from names of folders."""
+    """Whether a word selects a snapshot, and is not the name of a folder."""
     return word in (LATEST, PREVIOUS) or bool(_DAY.fullmatch(word) or _TIME.fullmatch(word))
 
 
@@ -94,10 +95,10 @@ def span_of(word: str) -> tuple[datetime, datetime]:
 
 
 def absolute(location: str) -> str:
-    """Return a local path from the root on, as Spark needs it; leave URIs alone.
+    """Return a local path as an absolute one, as Spark needs it; URIs stay as they are.
 
     Raises:
-        ConfigurationError: there is none: it would be taken for the working directory.
+        ConfigurationError: it is empty, which would mean the working directory.
     """
     if not location.strip():
         msg = "an empty text names no folder"
@@ -113,7 +114,7 @@ def _lake_address(text: str, match: re.Match[str]) -> Address:
         msg = f"{text!r} names no table; expected schema.table, as in {_EXAMPLES}"
         raise ConfigurationError(msg)
     if kind is AddressKind.MIRROR and at is None:
-        msg = f"{text!r} says no moment"
+        msg = f"{text!r} names no moment"
         raise ConfigurationError(msg, hint=f"mirror:{table}@2020-11-14, or iceberg:{table} for the mirror as it is now")
     return Address(kind, table=table, at=at)
 
@@ -124,12 +125,9 @@ def snapshot_number(at: str) -> int | None:
     return int(found[1]) if found else None
 
 
-# One of the two things that are compared: its rows, and what is known of them without reading.
-
-
 @dataclass(frozen=True)
 class FoundSet:
-    """Files of a snapshot that lie in buckets by key; ``folder`` is what their paths count from."""
+    """The files of a snapshot set; their paths are relative to ``folder``."""
 
     store: FileSystem
     folder: str
@@ -147,11 +145,11 @@ class IcebergState:
 
 @dataclass(frozen=True)
 class Side:
-    """A side of a comparison.
+    """One of the two sides of a comparison: its rows, and what is known of them without reading them.
 
-    ``label`` is how it was asked for. ``rows`` and ``checksum`` are those of a manifest, where there is one.
-    ``identity`` is what a change set says of its parent: ``kind``, ``location``, ``created``, ``rows``, ``checksum``
-    and what else tells it from others, as far as known.
+    ``label`` is the address that the user wrote. ``rows`` and ``checksum`` come from the manifest, where there is one.
+    ``identity`` describes the side as the parent of a change set: ``kind``, ``location``, ``created``, ``rows``,
+    ``checksum`` and other properties that identify it, as far as known.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""Change sets applied to a snapshot, one after the other; the result is a snapshot, and a set where its key allows."""
+"""Writing change sets, and applying them to a snapshot; the result is a snapshot set where its key allows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql.types import AtomicType
 from lakeward import __version__
 from lakeward import schemas as S
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import composed, have_common_ends, is_exact, patched, why_not_composable
 from lakeward.diffing.frames.refusals import input_errors, refusals
-from lakeward.diffing.frames.taken_apart import read_diff
 from lakeward.diffing.stored.changesets import read_change_set_manifest, require_order
 from lakeward.diffing.stored.folders import INCREMENTAL, require_outside
 from lakeward.diffing.stored.rows import FORMATS, require_writable, write_rows
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from lakeward.diffing.frames.taken_apart import ReadDiff
+    from lakeward.diffing.frames.parsed_diff import ParsedDiff
     from lakeward.diffing.stored.addresses import Side
     from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
     from lakeward.storage.checksum import Checksum
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from lakeward.storage.filesystem import FileSystem
 
 
-# Several diffs become one under names that no column of a table has. Rows that are back to what they were stay in: from
-# a condition on all columns that leaves them out Spark would derive those on every other name of each, without end.
+# Several diffs are composed under names that no column of a table has. Rows that have their first values again are
+# kept: from a condition on all columns that removes them Spark would derive conditions on each of their aliases,
+# without end.
 _JOINED = DiffOptions(
     diff_column=f"{S.PREFIX}diff",
     left_column_prefix=f"{S.PREFIX}left",
@@ -55,10 +56,10 @@ _HINT = "apply each change set once, in order, to the table that it was made of;
 
 @dataclass(frozen=True)
 class Applied(Document, renamed={"keys": "primary_key"}):
-    """What applying gave: where it is (None where it was only checked), how many rows, and their checksum.
+    """The result of applying change sets: its folder (None for a mere check), its number of rows, and their checksum.
 
-    ``verified`` tells whether the checksum is the one that the last change set has of its current side; False where it
-    has none, or was made by a comparison that lets differences pass.
+    ``verified``: whether the checksum was compared with that of the last change set's current side; False where that is
+    not known, or the change set was made by a comparison that tolerates differences.
     """
 
     to: str | None
@@ -75,7 +76,7 @@ def apply_change_sets(
 ) -> Applied:
     """Apply change sets to a snapshot and write the result as a snapshot set; without ``to`` only check that they fit.
 
-    With ``force`` neither their order nor what they find is looked at, nor the result held against its checksum.
+    With ``force`` neither their order, nor the rows they apply to, nor the checksum of the result are checked.
 
     Raises:
         RefusedInputError: a change set does not fit what it is applied to, the result is not what the last one was
@@ -94,15 +95,15 @@ def apply_change_sets(
         else:
             content = _write(rows, past, sets, store, to, keys, expected)
             checksum, count = content.text, content.rows
-    return Applied(to, count, checksum, keys, expected is not None, past.identity, tuple(map(_told, sets)))
+    return Applied(to, count, checksum, keys, expected is not None, past.identity, tuple(map(_described, sets)))
 
 
 def _common_keys(past: Side, sets: Sequence[ChangeSet]) -> tuple[str, ...]:
     """Return the key that all change sets have."""
     keys = sets[0].keys
-    for one in sets[1:]:
-        if one.keys != keys:
-            msg = f"{one.label} has the keys {', '.join(one.keys)}, {sets[0].label} has {', '.join(keys)}"
+    for change_set in sets[1:]:
+        if change_set.keys != keys:
+            msg = f"{change_set.label} has the keys {', '.join(change_set.keys)}, {sets[0].label} has {', '.join(keys)}"
             raise RefusedInputError(msg, hint="change sets of one table have the same keys")
     if past.primary_key and set(past.primary_key) != set(keys):
         msg = f"{past.label} has the key {', '.join(past.primary_key)}, {sets[0].label} has {', '.join(keys)}"
@@ -111,8 +112,8 @@ def _common_keys(past: Side, sets: Sequence[ChangeSet]) -> tuple[str, ...]:
 
 
 def _expected_checksum(sets: Sequence[ChangeSet]) -> str | None:
-    """Return the checksum that the result must have, where the change sets tell it and let no difference pass."""
-    if any(not is_exact(one.options) for one in sets):
+    """Return the checksum that the result must have, where it is known and the change sets are exact."""
+    if any(not is_exact(change_set.options) for change_set in sets):
         return None
     last = sets[-1].manifest
     found = last.current.get("checksum") if last is not None else None
@@ -126,21 +127,21 @@ def _require_checksum(found: str, expected: str | None, sets: Sequence[ChangeSet
 
 
 def _result(past: DataFrame, sets: Sequence[ChangeSet], *, strict: bool) -> DataFrame:
-    """Return the rows after all change sets; where possible these become one first, so that the past is read once."""
-    diffs = [one.read() for one in sets]
-    schemas = [one.manifest.current_schema if one.manifest is not None else None for one in sets]
+    """Return the rows after all change sets; these are composed first where possible, so that the past is read once."""
+    diffs = [change_set.read() for change_set in sets]
+    schemas = [change_set.manifest.current_schema if change_set.manifest is not None else None for change_set in sets]
     are_one = not any(why_not_composable(diff) for diff in diffs)
     if strict and are_one and all(have_common_ends(diffs[0], diff) for diff in diffs[1:]):
         return patched(past, reduce(_joined, diffs), strict=True, result=schemas[-1])
 
-    def apply(rows: DataFrame, one: tuple[ReadDiff, StructType | None]) -> DataFrame:
-        return patched(rows, one[0], strict=strict, result=one[1])
+    def apply(rows: DataFrame, step: tuple[ParsedDiff, StructType | None]) -> DataFrame:
+        return patched(rows, step[0], strict=strict, result=step[1])
 
     return reduce(apply, zip(diffs, schemas, strict=True), past)
 
 
-def _joined(first: ReadDiff, second: ReadDiff) -> ReadDiff:
-    return read_diff(composed(first, second, _JOINED), first.key_names, _JOINED)
+def _joined(first: ParsedDiff, second: ParsedDiff) -> ParsedDiff:
+    return parse_diff(composed(first, second, _JOINED), first.key_names, _JOINED)
 
 
 def _write(
@@ -153,7 +154,7 @@ def _write(
     expected: str | None,
 ) -> Checksum:
     known = [str(past.identity["location"])] if "location" in past.identity else []
-    require_outside(to, [*known, *(one.location for one in sets)])
+    require_outside(to, [*known, *(change_set.location for change_set in sets)])
     require_absent(store, to)
 
     def write(claim: Claim) -> tuple[Checksum, str]:
@@ -168,7 +169,7 @@ def _write(
 def _filled(
     rows: DataFrame, past: Side, sets: Sequence[ChangeSet], claim: Claim, keys: tuple[str, ...]
 ) -> tuple[Checksum, dict[str, Any]]:
-    """Fill a folder with a set, or with plain files where the key makes none; say what the manifest has of them."""
+    """Write a set, or plain files where the key allows none; return the checksum and the manifest's entries."""
     if why_no_set(rows.schema, keys):
         content, files = write_plain(rows, claim.store, claim.folder)
         return content, {"files": [{"path": path, "size": size} for path, size in sorted(files.items())]}
@@ -180,8 +181,8 @@ def _filled(
 
 def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
     rows = past.rows if past.rows is not None else past.frame.count()
-    for one in sets:
-        counts = one.manifest.counts if one.manifest is not None else {}
+    for change_set in sets:
+        counts = change_set.manifest.counts if change_set.manifest is not None else {}
         rows += int(counts.get("inserted", 0)) - int(counts.get("deleted", 0))
     return max(rows, 0)
 
@@ -189,7 +190,7 @@ def _estimated_rows(past: Side, sets: Sequence[ChangeSet]) -> int:
 def _manifest(
     content: Checksum, schema: StructType, keys: tuple[str, ...], past: Side, sets: Sequence[ChangeSet]
 ) -> dict[str, Any]:
-    """Return what the result is and what it was made from."""
+    """Return the description of the result, and what it was made from."""
     return {
         "kind": "set",
         "id": uuid.uuid4().hex,
@@ -199,27 +200,24 @@ def _manifest(
         "checksum": content.text,
         "primary_key": list(keys),
         "format": "parquet",
-        "schema": [{"name": one.name, "type": _type(one.dataType)} for one in schema.fields],
-        "made_from": {"base": dict(past.identity), "change_sets": [dict(_told(one)) for one in sets]},
+        "schema": [{"name": field.name, "type": _type(field.dataType)} for field in schema.fields],
+        "made_from": {"base": dict(past.identity), "change_sets": [_described(change_set) for change_set in sets]},
     }
 
 
 def _type(data_type: DataType) -> Any:
-    """Return a type as in CREATE TABLE or, as names in it may hold anything, as Spark's JSON where it is nested."""
+    """Return a type as in CREATE TABLE, or in Spark's JSON where it is nested, as names may hold any character."""
     return data_type.simpleString() if isinstance(data_type, AtomicType) else data_type.jsonValue()
 
 
-def _told(one: ChangeSet) -> dict[str, Any]:
-    known = one.manifest
+def _described(change_set: ChangeSet) -> dict[str, Any]:
+    known = change_set.manifest
     return {
-        "location": one.location,
+        "location": change_set.location,
         "id": known.id if known is not None else None,
         "created": known.created if known is not None else None,
         "counts": dict(known.counts) if known is not None else None,
     }
-
-
-# Change sets on disk: a folder per minute, complete or not there.
 
 
 def change_set_folder(to: str, moment: datetime) -> str:
@@ -229,10 +227,10 @@ def change_set_folder(to: str, moment: datetime) -> str:
 
 
 def require_free_minute(store: FileSystem, to: str, moment: datetime) -> None:
-    """Refuse the second change set of a minute; to be asked before the work, which may be long.
+    """Refuse a second change set of the same minute; called before the work, which may take long.
 
     Raises:
-        RefusedInputError: there is one, the message says which; or files of others are in its place.
+        RefusedInputError: there is one, which the message names; or other files are in its place.
     """
     folder = change_set_folder(to, moment)
     text = store.read_text(f"{folder}/{MANIFEST}")
@@ -253,10 +251,10 @@ def write_change_set(
     moment: datetime,
     check: Callable[[], ChangeSetManifest] | None = None,
 ) -> str:
-    """Write the rows of a diff as the change set of a minute and give its folder.
+    """Write the rows of a diff as the change set of a minute and return its folder.
 
-    ``check`` is called when the files are written and before anything is seen: it gives the manifest with what is known
-    only then, such as the counts, or raises, and nothing is left.
+    ``check`` is called when the files are written, before they become visible. It returns the manifest with what is
+    known only then, such as the counts, or raises, and nothing is left.
 
     Raises:
         RefusedInputError: the minute has a change set already, or the format cannot hold the columns.

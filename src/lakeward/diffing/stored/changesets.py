@@ -1,4 +1,31 @@
-"""Change sets on disk: their manifests, finding them whole, with or without one, and the order in which they apply."""
+"""Change sets on disk: their manifests, how they are found and read, and the order in which they apply.
+
+The manifest, ``_manifest.json`` beside the files, has these fields:
+
+=================  ==================================================================================================
+field              meaning
+=================  ==================================================================================================
+kind               always ``change-set``
+id                 identifies the change set, 32 hexadecimal digits
+created            when it was made, UTC
+lakeward           the version that wrote it
+past, current      both parents: ``kind``, ``location``, ``created``, ``rows``, ``checksum`` and other properties that
+                   identify them, as far as known
+keys               the columns that identify a row
+past_schema        columns of the past with their types, in order; nested types in Spark's JSON
+current_schema     the same for the current side: the columns that applying the change set results in
+exact              whether values were compared for equality in all columns: only then does applying it to the past
+                   result in exactly the current side, and two change sets can be composed
+options            names and labels: ``diff_column``, ``left_column_prefix``, ``right_column_prefix``,
+                   ``insert_value``, ``change_value``, ``delete_value``, ``nochange_value``, ``change_column``,
+                   ``diff_mode``, ``sparse_mode``, ``include_unchanged``, ``ignore_columns``
+comparators        comparators other than plain equality: ``default``, ``types`` by type, ``columns`` by name
+counts             rows ``inserted``, ``changed``, ``deleted`` and, where known, ``unchanged``
+format             ``parquet``, ``json`` or ``csv``
+schema             columns of the files with their types, as :func:`lakeward.diffing.stored.rows.read_rows` returns them
+files              every file with its size
+=================  ==================================================================================================
+"""
 
 from __future__ import annotations
 
@@ -14,9 +41,9 @@ from pyspark.sql.types import StructField, StructType
 from lakeward import __version__
 from lakeward.diffing.frames.comparators import parse_comparator
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
+from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import is_exact
 from lakeward.diffing.frames.refusals import input_errors
-from lakeward.diffing.frames.taken_apart import read_diff
 from lakeward.diffing.stored.files import PlainFiles, format_of_name
 from lakeward.diffing.stored.folders import Listing, require_one
 from lakeward.diffing.stored.rows import read_rows
@@ -35,37 +62,19 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.diffing.frames.alignment import Alignment
-    from lakeward.diffing.frames.taken_apart import ReadDiff
+    from lakeward.diffing.frames.parsed_diff import ParsedDiff
     from lakeward.storage.filesystem import FileSystem
-
-
-# What a change set says of itself: ``_manifest.json`` beside its files.
-# =================
-# ==================================================================================================== field meaning
-# =================
-# ==================================================================================================== kind always
-# ``change-set`` id a number of its own, 32 hex digits created when it was made, UTC lakeward the version that wrote
-# it past, current both parents: ``kind``, ``location``, ``created``, ``rows``, ``checksum`` and what else tells them
-# from others, as far as known keys the columns that identify a row past_schema columns of the past with their types,
-# in their order; nested types as Spark writes them in JSON current_schema the same of the current side: what applying
-# the change set results in exact whether values were compared for equality in all columns: only then does applying it
-# to the past result in the very current one, and two of them can be made one options names and labels:
-# ``diff_column``, ``left_column_prefix``, ``right_column_prefix``, ``insert_value``, ``change_value``,
-# ``delete_value``, ``nochange_value``, ``change_column``, ``diff_mode``, ``sparse_mode``, ``include_unchanged``,
-# ``ignore_columns`` comparators what other than plain equality was in force: ``default``, ``types`` by type,
-# ``columns`` by name counts rows ``inserted``, ``changed``, ``deleted`` and, where known, ``unchanged`` format
-# ``parquet``, ``json`` or ``csv`` schema columns of the files with their types, as :func:`changesets.files.read_rows`
-# gives them back files every file with its size =================
-# ====================================================================================================
 
 
 KIND = "change-set"
 _COMPARATORS = ("default_comparator", "column_comparators", "type_comparators")
-_WRITTEN_OPTIONS = tuple(one.name for one in fields(DiffOptions) if one.name not in (*_COMPARATORS, "duplicate_keys"))
+_WRITTEN_OPTIONS = tuple(
+    option.name for option in fields(DiffOptions) if option.name not in (*_COMPARATORS, "duplicate_keys")
+)
 
 
 def _columns(struct: StructType) -> list[dict[str, Any]]:
-    return [{"name": one.name, "type": one.dataType.jsonValue()} for one in struct.fields]
+    return [{"name": field.name, "type": field.dataType.jsonValue()} for field in struct.fields]
 
 
 def _written_options(options: DiffOptions) -> dict[str, Any]:
@@ -107,12 +116,12 @@ class ChangeSetManifest(
 
     @property
     def kind(self) -> str:
-        """What tells a change set from a snapshot."""
+        """The kind of the manifest, which distinguishes a change set from a snapshot."""
         return KIND
 
     @property
     def comparators(self) -> dict[str, Any]:
-        """What other than plain equality was in force."""
+        """The comparators other than plain equality."""
         options = self.options
         return {
             "default": str(options.default_comparator) if options.default_comparator is not None else None,
@@ -121,7 +130,7 @@ class ChangeSetManifest(
         }
 
     def to_json(self) -> str:
-        """Write as JSON."""
+        """Return the manifest as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, default=str) + "\n"
 
 
@@ -135,7 +144,7 @@ def describe(
     format: str = "parquet",  # noqa: A002 - the word that the command uses
     created: datetime | None = None,
 ) -> ChangeSetManifest:
-    """Begin the manifest of a change set; writing it adds schema and files."""
+    """Return the manifest of a change set without schema and files, which are added when it is written."""
     return ChangeSetManifest(
         id=uuid.uuid4().hex,
         created=(created or datetime.now(UTC)).astimezone(UTC).isoformat(),
@@ -156,7 +165,7 @@ def read_change_set_manifest(text: str, folder: str) -> ChangeSetManifest:
     """Read what :meth:`ChangeSetManifest.to_json` wrote.
 
     Raises:
-        RefusedInputError: the text is no manifest of a change set, or not a whole one.
+        RefusedInputError: the text is not the manifest of a change set, or is damaged.
     """
     remedy = "make the change set again: lakeward diff … --to PATH"
     with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy, kind=RefusedInputError):
@@ -198,10 +207,10 @@ def _struct(columns: list[dict[str, Any]]) -> StructType:
     return StructType([StructField.fromJson(part) for part in parts])
 
 
-# Change sets without a manifest, as the published recipe writes them: files of what spark-extension's ``diff`` gives.
-# Parquet tells its columns. Those of JSON and CSV are the past's: ``diff``, the keys, ``left_…`` and ``right_…``.
-# JSON by Spark leaves out nulls, so that a column may come in no row at all; one that the past does not have is
-# refused.
+# Change sets without a manifest, as the published recipe writes them: files with the result of spark-extension's
+# ``diff``. Parquet has its own columns. JSON and CSV must have ``diff``, the keys, and ``left_…`` and ``right_…`` for
+# each column of the past. Spark leaves nulls out of JSON, so that a column may be missing in all rows; a column that
+# the past does not have is refused.
 
 
 _SHOWN = 5
@@ -216,7 +225,7 @@ def read_recipe(
     options: DiffOptions,
     past: T.StructType | None,
 ) -> DataFrame:
-    """Read the rows of a change set without a manifest; ``past`` tells the types of JSON and CSV.
+    """Read the rows of a change set without a manifest; ``past`` has the types for JSON and CSV.
 
     Raises:
         RefusedInputError: its files are of several formats or of one that cannot be read, or have other columns.
@@ -242,13 +251,13 @@ def _expected(past: T.StructType, keys: Sequence[str], options: DiffOptions) -> 
         msg = f"the table has no key column {', '.join(missing)}; it has {', '.join(past.names)}"
         raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN")
     sides = (options.left_column_prefix, options.right_column_prefix)
-    values = [(f"{side}_{one.name}", one.dataType) for one in past if one.name not in keys for side in sides]
+    values = [(f"{side}_{field.name}", field.dataType) for field in past if field.name not in keys for side in sides]
     fields = [(options.diff_column, T.StringType()), *((name, past[name].dataType) for name in keys), *values]
     return T.StructType([T.StructField(name, data_type) for name, data_type in fields])
 
 
 def _require_known(spark: SparkSession, store: FileSystem, listing: Listing, struct: T.StructType) -> None:
-    """Refuse columns that the schema would pass over in silence: a key that was not named, or another table's."""
+    """Refuse columns that reading by the schema would ignore: a key that was not named, or those of another table."""
     reader = spark.read.option("mode", "FAILFAST").option("primitivesAsString", "true")
     for name, value in store.options.items():
         reader = reader.option(name, value)
@@ -258,12 +267,9 @@ def _require_known(spark: SparkSession, store: FileSystem, listing: Listing, str
         raise RefusedInputError(msg, hint="are they keys? Name all keys; or is this the change set of another table?")
 
 
-# Change sets found on disk: all of one and nothing else, or an error that says why not.
-
-
 @dataclass(frozen=True)
 class ChangeSet:
-    """A change set: where it lies, its rows, and what is known of it; one by the published recipe has no manifest."""
+    """A change set on disk; one that the published recipe wrote has no manifest."""
 
     location: str
     frame: DataFrame
@@ -273,15 +279,15 @@ class ChangeSet:
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """The name for messages."""
         return f"{self.location} ({self.manifest.id})" if self.manifest else self.location
 
-    def read(self) -> ReadDiff:
-        """Take its rows apart; a manifest tells the columns, else they are told by their prefixes."""
+    def read(self) -> ParsedDiff:
+        """Return its rows as a parsed diff; the columns come from the manifest, else from their prefixes."""
         if self.manifest is None:
-            return read_diff(self.frame, self.keys, self.options)
+            return parse_diff(self.frame, self.keys, self.options)
         known = self.manifest
-        return read_diff(self.frame, self.keys, self.options, past=known.past_schema, current=known.current_schema)
+        return parse_diff(self.frame, self.keys, self.options, past=known.past_schema, current=known.current_schema)
 
 
 def find_change_set(
@@ -294,14 +300,14 @@ def find_change_set(
     incomplete_ok: bool | None = None,
     past: StructType | None = None,
 ) -> ChangeSet:
-    """Find the change set in a folder and hold its files against its manifest.
+    """Return the change set in a folder, after checking its files against its manifest.
 
-    Without a manifest, it is taken for one that the published recipe wrote: files with ``diff``, the keys, and
-    ``left_…`` and ``right_…`` for each other column; the keys must be given then, and the options if they were others.
-    Such files are Parquet or, where the columns of the ``past`` are given, JSON or CSV.
+    Without a manifest, the published recipe is assumed to have written it: files with ``diff``, the keys, and
+    ``left_…`` and ``right_…`` for each other column. ``keys`` is then required, and ``options`` if they are not the
+    defaults. Such files are Parquet or, with the columns of the ``past``, JSON or CSV.
 
     Raises:
-        RefusedInputError: there is none, or several, or it was not finished, or is not as it was written.
+        RefusedInputError: there is none, or several, or it is unfinished or damaged.
     """
     folder = location.rstrip("/")
     store = open_filesystem(spark, config, folder)
@@ -341,69 +347,68 @@ def _require_keys(folder: str, keys: Sequence[str]) -> None:
         raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN   (for a change set that the published recipe wrote)")
 
 
-# Change sets in the order in which they lead from one state of a table to another.
-
-
-# What tells one state of a table from another of the same kind where no checksum does.
+# The properties that identify a state of a table among others of the same kind where there is no checksum.
 _IDENTITY = ("location", "id", "table_uuid", "snapshot", "as_of", "op")
 
 
 def require_order(past: Mapping[str, Any], sets: Sequence[ChangeSet], *, is_result_known: bool = False) -> None:
     """Require that each change set begins where the one before it ended, and the first one at the past.
 
-    States are told by their checksums where both have one, else, where they are of the same kind, by where they lie. A
-    change set without a manifest fits anywhere: nothing is known of its parents. With ``is_result_known`` the checksum
-    of the result will be looked at: then a past without one may have been moved to another place.
+    States are compared by their checksums where both have one, else, where they are of the same kind, by their location
+    and ids. A change set without a manifest fits anywhere, as its parents are not known. With ``is_result_known`` the
+    checksum of the result will be checked: then a past without a checksum may have been moved.
 
     Raises:
         RefusedInputError: naming the change set, what it was made of, and what it is to be applied to.
     """
     state: Mapping[str, Any] | None = None if is_result_known and past.get("checksum") is None else past
     before = "the past"
-    for one in sets:
-        if one.manifest is not None and state is not None and not is_same_state(state, one.manifest.past):
-            msg = (
-                f"{one.label} was made of {shown_state(one.manifest.past)}, but is to be applied to {before}: "
-                f"{shown_state(state)}"
-            )
-            raise RefusedInputError(msg, hint=_hint(past, sets, one))
-        state = one.manifest.current if one.manifest is not None else None
-        before = f"the result of {one.label}"
+    for change_set in sets:
+        if change_set.manifest is not None and state is not None and not is_same_state(state, change_set.manifest.past):
+            made_of = shown_state(change_set.manifest.past)
+            msg = f"{change_set.label} was made of {made_of}, but is to be applied to {before}: {shown_state(state)}"
+            raise RefusedInputError(msg, hint=_hint(past, sets, change_set))
+        state = change_set.manifest.current if change_set.manifest is not None else None
+        before = f"the result of {change_set.label}"
 
 
-def is_same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two parents are the same state of a table."""
-    checksums = one.get("checksum"), other.get("checksum")
+def is_same_state(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two parents may be the same state of a table: nothing that is known of both differs."""
+    checksums = first.get("checksum"), other.get("checksum")
     if None not in checksums:
         return checksums[0] == checksums[1]
-    if one.get("kind") != other.get("kind"):
+    if first.get("kind") != other.get("kind"):
         return True
-    told = [name for name in _IDENTITY if one.get(name) is not None and other.get(name) is not None]
-    return all(one[name] == other[name] for name in told)
+    common = [name for name in _IDENTITY if first.get(name) is not None and other.get(name) is not None]
+    return all(first[name] == other[name] for name in common)
 
 
-def is_surely_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two states are known to be one: by their checksums, or by their ids where one has none."""
+def is_surely_same(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two states are known to be the same: by their checksums, or by their ids where one has no checksum."""
     for name in ("checksum", "id"):
-        if one.get(name) is not None and other.get(name) is not None:
-            return bool(one[name] == other[name])
+        if first.get(name) is not None and other.get(name) is not None:
+            return bool(first[name] == other[name])
     return False
 
 
 def shown_state(state: Mapping[str, Any]) -> str:
-    """Return a parent for a message."""
-    told = {name: state[name] for name in ("location", "table", "created", "rows", "checksum") if state.get(name)}
-    return ", ".join(f"{name} {value}" for name, value in told.items()) or "something unknown"
+    """Return a description of a parent for a message."""
+    known = {name: state[name] for name in ("location", "table", "created", "rows", "checksum") if state.get(name)}
+    return ", ".join(f"{name} {value}" for name, value in known.items()) or "something unknown"
 
 
 def _hint(past: Mapping[str, Any], sets: Sequence[ChangeSet], wrong: ChangeSet) -> str:
-    """Return what would be the right one, if it is among those that were given."""
+    """Return the hint for a change set that does not fit: which one to apply before it, if it is among them."""
     assert wrong.manifest is not None
-    if [one.manifest.id for one in sets if one.manifest is not None].count(wrong.manifest.id) > 1:
+    if [change_set.manifest.id for change_set in sets if change_set.manifest is not None].count(wrong.manifest.id) > 1:
         return f"name {wrong.location} once"
-    for one in sets:
-        if one.manifest is not None and one is not wrong and is_same_state(one.manifest.current, wrong.manifest.past):
-            return f"apply {one.location} right before it"
+    for change_set in sets:
+        if (
+            change_set.manifest is not None
+            and change_set is not wrong
+            and is_same_state(change_set.manifest.current, wrong.manifest.past)
+        ):
+            return f"apply {change_set.location} right before it"
     if is_same_state(past, wrong.manifest.past):
         return f"apply {wrong.location} first"
     return "apply the change sets in the order in which they were made, each once; --force applies them regardless"

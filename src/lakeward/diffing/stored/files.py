@@ -1,6 +1,6 @@
-"""Plain files as rows: Parquet and ORC by what they say of themselves, JSON and CSV by a schema that is given.
+"""Plain files as rows: Parquet and ORC by their own schemas, JSON and CSV by a schema from the user.
 
-What folders tell (``dept=007``) is text, whatever it looks like, unless the schema has another type for it.
+The values of partition folders (``dept=007``) are texts, unless the schema has another type for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUFFIXES = {
 _PACKED = {"gz", "gzip", "bz2", "zst", "zstd", "snappy", "lz4", "deflate", "xz"}
 SELF_DESCRIBING = ("parquet", "orc")
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
-    # Every footer is read, by tasks: a damaged file and a column that only some files have come out before the rest.
+    # Tasks read every footer first: this finds damaged files, and columns that only some files have.
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
     "json": {"mode": "FAILFAST"},
@@ -48,7 +48,7 @@ _UNTYPED_FOLDERS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "f
 
 @dataclass(frozen=True)
 class PlainFiles:
-    """Files of one format: a folder with its partitions, or a single one (``paths`` has just it, empty)."""
+    """Files of one format: a folder with its partitions, or a single file, whose path in ``sizes`` is empty."""
 
     store: FileSystem
     location: str
@@ -56,20 +56,20 @@ class PlainFiles:
     format: str
 
     def read(self, spark: SparkSession, schema: str | None) -> DataFrame:
-        """Read the rows; of Parquet and ORC the schema tells the types of what folders tell, and nothing else.
+        """Read the rows; for Parquet and ORC the schema sets only the types of partition columns.
 
         Raises:
-            ConfigurationError: the format needs a schema that is not given, or it is no schema.
+            ConfigurationError: the format needs a schema, or the schema cannot be parsed.
             RefusedInputError: a file is damaged, or the files do not fit each other.
         """
         struct = parse_schema(spark, schema) if schema else None
         if self.format not in SELF_DESCRIBING and struct is None:
-            msg = f"{self.location} is {self.format.upper()}, which does not tell the types of its columns"
+            msg = f"{self.location} is {self.format.upper()}, which does not hold the types of its columns"
             raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
         return self.read_as(spark, struct)
 
     def read_as(self, spark: SparkSession, struct: T.StructType | None) -> DataFrame:
-        """Read the rows as :meth:`read` does, with a schema that was read; JSON and CSV need one."""
+        """Read the rows as :meth:`read` does, with a parsed schema; JSON and CSV need one."""
         reader = spark.read.format(self.format)
         for name, value in {**_OPTIONS[self.format], **self.store.options}.items():
             reader = reader.option(name, value)
@@ -88,11 +88,11 @@ class PlainFiles:
 
     @property
     def _folders(self) -> set[str]:
-        """Columns that folders tell."""
+        """The partition columns."""
         return {unquote(part.partition("=")[0]) for path in self.sizes for part in path.split("/")[:-1] if "=" in part}
 
     def _typed(self, rows: DataFrame, struct: T.StructType) -> DataFrame:
-        """Return the columns that folders tell the types of a schema; other columns have their own."""
+        """Return the rows with partition columns in the types of a schema; other columns keep their own."""
         folders = self._folders
         types = {field.name: field.dataType for field in struct.fields if field.name in folders}
         return rows.select(
@@ -101,18 +101,18 @@ class PlainFiles:
 
 
 def plain_files(store: FileSystem, location: str, sizes: Mapping[str, int], format: str | None) -> PlainFiles:  # noqa: A002
-    """Look at the names and sizes of files.
+    """Return files with their format, after checking their names and sizes.
 
     Raises:
-        RefusedInputError: there are none, or some cannot be whole.
-        ConfigurationError: nothing tells their format.
+        RefusedInputError: there are none, or some cannot be complete.
+        ConfigurationError: their format is not known.
     """
     if not sizes:
         msg = f"{location} holds no files"
         raise RefusedInputError(msg, hint="an export without rows still has a file with its columns")
     _require_partitions(location, sizes)
     chosen = format or _format_of(location, sizes)
-    # A file without a byte has no footer or first line either, and Spark would pass over it in silence.
+    # An empty file has no footer or first line either, and Spark would ignore it.
     if chosen != "json" and (empty := sorted(path for path, size in sizes.items() if not size)):
         name = f"{location}/{empty[0]}".rstrip("/")
         msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
@@ -121,7 +121,7 @@ def plain_files(store: FileSystem, location: str, sizes: Mapping[str, int], form
 
 
 def _require_partitions(location: str, paths: Iterable[str]) -> None:
-    """Refuse files in folders that are no partitions: Spark passes over them in silence."""
+    """Refuse files in folders that are not partitions: Spark would ignore them."""
     for path in sorted(paths):
         *folders, _ = path.split("/")
         if (wrong := next((folder for folder in folders if "=" not in folder), None)) is not None:
@@ -131,7 +131,7 @@ def _require_partitions(location: str, paths: Iterable[str]) -> None:
 
 
 def format_of_name(path: str) -> str | None:
-    """Tell a file's format by the end of its name, behind those of packing."""
+    """Return a file's format by the suffix of its name before any suffix of compression; None for an unknown one."""
     parts = path.rpartition("/")[2].lower().split(".")[1:]
     while parts and parts[-1] in _PACKED:
         parts.pop()
@@ -139,10 +139,10 @@ def format_of_name(path: str) -> str | None:
 
 
 def parse_schema(spark: SparkSession, text: str) -> T.StructType:
-    """Read a schema: columns as in CREATE TABLE, Spark's JSON of one, or a file that holds either.
+    """Parse a schema: columns as in CREATE TABLE, Spark's JSON, or a file that holds either.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it cannot be parsed.
     """
     written = _content(text).strip()
     try:
@@ -158,7 +158,7 @@ def parse_schema(spark: SparkSession, text: str) -> T.StructType:
 
 
 def parse_type(spark: SparkSession, written: str | Mapping[str, Any]) -> T.DataType:
-    """Read a type as a manifest has it: as in CREATE TABLE, or as Spark's JSON."""
+    """Parse a type of a manifest: as in CREATE TABLE, or Spark's JSON."""
     if isinstance(written, str) and not written.startswith(("{", '"')):
         return parse_schema(spark, f"value {written}").fields[0].dataType
     found = json.loads(written) if isinstance(written, str) else written
@@ -167,7 +167,7 @@ def parse_type(spark: SparkSession, written: str | Mapping[str, Any]) -> T.DataT
 
 
 def _content(text: str) -> str:
-    """Return what a file of that name holds, or the text itself."""
+    """Return the content of the file of that name, or the text itself."""
     is_name = "\n" not in text and " " not in text.strip()
     file = Path(text.removeprefix("@"))
     if text.startswith("@") or (is_name and file.is_file()):
@@ -185,25 +185,28 @@ def _content(text: str) -> str:
 def _format_of(location: str, sizes: Iterable[str]) -> str:
     names = [path or location for path in sizes]
     found = {format_of_name(name) for name in names}
-    known = sorted(one for one in found if one)
+    known = sorted(name for name in found if name)
     if len(known) > 1:
         msg = f"{location} holds files of several formats: {', '.join(known)}"
         raise RefusedInputError(msg, hint="put them apart, or name one format")
     if not known or None in found:
         unknown = min(name for name in names if format_of_name(name) is None)
-        msg = f"nothing tells the format of {unknown} in {location}"
+        msg = f"the format of {unknown} in {location} is not known"
         raise ConfigurationError(msg, hint=f"name it: --past-format or --current-format {'|'.join(FORMATS)}")
     return known[0]
 
 
 def _plain_texts(struct: T.StructType) -> T.StructType:
-    """Take texts of a limited length for texts, as Spark does when it reads files."""
+    """Return a schema with plain texts instead of texts of limited length, as Spark does when it reads files."""
     limited = (T.CharType, T.VarcharType)
     return T.StructType(
-        [T.StructField(one.name, T.StringType()) if isinstance(one.dataType, limited) else one for one in struct]
+        [
+            T.StructField(field.name, T.StringType()) if isinstance(field.dataType, limited) else field
+            for field in struct
+        ]
     )
 
 
 def _all_nullable(struct: T.StructType) -> T.StructType:
-    """Let every column be null: what a file lacks is told by the comparison, not by a broken promise."""
+    """Return a schema in which every column may be null: the comparison reports values that a file lacks."""
     return T.StructType([T.StructField(field.name, field.dataType, True) for field in struct.fields])

@@ -1,11 +1,11 @@
-"""Which complete snapshot a folder holds.
+"""The complete snapshot in a folder.
 
-A folder with the log of a table format (Delta, Hudi) at or below it is refused: files that the log has removed lie
-beside those that count. The rule for others, without their hidden files (names that begin with ``_`` or ``.``, except
-``_name=value``):
+A folder with the log of a table format (Delta, Hudi) at or below it is refused: files that the log has removed are
+beside those that are valid. The rule for others, without their hidden files (names that begin with ``_`` or ``.``,
+except ``_name=value``):
 
-1. Marks (``_SUCCESS`` or ``_manifest.json``) in folders below it: it holds snapshots and is none. Reading it would mix
-   them, so it is refused with the list of those that are complete.
+1. Marks (``_SUCCESS`` or ``_manifest.json``) in folders below it: it holds snapshots and is not one itself. Reading it
+   would mix them, so it is refused with the list of those that are complete.
 2. ``_manifest.json`` in it: a snapshot by Lakeward, complete if ``_SUCCESS`` is there too and every file that the
    manifest lists has its size.
 3. ``_SUCCESS`` in it: what one Spark job wrote. Folders below it are its partitions, whatever their names.
@@ -13,8 +13,8 @@ beside those that count. The rule for others, without their hidden files (names 
    has left its ``_temporary`` there or a writer of Lakeward its claim, it is an unfinished or partial snapshot and
    refused. Otherwise it is a folder of plain files, whose folders below (``dept=…``) are partitions.
 
-``incomplete_ok`` takes the folder as it is where 2 and 4 would refuse; 1 stays. None refuses as False does, but no hint
-names the option: the command has none.
+``incomplete_ok`` accepts the folder as it is where rules 2 and 4 would refuse it; rule 1 still holds. None refuses as
+False does, but no hint names the option: the command does not have it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _SNAPSHOT_NAME = re.compile(r"(version|year|month|day|hour|minute)=.+")
 _UNFINISHED = "_temporary"
-# Folders in which table formats keep which of the files beside them count.
+# Folders in which table formats record which of the files beside them are valid.
 _TABLE_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 _SHOWN = 20
-# Folder of change sets beside that of snapshots, in the layout that the published recipe made known.
+# Folder of change sets beside that of snapshots, in the layout of the published recipe.
 INCREMENTAL = "incremental"
 _UNITS = ("year", "month", "day", "hour", "minute")
 
@@ -50,19 +50,19 @@ class Listing:
 
     @property
     def data(self) -> dict[str, int]:
-        """Files that a reader takes for data."""
+        """The files that readers take for data."""
         return {path: size for path, size in self.files.items() if not any(map(_is_hidden, path.split("/")))}
 
     @property
     def marked(self) -> list[str]:
-        """Folders at or below it that hold a mark, by their path; the folder itself is the empty one."""
+        """The folders at or below it that hold a mark, by their path; the folder itself has the empty path."""
         found = {_parent(path) for path in self.files if path.rpartition("/")[2] in (SUCCESS, MANIFEST)}
-        return sorted(one for one in found if not any(map(_is_hidden, one.split("/") if one else ())))
+        return sorted(folder for folder in found if not any(map(_is_hidden, folder.split("/") if folder else ())))
 
     @property
     def complete(self) -> list[str]:
-        """Those of them that say that they are finished."""
-        return [one for one in self.marked if _join(one, SUCCESS) in self.files]
+        """The marked folders that are finished."""
+        return [folder for folder in self.marked if _join(folder, SUCCESS) in self.files]
 
     def has(self, name: str) -> bool:
         """Return whether a file lies directly in the folder."""
@@ -70,10 +70,10 @@ class Listing:
 
 
 def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: bool = False) -> None:
-    """Refuse a folder that is no snapshot, or not a whole one (see the rule above), or so no change set.
+    """Refuse a folder that is not one complete snapshot, or change set; see the rule above.
 
     Raises:
-        RefusedInputError: it holds several, or one that was not finished, or a table of another format.
+        RefusedInputError: it holds several, or an unfinished one, or a table of another format.
     """
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
     if (log := next((table_log for table_log in _TABLE_LOGS if table_log in folders), None)) is not None:
@@ -92,35 +92,35 @@ def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: 
 
 
 def require_outside(to: str, locations: Iterable[str]) -> None:
-    """Refuse to write into a snapshot: one that holds another is none any more (rule 1).
+    """Refuse to write into a snapshot: a folder that holds another one is no longer a snapshot (rule 1).
 
     Raises:
         RefusedInputError: naming the snapshot.
     """
     for location in locations:
         if f"{to.rstrip('/')}/".startswith(f"{location.rstrip('/')}/"):
-            msg = f"{to} is in the snapshot {location}, which could not be read any more with another one in it"
+            msg = f"{to} is inside the snapshot {location}, which could no longer be read"
             raise RefusedInputError(msg, hint="name a folder beside it: --to PATH")
 
 
 def or_as_it_is(incomplete_ok: bool | None) -> str:
-    """Return the end of a hint for who may choose to take what was not finished."""
+    """Return the end of a hint where the user may choose to accept what is unfinished."""
     return "" if incomplete_ok is None else ", or take it as it is: --incomplete-ok"
 
 
 def choose(listing: Listing, word: str) -> str:
-    """Return the path of the snapshot below a folder that ``latest``, ``previous``, a day or a time stands for.
+    """Return the path of the snapshot below a folder that ``latest``, ``previous``, a day or a time selects.
 
     Raises:
         RefusedInputError: there is none, or not exactly one.
     """
-    complete = [one for one in listing.complete if one and INCREMENTAL not in one.split("/")]
-    # A result of a patch beside them has no time in its name.
-    below = [one for one in complete if any(map(_SNAPSHOT_NAME.fullmatch, one.split("/")))] or complete
+    complete = [path for path in listing.complete if path and INCREMENTAL not in path.split("/")]
+    # The result of a patch may lie beside them and has no time in its name.
+    below = [path for path in complete if any(map(_SNAPSHOT_NAME.fullmatch, path.split("/")))] or complete
     if not below:
-        msg = f"{listing.location} holds no complete snapshot, so there is no {word!r} one"
+        msg = f"{listing.location} holds no complete snapshot, so {word!r} names none"
         raise RefusedInputError(msg, hint="a snapshot is complete once it has a _SUCCESS")
-    dated = sorted((_moment(listing, one), one) for one in _of_one_table(listing, below, word))
+    dated = sorted((_moment(listing, path), path) for path in _of_one_table(listing, below, word))
     if word in (LATEST, PREVIOUS):
         number = 1 if word == LATEST else 2
         if len(dated) < number:
@@ -147,7 +147,7 @@ def _of_one_table(listing: Listing, paths: list[str], word: str) -> list[str]:
 
 
 def _prefix(path: str) -> str:
-    """Return what comes before the folders that name the snapshot."""
+    """Return the part of a path before the folders that name the snapshot."""
     parts = path.split("/")
     first = next((number for number, part in enumerate(parts) if _SNAPSHOT_NAME.fullmatch(part)), len(parts) - 1)
     return "/".join(parts[:first])
@@ -163,7 +163,7 @@ def _moment(listing: Listing, path: str) -> datetime:
             return _version_time(found["version"])
         return datetime(*[int(found.get(unit, 1 if unit in ("month", "day") else 0)) for unit in _UNITS], tzinfo=UTC)  # type: ignore[arg-type,misc]
     except ValueError as error:
-        msg = f"nothing tells when {path} in {listing.location} was made: {error}"
+        msg = f"the time of {path} in {listing.location} cannot be read from its name: {error}"
         raise RefusedInputError(msg, hint="name the snapshot by its whole path") from error
 
 
@@ -186,7 +186,7 @@ def _unfinished(listing: Listing) -> str | None:
 
 
 def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputError:
-    complete = [one for one in listing.complete if one]
+    complete = [path for path in listing.complete if path]
     what = "change set" if is_change_set else "snapshot"
     if not complete:
         msg = f"{listing.location} is no {what}, and those below it were not finished: {_shown(listing.marked)}"
@@ -197,8 +197,8 @@ def _holds_several(listing: Listing, *, is_change_set: bool) -> RefusedInputErro
 
 
 def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str:
-    """Return what can be named instead: nothing that would be refused in its turn."""
-    fitting = [one for one in complete if (INCREMENTAL in f"{listing.location}/{one}".split("/")) is is_change_set]
+    """Return a hint with a folder that would be accepted."""
+    fitting = [path for path in complete if (INCREMENTAL in f"{listing.location}/{path}".split("/")) is is_change_set]
     if not fitting and is_change_set:
         return "lakeward diff PAST CURRENT --to PATH   (makes a change set)"
     if not fitting:
@@ -209,7 +209,7 @@ def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str
     try:
         return f"{listing.location}/{choose(listing, LATEST)}   (or {listing.location}/{LATEST})"
     except RefusedInputError:
-        # Of several tables, or without a time in their names: no word picks one.
+        # They are of several tables, or have no time in their names.
         return whole
 
 

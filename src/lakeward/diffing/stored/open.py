@@ -1,4 +1,4 @@
-"""From an address to a side: what lies there, whether it is whole, and its rows."""
+"""Opening sides by their addresses: files, snapshots with a manifest, and tables of the lake."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 # Snapshots with a manifest: published versions, and sets that a patch or an export wrote.
 
 
-# What a version's manifest has and a set's has not.
+# The field that only the manifest of a version has, not that of a set.
 _OF_VERSION = "lineage"
 
 
 def manifest_side(
     spark: SparkSession, store: FileSystem, listing: Listing, label: str, *, incomplete_ok: bool | None
 ) -> Side | None:
-    """Open a snapshot by its manifest; None where it is not whole and shall be taken as the plain files it has.
+    """Open a snapshot by its manifest; return None where it is incomplete and to be read as plain files.
 
     Raises:
-        RefusedInputError: the manifest is damaged, is of a change set, or lists files that are not as written.
+        RefusedInputError: the manifest is damaged, or of a change set, or lists files that are missing or damaged.
     """
     document = _read(store, listing.location)
     if document.get("kind") == CHANGE_SET:
@@ -77,14 +77,14 @@ def _read(store: FileSystem, folder: str) -> dict[str, Any]:
     what = f"{folder}: its {MANIFEST}"
     with refusing_damage(what, hint="write the snapshot again", kind=RefusedInputError):
         document = json_object(store.read_text(f"{folder}/{MANIFEST}") or "")
-        # Touched here, so that what is missing is told here.
+        # Read here, so that a missing field is reported as damage.
         if document.get("kind") != CHANGE_SET:
             _ = (document["schema"], _files(document), int(document["rows"]))
     return document
 
 
 def _files(document: Mapping[str, Any]) -> dict[str, int]:
-    return {one["path"]: one["size"] for one in document["files"]}
+    return {file["path"]: file["size"] for file in document["files"]}
 
 
 def _version(spark: SparkSession, store: FileSystem, folder: str) -> DataFrame:
@@ -96,7 +96,9 @@ def _version(spark: SparkSession, store: FileSystem, folder: str) -> DataFrame:
 
 def _rows(spark: SparkSession, store: FileSystem, folder: str, document: Mapping[str, Any], format_: str) -> DataFrame:
     """Read the rows of a set or an export, by the types that its manifest has."""
-    struct = T.StructType([T.StructField(one["name"], parse_type(spark, one["type"])) for one in document["schema"]])
+    struct = T.StructType(
+        [T.StructField(field["name"], parse_type(spark, field["type"])) for field in document["schema"]]
+    )
     files = _files(document)
     if format_ in TEXT_FORMATS:
         return read_text_rows(spark, store, folder, files, struct, format_)
@@ -132,7 +134,7 @@ def _side(
 
 
 def _exported_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an export says of its table; the rows of each range tell nothing to others."""
+    """Return the description of the exported table, without the ranges, which only the export itself needs."""
     found = document.get("cassandra")
     return {name: value for name, value in found.items() if name != "ranges"} if found else None
 
@@ -149,7 +151,7 @@ def open_side(
     contexts: Callable[[str], TableContext] | None = None,
     workspace: Workspace | None = None,
 ) -> Side:
-    """Open what an address names.
+    """Open the side that an address names.
 
     Args:
         spark: a session that counts in UTC and takes column names exactly (``table_session``).
@@ -157,15 +159,15 @@ def open_side(
         address: a path; ``PATH/latest``, ``PATH/previous``, ``PATH/2026-11-15``; ``iceberg:schema.table@…``;
             ``mirror:schema.table@MOMENT``.
         schema: columns of JSON and CSV files.
-        format: the files' format, where their names do not tell it.
-        incomplete_ok: take a snapshot that was not finished; None: no, and no hint speaks of it.
-        root: folder of snapshots that a mere ``latest`` or date speaks of.
-        contexts: gives a mirror's context by its name.
+        format: the files' format, where their names do not show it.
+        incomplete_ok: accept an unfinished snapshot; None: no, and no hint mentions the option.
+        root: folder of snapshots for an address that is just ``latest`` or a date.
+        contexts: returns a mirror's context by its name.
         workspace: keeps what a mirror as of a moment is computed from.
 
     Raises:
         ConfigurationError: the address, the schema or the format is missing or wrong.
-        RefusedInputError: what lies there cannot be taken as one whole snapshot.
+        RefusedInputError: there is not exactly one complete snapshot.
     """
     parsed = parse_address(address, root)
     if parsed.kind is AddressKind.FILES:
@@ -212,13 +214,13 @@ def _files_side(
     }
     frame = files.read(spark, schema)
     with input_errors(location):
-        # Footers tell it without the rows being read.
+        # Footers have the number of rows, so that these are not read.
         rows = frame.count() if files.format in SELF_DESCRIBING else None
     return Side(label, frame, rows=rows, format=files.format, identity=identity)
 
 
 def _chosen(store: FileSystem, location: str, word: str) -> str:
-    """Return the snapshot that a word stands for, or the folder that really has that name."""
+    """Return the snapshot that a word such as ``latest`` selects, or a folder of that name if there is one."""
     literal = f"{location.rstrip('/')}/{word}"
     if store.exists(literal):
         return literal
@@ -272,7 +274,7 @@ def mirror_side(context: TableContext, workspace: Workspace, label: str, address
     """Return a mirror's rows as of a moment of the source; the frame is valid as long as the workspace.
 
     Raises:
-        ConfigurationError: the table cannot be asked for this moment.
+        ConfigurationError: the table's state at this moment cannot be computed.
     """
     moment = parse_moment(str(address.at), context.config.timezone)
     answer = rows_as_of(context, workspace, moment)
@@ -302,7 +304,7 @@ def _snapshot(metadata: TableMetadata, address: Address, timezone: str) -> Snaps
 def _at_time(metadata: TableMetadata, address: Address, micros: int) -> Snapshot:
     head = metadata.head(MAIN)
     lineage = metadata.lineage(head.id) if head else ()
-    found = next((one for one in lineage if one.committed_ms * 1000 <= micros), None)
+    found = next((snapshot for snapshot in lineage if snapshot.committed_ms * 1000 <= micros), None)
     return _required(found, address, "no snapshot of that time any more")
 
 
@@ -314,8 +316,8 @@ def parse_time(text: str, timezone: str) -> int:
     """
     moment = parse_moment(text, timezone)
     if moment.micros is None:
-        msg = f"{text!r} is a moment of the source; a table of the lake is asked by snapshot:ID, tag:NAME or a time"
-        raise ConfigurationError(msg, hint="mirror:TABLE@… asks by moments of the source")
+        msg = f"{text!r} is a moment of the source; a table of the lake is addressed by snapshot:ID, tag:NAME or a time"
+        raise ConfigurationError(msg, hint="mirror:TABLE@… takes moments of the source")
     return moment.micros
 
 
@@ -327,10 +329,10 @@ def _required(found: Snapshot | None, address: Address, trouble: str) -> Snapsho
 
 
 def primary_key(metadata: TableMetadata) -> tuple[str, ...]:
-    """Return the key that a mirror was built with, or what Iceberg knows as the identifier of a row."""
+    """Return the key that a mirror was built with, or the identifier fields of any other Iceberg table."""
     layout = metadata.property(LAYOUT_PROPERTY)
     if layout is not None:
         with reading_property(LAYOUT_PROPERTY, of="mirror"):
             return tuple(json_object(layout)["primary_key"])
     names: Any = metadata.java.schema().identifierFieldNames()
-    return tuple(sorted(str(one) for one in names.toArray()))
+    return tuple(sorted(str(name) for name in names.toArray()))

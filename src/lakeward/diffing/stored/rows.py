@@ -1,9 +1,9 @@
-"""Rows of a change set into files and back, without a value changing on the way.
+"""Rows in files of change sets and snapshots, which read back equal.
 
-Parquet holds them as they are. In JSON, the fields of a side that has no row are left out, while a null of a side that
-has one is written as ``null``: an inserted row has no ``left_…`` at all, a deleted one no ``right_…``. In CSV both are
-an empty cell, and the action tells which it is; an empty text is ``""``. Times are UTC with microseconds. CSV has no
-nested values, except for the list of changed columns, which it holds as a text in JSON.
+Parquet holds the rows of a change set as they are. In JSON, the fields of a side that has no row are left out, while a
+null of a side that has one is written as ``null``: an inserted row has no ``left_…`` at all, a deleted one no
+``right_…``. In CSV both are an empty cell, and the action shows which it is; an empty text is ``""``. Times are UTC
+with microseconds. CSV has no nested values, except for the list of changed columns, which it holds as a text in JSON.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakeward.columns import quote_name
+from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.refusals import unfit_value
-from lakeward.diffing.frames.taken_apart import read_diff
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.spark.settings import session_settings
 from lakeward.storage.claims import written_files
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("parquet", "json", "csv")
-# What reads back from a text as it was.
+# Types whose values read back equal from a text.
 _SCALARS = (
     T.BooleanType, T.NumericType, T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType,
 )  # fmt: skip
 _NAMES = T.ArrayType(T.StringType())
-# The job's own mark says that Spark is done, not that the change set is.
+# The mark of the job means that Spark is done, not that the change set or snapshot is complete.
 _NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 def require_writable(schema: T.StructType, options: DiffOptions, kind: str) -> None:
-    """Refuse columns that a format cannot hold so that they read back equal.
+    """Refuse columns that would not read back equal from a format.
 
     Raises:
         RefusedInputError: naming the columns and a format that holds them.
@@ -119,27 +119,27 @@ def _writer_options(kind: str) -> Mapping[str, str]:
     return {} if kind == "json" else reader_options(Shape(kind))
 
 
-def _csv_cell(one: T.StructField, options: DiffOptions) -> Column:
-    value = column(one.name)
-    if isinstance(one.dataType, T.BinaryType):
-        return F.base64(value).alias(one.name)
-    return F.to_json(value).alias(one.name) if one.name == options.change_column else value
+def _csv_cell(field: T.StructField, options: DiffOptions) -> Column:
+    value = column(field.name)
+    if isinstance(field.dataType, T.BinaryType):
+        return F.base64(value).alias(field.name)
+    return F.to_json(value).alias(field.name) if field.name == options.change_column else value
 
 
-def _flat_field(one: T.StructField) -> T.StructField:
+def _flat_field(field: T.StructField) -> T.StructField:
     """Return the column of a CSV file that holds a column; only the list of changed columns is nested."""
-    return T.StructField(one.name, T.StringType()) if isinstance(one.dataType, T.ArrayType) else one
+    return T.StructField(field.name, T.StringType()) if isinstance(field.dataType, T.ArrayType) else field
 
 
-def _as_written(one: T.StructField, value: Column, kind: str) -> Column:
-    if kind == "csv" and isinstance(one.dataType, T.ArrayType):
-        return F.from_json(value, _NAMES).alias(one.name)
-    return value.alias(one.name)
+def _as_written(field: T.StructField, value: Column, kind: str) -> Column:
+    if kind == "csv" and isinstance(field.dataType, T.ArrayType):
+        return F.from_json(value, _NAMES).alias(field.name)
+    return value.alias(field.name)
 
 
 def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Column:
-    """Return a row as a line of JSON that leaves out the side that has no row."""
-    found = read_diff(rows, keys, options)
+    """Return a row as a line of JSON without the fields of a side that has no row."""
+    found = parse_diff(rows, keys, options)
     settings = {**reader_options(Shape("json")), "ignoreNullFields": "false"}
 
     def line(absent: Iterable[str]) -> Column:
@@ -154,27 +154,26 @@ def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Co
 
 
 def _named_as_json(store: FileSystem, folder: str, written: Mapping[str, int]) -> dict[str, int]:
-    """Rename files of lines, which Spark calls texts, so that readers know them; return them with their sizes."""
+    """Rename text files to ``.json``, so that readers recognise them; return them with their sizes."""
     names = {path: f"{path.removesuffix('.txt')}.json" for path in written}
     store.link({f"{folder}/{old}": f"{folder}/{new}" for old, new in names.items()})
     store.remove(folder, names)
     return {names[path]: size for path, size in written.items()}
 
 
-# CSV files as rows: names in the first line, quotes doubled inside quotes, an empty field for null.
-# Fields are read as texts and typed afterwards. Many exports quote every field, so that ``""`` is an empty text where
-# the column holds texts or bytes, and null where it holds anything else. Spark takes it for a value that does not fit
-# there.
+# CSV files as rows: names in the first line, quotes doubled inside quotes, an empty field for null. Fields are read as
+# texts and cast afterwards. Many exports quote every field, so that ``""`` is an empty text where the column holds
+# texts or bytes, and null elsewhere, where Spark itself would refuse it.
 
 
 OPTIONS = {
     "mode": "FAILFAST",
     "header": "true",
-    # Each file's first line is held against that of the first one: a column in another place is told, not taken for
-    # its neighbour.
+    # The first line of each file is compared with that of the first file: a column in another place is an error, and
+    # not mistaken for its neighbour.
     "enforceSchema": "false",
     "escape": '"',
-    # Quotes that are escaped by a backslash, as Spark does by itself, would come out as garbage.
+    # Quotes that are escaped by a backslash, as Spark does by default, would be read wrongly.
     "unescapedQuoteHandling": "RAISE_ERROR",
     "multiLine": "true",
     "emptyValue": EMPTY_TEXT,
@@ -185,26 +184,26 @@ _SHOWN_LENGTH = 100
 def read_csv(
     reader: DataFrameReader, path: str, first: str, struct: T.StructType, folders: Sequence[str], label: str
 ) -> DataFrame:
-    """Read files with the columns of a schema, found by the names in the first line, then those that folders tell.
+    """Read files with the columns of a schema, found by the names in the first line, then the partition columns.
 
-    ``reader`` has :data:`OPTIONS`, ``first`` is one of the files, ``folders`` are columns that folders tell.
+    ``reader`` has :data:`OPTIONS`, ``first`` is one of the files, ``folders`` are the partition columns.
 
     Raises:
         ConfigurationError: the schema has nested columns.
         RefusedInputError: the first line has other names than the schema.
     """
-    if nested := [f"{one.name} {one.dataType.simpleString()}" for one in struct if not _is_flat(one.dataType)]:
+    if nested := [f"{field.name} {field.dataType.simpleString()}" for field in struct if not _is_flat(field.dataType)]:
         msg = f"CSV cannot hold nested values: {', '.join(nested)}"
-        raise ConfigurationError(msg, hint="say 'string' for such a column: it is compared as the text that it is")
+        raise ConfigurationError(msg, hint="declare such a column as string: it is then compared as text")
     names = reader.load(first).columns
-    _require_names(names, [one.name for one in struct if one.name not in folders], label)
+    _require_names(names, [field.name for field in struct if field.name not in folders], label)
     texts = [
         T.StructField(name, T.StringType())
         for name in (*names, *(folder for folder in folders if folder in struct.names))
     ]
     rows = reader.schema(T.StructType(texts)).load(path)
     others = [column(name) for name in rows.columns if name not in struct.names]
-    return rows.select(*[_typed(one) for one in struct], *others)
+    return rows.select(*[_typed(field) for field in struct], *others)
 
 
 def _is_flat(data_type: T.DataType) -> bool:
@@ -217,27 +216,26 @@ def _require_names(found: Sequence[str], expected: Sequence[str], label: str) ->
         raise RefusedInputError(msg, hint="the first line must name the columns of --schema, in any order")
 
 
-def _typed(one: T.StructField) -> Column:
-    text, kind = column(one.name), one.dataType
+def _typed(field: T.StructField) -> Column:
+    text, kind = column(field.name), field.dataType
     is_empty = text == F.lit(EMPTY_TEXT)
     if isinstance(kind, T.StringType | T.BinaryType):
-        return F.when(is_empty, F.lit("")).otherwise(text).cast(kind).alias(one.name)
-    # An expression of text, as older versions of Spark have no method for it.
-    value = F.expr(f"try_cast({quote_name(one.name)} AS {kind.simpleString()})")
+        return F.when(is_empty, F.lit("")).otherwise(text).cast(kind).alias(field.name)
+    # An SQL expression, because older versions of Spark have no method for it.
+    value = F.expr(f"try_cast({quote_name(field.name)} AS {kind.simpleString()})")
     shown = F.substring(text, 1, _SHOWN_LENGTH)
-    unfit = unfit_value(F.input_file_name(), F.lit(f": column {one.name} holds '"), shown, F.lit("', which is no "
+    unfit = unfit_value(F.input_file_name(), F.lit(f": column {field.name} holds '"), shown, F.lit("', which is no "
                         f"{kind.simpleString()}"))  # fmt: skip
-    return F.when(text.isNull() | is_empty | value.isNotNull(), value).when(unfit, value).alias(one.name)
+    return F.when(text.isNull() | is_empty | value.isNotNull(), value).when(unfit, value).alias(field.name)
 
 
-# Rows as JSON and CSV that read back equal: by the types of a manifest, never by guessing.
-# JSON has objects for structs and for maps with texts as keys. A map with other keys is an array of objects with
-# ``key`` and ``value``. Bytes are in base64. CSV holds no nested values.
+# Rows of snapshots as JSON and CSV, read back by the types of the manifest. JSON has objects for structs and for maps
+# with texts as keys. A map with other keys is an array of objects with ``key`` and ``value``. Bytes are in base64. CSV
+# holds no nested values.
 
 
 TEXT_FORMATS = ("json", "csv")
 _KEY, _VALUE = "key", "value"
-# The job's own mark says that Spark is done, not that the snapshot is.
 
 
 def require_text(struct: T.StructType, kind: str) -> None:
@@ -274,18 +272,18 @@ def write_text(rows: DataFrame, store: FileSystem, folder: str, kind: str) -> No
 def read_text_rows(
     spark: SparkSession, store: FileSystem, folder: str, paths: Iterable[str], struct: T.StructType, kind: str
 ) -> DataFrame:
-    """Read what :func:`write_text` wrote; ``struct`` has the columns that were written."""
+    """Read the rows that :func:`write_text` wrote; ``struct`` has the columns that were written."""
     found = read_rows(spark, store, folder, paths, text_schema(struct, kind), kind)
     if kind != "json":
         return found
     return found.select(*[_unpacked(column(field.name), field.dataType).alias(field.name) for field in struct.fields])
 
 
-def _written(one: T.StructField, kind: str) -> Column:
-    value = column(one.name)
+def _written(field: T.StructField, kind: str) -> Column:
+    value = column(field.name)
     if kind == "json":
-        return _packed(value, one.dataType)
-    return F.base64(value) if isinstance(one.dataType, T.BinaryType) else value
+        return _packed(value, field.dataType)
+    return F.base64(value) if isinstance(field.dataType, T.BinaryType) else value
 
 
 def _packed_type(data_type: T.DataType) -> T.DataType:
@@ -307,7 +305,7 @@ def _packed(value: Column, data_type: T.DataType) -> Column:
         return value
     if isinstance(data_type, T.MapType):
         if isinstance(data_type.keyType, T.StringType):
-            return F.transform_values(value, lambda _, one: _packed(one, data_type.valueType))
+            return F.transform_values(value, lambda _, element: _packed(element, data_type.valueType))
         return F.transform(F.map_entries(value), _pair(_packed, data_type))
     return _inside(value, data_type, _packed)
 
@@ -317,21 +315,21 @@ def _unpacked(value: Column, data_type: T.DataType) -> Column:
         return value
     if isinstance(data_type, T.MapType):
         if isinstance(data_type.keyType, T.StringType):
-            return F.transform_values(value, lambda _, one: _unpacked(one, data_type.valueType))
+            return F.transform_values(value, lambda _, element: _unpacked(element, data_type.valueType))
         return F.map_from_entries(F.transform(value, _pair(_unpacked, data_type)))
     return _inside(value, data_type, _unpacked)
 
 
 def _pair(change: Callable[[Column, T.DataType], Column], data_type: T.MapType) -> Callable[[Column], Column]:
-    return lambda one: F.struct(
-        change(one[_KEY], data_type.keyType).alias(_KEY), change(one[_VALUE], data_type.valueType).alias(_VALUE)
+    return lambda entry: F.struct(
+        change(entry[_KEY], data_type.keyType).alias(_KEY), change(entry[_VALUE], data_type.valueType).alias(_VALUE)
     )
 
 
 def _inside(value: Column, data_type: T.DataType, change: Callable[[Column, T.DataType], Column]) -> Column:
-    """Change what an array or a struct holds; null stays null."""
+    """Return an array or struct with its elements changed; null stays null."""
     if isinstance(data_type, T.ArrayType):
-        return F.transform(value, lambda one: change(one, data_type.elementType))
+        return F.transform(value, lambda element: change(element, data_type.elementType))
     assert isinstance(data_type, T.StructType)
     parts = [change(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
     return F.when(value.isNotNull(), F.struct(*parts))

@@ -1,9 +1,8 @@
-"""A diff taken apart: which rows the two sides had, and the values of each side, whatever mode it was written in.
+"""A parsed diff: which rows the two sides had, and the values of each side, whatever mode the diff was written in.
 
-Names are never guessed. Where a manifest tells the columns of both sides, they are looked up. Otherwise each column
-that is neither the action, the list of changes nor a key begins with one of the two prefixes, which is taken off once,
-at the beginning: ``right_copyright_year`` is the current ``copyright_year``. Whether capitals count is the session's
-choice.
+Names are never guessed. Where a manifest lists the columns of both sides, they are looked up. Otherwise each column
+that is neither the action, the list of changes nor a key begins with one of the two prefixes, which is removed once,
+at the beginning: ``right_copyright_year`` is the current ``copyright_year``. The session decides whether case matters.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class SideValue:
 
 
 @dataclass(frozen=True)
-class ReadDiff:
-    """A diff with its two sides told apart; a side that its mode leaves out is None."""
+class ParsedDiff:
+    """A diff with the columns of its two sides; a side that its mode leaves out is None."""
 
     frame: DataFrame
     keys: tuple[StructField, ...]
@@ -75,18 +74,18 @@ class ReadDiff:
 
     @property
     def changed(self) -> Column | None:
-        """The names of the columns that changed, where the diff says them."""
+        """The names of the columns that changed, where the diff lists them."""
         return column(self.options.change_column) if self.options.change_column else None
 
     @property
     def left_names(self) -> list[str]:
         """The diff's columns that hold past values."""
-        return list(dict.fromkeys(one.container for one in self.left or ()))
+        return list(dict.fromkeys(value.container for value in self.left or ()))
 
     @property
     def right_names(self) -> list[str]:
         """The diff's columns that hold current values."""
-        return list(dict.fromkeys(one.container for one in self.right or ()))
+        return list(dict.fromkeys(value.container for value in self.right or ()))
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -94,9 +93,9 @@ class ReadDiff:
         return tuple(key.name for key in self.keys)
 
     def rows(self, *, unchanged: bool) -> DataFrame:
-        """Return its rows, unchanged ones only where asked for.
+        """Return its rows, unchanged ones only with ``unchanged``.
 
-        One with a label that is not known makes the job fail.
+        A row with an unknown label makes the job fail.
         """
         own = self.options
         labels = (own.insert_value, own.change_value, own.delete_value, own.nochange_value)
@@ -106,41 +105,41 @@ class ReadDiff:
         return self.frame.filter(wanted.when(self.action == F.lit(labels[3]), F.lit(unchanged)).otherwise(unknown))
 
 
-def read_diff(
+def parse_diff(
     frame: DataFrame,
     keys: str | Sequence[str] | None,
     options: DiffOptions | None = None,
     *,
     past: StructType | None = None,
     current: StructType | None = None,
-) -> ReadDiff:
-    """Take a diff apart; ``past`` and ``current`` are the schemas of both sides, where a manifest tells them.
+) -> ParsedDiff:
+    """Parse a diff; ``past`` and ``current`` are the schemas of both sides, where a manifest has them.
 
-    An empty list of keys means that all columns but the action and the list of changes are keys, as where none are
-    given to a diff. None means that the diff's columns tell: those are keys that belong to neither side.
+    An empty list of keys means that all columns but the action and the list of changes are keys, as in a diff that was
+    made without keys. None means that those columns are keys that belong to neither side.
 
     Raises:
-        RefusedInputError: a column that must be there is not, or is not told by its prefix.
+        RefusedInputError: a column is missing, or has none of the two prefixes.
     """
     options = options or DiffOptions()
     own = [options.diff_column, *([options.change_column] if options.change_column else [])]
-    reading = _Reading(frame, options, folding(case_sensitive=is_case_sensitive(frame.sparkSession)))
-    _ = [reading.field(name) for name in own]
-    told = reading.told_keys(reading.without(own)) if keys is None else column_names(keys)
-    fields = tuple(reading.field(name) for name in told or reading.without(own))
+    diff_columns = _DiffColumns(frame, options, folding(case_sensitive=is_case_sensitive(frame.sparkSession)))
+    _ = [diff_columns.field(name) for name in own]
+    key_names = diff_columns.implied_keys(diff_columns.without(own)) if keys is None else column_names(keys)
+    fields = tuple(diff_columns.field(name) for name in key_names or diff_columns.without(own))
     names = [field.name for field in fields]
     if past is not None and current is not None:
-        left, right = reading.known(names, past, current)
+        left, right = diff_columns.known(names, past, current)
     else:
-        left, right = reading.parsed(names, reading.without([*own, *names]))
-    return ReadDiff(frame, fields, left, right, options, reading.fold)
+        left, right = diff_columns.parsed(names, diff_columns.without([*own, *names]))
+    return ParsedDiff(frame, fields, left, right, options, diff_columns.fold)
 
 
 _Values = tuple[SideValue, ...]
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _DiffColumns:
     """A diff's columns, found by name."""
 
     frame: DataFrame
@@ -160,10 +159,10 @@ class _Reading:
         left_out = {self.fold(name) for name in names}
         return [name for name in self.frame.columns if self.fold(name) not in left_out]
 
-    def told_keys(self, names: Sequence[str]) -> list[str]:
+    def implied_keys(self, names: Sequence[str]) -> list[str]:
         """Return the columns that belong to neither side.
 
-        A column of one side whose like the other side lacks may as well be a key of such a name: then nothing tells.
+        A column of one side that the other side lacks may as well be a key of such a name: then this is refused.
         """
         sides = self.fold(self.options.left_column_prefix), self.fold(self.options.right_column_prefix)
         if self.options.diff_mode is DiffMode.STRUCTS:
@@ -173,7 +172,7 @@ class _Reading:
         keys = [name for name in names if name not in left | right]
         is_one_sided = self.options.diff_mode in (DiffMode.LEFT_SIDE, DiffMode.RIGHT_SIDE)
         if is_one_sided or not keys or ends[0] != ends[1]:
-            msg = f"nothing tells which columns of the diff are keys; it has {', '.join(names)}"
+            msg = f"the key columns of the diff cannot be determined; it has {', '.join(names)}"
             raise RefusedInputError(msg, hint='name them: keys=["id"]')
         return keys
 
@@ -189,7 +188,7 @@ class _Reading:
         )
 
     def parsed(self, keys: Sequence[str], rest: Sequence[str]) -> tuple[_Values | None, _Values | None]:
-        """Tell the columns of each side by their prefixes."""
+        """Find the columns of each side by their prefixes."""
         mode = self.options.diff_mode
         left, right = self.options.left_column_prefix, self.options.right_column_prefix
         if mode is DiffMode.STRUCTS:
@@ -198,7 +197,7 @@ class _Reading:
             return tuple(self._column(name, name) for name in rest), None
         if mode is DiffMode.RIGHT_SIDE:
             return None, tuple(self._column(name, name) for name in rest)
-        _require_told(rest, f"{left}_", f"{right}_")
+        _require_prefixes(rest, f"{left}_", f"{right}_")
         return self._prefixed(f"{left}_", rest), self._prefixed(f"{right}_", rest)
 
     def _of_schema(self, struct: StructType, keys: Sequence[str], prefix: str) -> _Values:
@@ -232,8 +231,8 @@ class _Reading:
         )
 
 
-def _require_told(names: Sequence[str], left: str, right: str) -> None:
-    """Refuse columns of which it cannot be told which side they belong to."""
+def _require_prefixes(names: Sequence[str], left: str, right: str) -> None:
+    """Refuse columns that cannot be assigned to one side."""
     neither = [name for name in names if not name.startswith((left, right))]
     both = [name for name in names if name.startswith(left) and name.startswith(right)]
     if neither:
@@ -241,32 +240,29 @@ def _require_told(names: Sequence[str], left: str, right: str) -> None:
         raise RefusedInputError(msg, hint="are they keys? Name all keys, and the prefixes that the diff was made with")
     if both:
         msg = f"columns of the diff that begin with {left} and with {right}: {', '.join(both)}"
-        raise RefusedInputError(msg, hint="give the sides prefixes of which none begins with the other")
-
-
-# A diff's rows with columns named by number, so that they can be joined with any table or with another diff.
+        raise RefusedInputError(msg, hint="choose prefixes of which none begins with the other")
 
 
 @dataclass(frozen=True)
 class FlatDiff:
-    """A diff, and the names of its columns in :attr:`frame`; keys keep theirs."""
+    """A diff with columns named by number, so that it can be joined with any table or diff; keys keep their names."""
 
-    diff: ReadDiff
+    diff: ParsedDiff
     tag: str
 
     @property
     def has_left(self) -> str:
-        """The column that tells whether the past has the row."""
+        """The column that is true where the past has the row."""
         return f"{S.PREFIX}{self.tag}_has_left"
 
     @property
     def has_right(self) -> str:
-        """The column that tells whether the current side has the row."""
+        """The column that is true where the current side has the row."""
         return f"{S.PREFIX}{self.tag}_has_right"
 
     @property
     def changed(self) -> str:
-        """The column that lists what changed; there is one only if the diff has it."""
+        """The column that lists what changed, where the diff has such a list."""
         return f"{S.PREFIX}{self.tag}_changed"
 
     def left(self, name: str) -> str | None:
@@ -278,12 +274,12 @@ class FlatDiff:
         return self._place("right", self.diff.right, name)
 
     def frame(self, *, unchanged: bool) -> DataFrame:
-        """Return keys, what the action says, and the values of both sides; unchanged rows only where asked for."""
+        """Return keys, which sides have the row, and the values of both; unchanged rows only with ``unchanged``."""
         diff = self.diff
         own = [diff.has_left.alias(self.has_left), diff.has_right.alias(self.has_right)]
         own += [diff.changed.alias(self.changed)] if diff.changed is not None else []
-        values = [one.value.alias(f"{S.PREFIX}{self.tag}_left{at}") for at, one in enumerate(diff.left or ())]
-        values += [one.value.alias(f"{S.PREFIX}{self.tag}_right{at}") for at, one in enumerate(diff.right or ())]
+        values = [value.value.alias(f"{S.PREFIX}{self.tag}_left{at}") for at, value in enumerate(diff.left or ())]
+        values += [value.value.alias(f"{S.PREFIX}{self.tag}_right{at}") for at, value in enumerate(diff.right or ())]
         return diff.rows(unchanged=unchanged).select(*[column(name) for name in diff.key_names], *own, *values)
 
     def _place(self, side: str, values: Sequence[SideValue] | None, name: str) -> str | None:
@@ -293,14 +289,14 @@ class FlatDiff:
 
 
 class JoinedByKey:
-    """Two frames that share nothing but their keys, brought together; rows of one side only are there too.
+    """A full outer join of two frames that share nothing but their keys.
 
-    A key that comes twice on a side makes the job fail: it does not say which row is meant.
+    A key that comes twice on a side makes the job fail, as it does not identify a row.
     """
 
     def __init__(self, left: DataFrame, right: DataFrame, keys: Sequence[str]) -> None:
         alignment = Alignment(tuple(_aligned(left.schema, right.schema, keys)), left.schema, right.schema)
-        self._columns = {one.name: one for one in alignment.columns}
+        self._columns = {aligned.name: aligned for aligned in alignment.columns}
         self._keys = tuple(keys)
         self._pairs: Pairs = joined(left, right, alignment, DiffOptions(), whole=True)
         self.has_left, self.has_right = column(HAS_LEFT), column(HAS_RIGHT)
@@ -328,8 +324,8 @@ class JoinedByKey:
 
     def key(self, name: str) -> Column:
         """Return a part of the key, from whichever side has the row."""
-        one = self._columns[name]
-        return F.when(self.has_left, self._pairs.left(one)).otherwise(self._pairs.right(one))
+        aligned = self._columns[name]
+        return F.when(self.has_left, self._pairs.left(aligned)).otherwise(self._pairs.right(aligned))
 
     def key_text(self) -> Column:
         """Return the key as JSON, for messages."""
@@ -348,6 +344,6 @@ def _aligned(left: StructType, right: StructType, keys: Sequence[str]) -> Iterat
     for field in left.fields:
         if field.name not in keys:
             yield AlignedColumn(field.name, field.dataType, field.dataType, None)
-    for one in right.fields:
-        if one.name not in keys:
-            yield AlignedColumn(one.name, one.dataType, None, one.dataType)
+    for field in right.fields:
+        if field.name not in keys:
+            yield AlignedColumn(field.name, field.dataType, None, field.dataType)
