@@ -229,7 +229,7 @@ def test_command_shows_first_and_erases_only_when_it_is_meant(
         assert result.exit_code == code, result.output
         return result
 
-    assert "give --yes" in call("--key", "id=5", "--reason", "r", code=2).stderr
+    assert "use --yes" in call("--key", "id=5", "--reason", "r", code=2).stderr
     assert "needs a reason" in call("--key", "id=5", "--yes", code=2).stderr
     call("--key", "id=five", "--reason", "r", "--yes", code=2)
     shown = call("--key", "id=5", "--dry-run", code=0).stdout

@@ -1,4 +1,4 @@
-"""``lakeward cassandra``: tables of Cassandra and Amazon Keyspaces, exported, compared and kept current elsewhere."""
+"""``lakeward cassandra``: export, import, compare and synchronise tables of Cassandra and Amazon Keyspaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakeward.errors import LakewardError
 
 
-# ``lakeward cassandra export``: a table of a cluster as a snapshot.
+# ``lakeward cassandra export``: write a table as a snapshot.
 
 
 @command("export")
@@ -51,24 +51,26 @@ if TYPE_CHECKING:
     help="set: in buckets by key with checksums, which compares fast; plain: files as they were read, which costs less "
     "to write.  [default: set; plain for JSON and CSV]",
 )  # fmt: skip
-@click.option("--where", metavar="CQL", help="Only rows that meet a condition: \"day >= '2026-11-01' AND state = 3\".")
-@click.option("--columns", metavar="COLUMN,…", help="Only these columns, and the key.  [default: all]")
-@click.option("--with-writetime", "writetime", is_flag=True, help="Keep when each value was written.")
-@click.option("--with-ttl", "ttl", is_flag=True, help="Keep when each value expires too.")
-@click.option("--counters", is_flag=True, help="Export counters too; they cannot be imported again.")
+@click.option(
+    "--where", metavar="CQL", help="Export only the rows that meet a condition: \"day >= '2026-11-01' AND state = 3\"."
+)
+@click.option("--columns", metavar="COLUMN,…", help="Export only these columns, and the key.  [default: all]")
+@click.option("--with-writetime", "writetime", is_flag=True, help="Keep the time at which each value was written.")
+@click.option("--with-ttl", "ttl", is_flag=True, help="Keep the time at which each value expires as well.")
+@click.option("--counters", is_flag=True, help="Export counters as well; they cannot be imported again.")
 @read_limits
 @tasks_option
 @click.option(
     "--splits", type=click.IntRange(min=1), metavar="N",
-    help="Ranges of tokens to read, more for large tables.  [default: by cores and the table's size]",
+    help="Number of token ranges to read; more for large tables.  [default: by cores and the table's size]",
 )  # fmt: skip
-@click.option("--restart", is_flag=True, help="Begin anew instead of going on with an interrupted export.")
+@click.option("--restart", is_flag=True, help="Start over instead of resuming an interrupted export.")
 def export(invocation: Invocation, table: str, **choices: Any) -> None:
-    """Export a table as a snapshot with _manifest.json and _SUCCESS: complete, or not there.
+    """Export a table as a snapshot with _manifest.json and _SUCCESS: complete, or not at all.
 
-    The key and the types are the cluster's own, and every value is kept exactly. An export that was interrupted goes
-    on with the same command: what was read is not read again. Exports are compared by `lakeward cassandra diff` and
-    loaded by `lakeward cassandra import`. No lakeward.yaml is needed: --cluster cassandra://127.0.0.1:9042.
+    The key and the types are the cluster's own, and every value is kept exactly. The same command resumes an export
+    that was interrupted: ranges that were read are not read again. `lakeward cassandra diff` compares exports, and
+    `lakeward cassandra import` loads them. No lakeward.yaml is needed: --cluster cassandra://127.0.0.1:9042.
     """
     if choices["layout"] == "set" and choices["format_"] != "parquet":
         msg = f"--layout set needs --format parquet, not {choices['format_']}"
@@ -98,30 +100,29 @@ def _draw_export(console: Console, exported: ExportReport) -> None:
     console.print(f"  {exported.folder}")
 
 
-# ``lakeward cassandra import``: a snapshot written into a table.
+# ``lakeward cassandra import``: write a snapshot into a table.
 
 
 @command("import")
 @click.argument("snapshot", metavar="SNAPSHOT")
 @cluster_option()
-@click.option("--create-table", is_flag=True, help="Make the table as the export's was, where there is none.")
+@click.option("--create-table", is_flag=True, help="Create the table like the exported one if it does not exist.")
 @writing_options
-@click.option("--schema", metavar="DDL|FILE", help="Columns of JSON and CSV files that are no export.")
+@click.option("--schema", metavar="DDL|FILE", help="Columns of JSON and CSV files that are not an export.")
 @click.option(
     "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="Format of files that are no export, where their names do not tell it.",
+    help="Format of files that are not an export, if their names do not show it.",
 )  # fmt: skip
 @write_limits
 @tasks_option
 def import_(invocation: Invocation, snapshot: str, **choices: Any) -> int:
-    """Write a snapshot into a table: what `lakeward cassandra export` wrote, another snapshot, or plain files.
+    """Write a snapshot into a table: an export, another snapshot, or plain files.
 
     SNAPSHOT is a folder, or PATH/latest, PATH/2026-11-15 below a folder of exports. Every cell gets the time and the
-    time to live that the export recorded for it, else the time of the export's start; cells that have expired are left
-    out, and so are nulls. Rows that the snapshot does not have stay. An import that was interrupted goes on with the
-    same command.
+    time to live that the export recorded for it, or else the time at which the export started; expired cells and nulls
+    are left out. Rows that the snapshot does not have stay. The same command resumes an import that was interrupted.
 
-    Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
+    Exit code 3 means that rows were rejected; they are below --dead-letters with the reasons.
     """
     limits = limits_from(choices)
     with open_client(invocation, choices.pop("cluster")) as client:
@@ -129,7 +130,7 @@ def import_(invocation: Invocation, snapshot: str, **choices: Any) -> int:
     return show_written(invocation, written)
 
 
-# ``lakeward cassandra diff``: what changed in a table between two exports, as a change set.
+# ``lakeward cassandra diff``: write the changes between two exports as a change set.
 
 
 @command("diff")
@@ -146,7 +147,7 @@ def import_(invocation: Invocation, snapshot: str, **choices: Any) -> int:
 )  # fmt: skip
 @click.option(
     "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
-    help="Refuse where more of the past's rows would be deleted.  [default, from 1,000 rows on: 0.5]",
+    help="Refuse if a larger share of the past's rows would be deleted.  [default, from 1,000 rows on: 0.5]",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what differs; write nothing.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
@@ -171,7 +172,7 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
     return 1 if exit_code and not result.summary.is_same else 0
 
 
-# ``lakeward cassandra apply``: a change set written into a table.
+# ``lakeward cassandra apply``: write a change set into a table.
 
 
 @command("apply")
@@ -180,22 +181,22 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
 @writing_options
 @click.option(
     "--max-delete-share", type=click.FloatRange(min=0, max=1), default=0.5, show_default=True, metavar="SHARE",
-    help="Refuse where more of the past's rows would be deleted, from 1,000 rows on.",
+    help="Refuse if a larger share of the past's rows would be deleted, from 1,000 rows on.",
 )  # fmt: skip
 @write_limits
 @tasks_option
 def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
     """Apply a change set to a table: what `lakeward cassandra diff`, `compare` or `lakeward diff --to` wrote.
 
-    Inserted and changed rows are upserts, cell by cell: what changed to null is deleted, what did not change is not
-    touched. Deleted rows are deleted by their full key. All of it has one time, so that what others wrote later
-    survives, and applying it twice changes nothing. A change set is applied once and in order: what was applied is
-    recorded beside the table.
+    Inserted and changed rows are upserts, cell by cell: a cell that changed to null is deleted, and a cell that did not
+    change is not touched. Deleted rows are deleted by their full key. All writes have the same time, so that later
+    writes of others survive and applying a change set twice changes nothing. Change sets are applied once and in order:
+    a table beside the target records which were applied.
 
-    Files without a manifest are taken as well: Parquet, JSON or CSV with diff, the table's key, left_… and right_…
+    Files without a manifest are accepted as well: Parquet, JSON or CSV with diff, the table's key, left_… and right_…
     columns, as the published recipe writes them. They need --timestamp, and their types are those of the table.
 
-    Exit code 3 says that rows were rejected; they are below --dead-letters with the reasons.
+    Exit code 3 means that rows were rejected; they are below --dead-letters with the reasons.
     """
     limits = limits_from(choices)
     with open_client(invocation, choices.pop("cluster")) as client:
@@ -203,7 +204,7 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
     return show_written(invocation, written)
 
 
-# ``lakeward cassandra compare``: a table held against its copy in another cluster.
+# ``lakeward cassandra compare``: compare a table with its copy in another cluster.
 
 
 @command("compare")
@@ -212,24 +213,29 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
 @cluster_option()
 @click.option(
     "--to", metavar="URI",
-    help="Write what makes COPY like TABLE as a change set below this folder, in KEYSPACE/TABLE/incremental/….",
+    help="Write a change set that makes COPY equal to TABLE below this folder, in KEYSPACE/TABLE/incremental/….",
 )  # fmt: skip
 @click.option(
     "--recheck", type=click.IntRange(min=0), default=1, show_default=True, metavar="TIMES",
-    help="Look so many times again at rows that differ: what was only on its way is then the same.",
+    help="How many times to read differing rows again: writes that were still on their way have then arrived.",
 )  # fmt: skip
 @click.option(
-    "--pause", callback=span, default="3s", show_default=True, metavar="SPAN", help="Wait before each further look."
+    "--pause", callback=span, default="3s", show_default=True, metavar="SPAN", help="Time to wait before reading again."
 )
-@click.option("--ranges", type=click.IntRange(min=1), metavar="N", help="Cut the ring into about so many ranges.")
+@click.option(
+    "--ranges",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of ranges to split the token ring into, approximately.",
+)
 @click.option(
     "--staging", metavar="URI",
-    help="Where rows that differ are put while they are compared, seen by all tasks.  [default: --to, or a temporary "
-    "folder where Spark runs on this machine alone]",
+    help="Folder for rows that differ while they are compared; all tasks must reach it.  [default: --to, or a "
+    "temporary folder if Spark runs on this machine alone]",
 )  # fmt: skip
 @click.option(
     "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
-    help="Write no change set that would delete more of COPY.  [default, from 1,000 rows on: 0.5]",
+    help="Write no change set that would delete a larger share of COPY.  [default, from 1,000 rows on: 0.5]",
 )  # fmt: skip
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
 @click.option(
@@ -242,12 +248,12 @@ def apply(invocation: Invocation, change_set: str, **choices: Any) -> int:
 @tasks_option
 @read_limits
 def compare(invocation: Invocation, table: str, copy: str, **choices: Any) -> int:
-    """Compare two tables, mostly of two clusters, range of tokens by range of tokens.
+    """Compare two tables, usually of two clusters, one token range at a time.
 
-    TABLE and COPY are [CLUSTER/]KEYSPACE.TABLE. Every range of both is read for a digest; only rows of ranges that
-    differ are then compared one by one. Limits are for each of the clusters.
+    TABLE and COPY are [CLUSTER/]KEYSPACE.TABLE. A digest of every range of both is computed; only the rows of ranges
+    that differ are then compared one by one. Limits apply to each of the clusters.
 
-    With --to, `lakeward cassandra apply` can make COPY like TABLE.
+    With --to, `lakeward cassandra apply` can make COPY equal to TABLE.
     """
     limits, limit, exit_code = limits_from(choices), choices["limit"], choices.pop("exit_code")
     with open_client(invocation, choices.pop("cluster")) as client:
@@ -275,7 +281,7 @@ def _draw_comparison(console: Console, found: ComparisonReport, limit: int) -> N
         draw_differences(console, found.result, limit=limit)
 
 
-# ``lakeward cassandra sync``: a copy of a table kept current by shipping what changed.
+# ``lakeward cassandra sync``: keep a copy of a table current.
 
 
 @command("sync")
@@ -285,54 +291,58 @@ def _draw_comparison(console: Console, found: ComparisonReport, limit: int) -> N
     "--to", required=True, metavar="URI", help="Folder of exports and change sets, below it in KEYSPACE/TABLE/."
 )
 @cluster_option()
-@click.option("--every", callback=span, metavar="SPAN", help="Again at this interval, such as 1h, until Ctrl-C.")
+@click.option("--every", callback=span, metavar="SPAN", help="Repeat at this interval, such as 1h, until Ctrl-C.")
 @click.option(
     "--watch", is_flag=True,
     help="Without --from: wait for complete exports that another job puts into the folder, and apply each in order.",
 )  # fmt: skip
 @click.option(
     "--poll", callback=span, metavar="SPAN",
-    help="With --watch: how often the folder is looked at.  [default: 5s, elsewhere than on a disk 30s]",
+    help="With --watch: how often to look at the folder.  [default: 5s; 30s if it is not on a local disk]",
 )  # fmt: skip
 @click.option(
-    "--table", metavar="KEYSPACE.TABLE", help="Without --from: whose exports are followed.  [default: that of --into]"
+    "--table",
+    metavar="KEYSPACE.TABLE",
+    help="Without --from: the table whose exports to follow.  [default: that of --into]",
 )
 @click.option(
     "--first", type=click.Choice(("import", "assume")),
-    help="A copy that has rows of which nothing is recorded: write the export over them, or take them for what it "
-    "holds.  [default: refuse]",
+    help="If the copy has rows but no record of a sync: write the export over them, or assume that they are "
+    "those of the export.  [default: refuse]",
 )  # fmt: skip
 @click.option(
     "--any-cluster", is_flag=True,
-    help="Follow exports of whichever cluster: that of --from had another name, or its table has moved.",
+    help="Follow exports of any cluster: the one of --from had another name, or its table has moved.",
 )  # fmt: skip
-@click.option("--create-table", is_flag=True, help="Make the copy's table where there is none.")
-@click.option("--with-writetime", "writetime", is_flag=True, help="Keep when each value was written.")
-@click.option("--with-ttl", "ttl", is_flag=True, help="Keep when each value expires too.")
+@click.option("--create-table", is_flag=True, help="Create the copy's table if it does not exist.")
+@click.option("--with-writetime", "writetime", is_flag=True, help="Keep the time at which each value was written.")
+@click.option("--with-ttl", "ttl", is_flag=True, help="Keep the time at which each value expires as well.")
 @click.option(
     "--timestamp", default="snapshot", show_default=True, metavar="snapshot|now|MICROS",
     help="Time at which changes are written; now for copies without client timestamps.",
 )  # fmt: skip
 @click.option(
     "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
-    help="Refuse where more of the copy's rows would be deleted.  [default, from 1,000 rows on: 0.5]",
+    help="Refuse if a larger share of the copy's rows would be deleted.  [default, from 1,000 rows on: 0.5]",
 )  # fmt: skip
 @click.option(
     "--keep", type=click.IntRange(min=1), metavar="N",
-    help="Keep so many exports, and always the one that the copy holds.  [default: all]",
+    help="Number of exports to keep; the one that the copy holds always stays.  [default: all]",
 )  # fmt: skip
-@click.option("--ledger", metavar="KEYSPACE.TABLE", help="Where the copy's state is kept.  [default: beside the copy]")
+@click.option(
+    "--ledger", metavar="KEYSPACE.TABLE", help="Table that records the copy's state.  [default: beside the copy]"
+)
 @click.option("--dead-letters", metavar="URI", help="Folder for rows that the copy's cluster refuses.")
 @tasks_option
 @both_limits
 def sync(invocation: Invocation, **choices: Any) -> int:
     """Keep a copy of a table current: export it, compare with what the copy holds, apply the difference.
 
-    The first time the copy is filled from the whole export. A sync that was interrupted, or killed, is finished by the
-    next one before it exports anew: exports and change sets in the folder and a small table beside the copy tell what
-    is open. Passing errors of a sync with --every or --watch are told, and it goes on with the next round.
+    The first sync fills the copy from the whole export. A sync that was interrupted or killed is finished by the next
+    one before it exports again: the exports and change sets in the folder and a small table beside the copy show what
+    is still to be done. With --every or --watch, temporary errors are reported and the next round tries again.
 
-    --output json writes one line per round with --every and --watch. Exit code 3: rows were refused.
+    --output json writes one line per round with --every and --watch. Exit code 3 means that rows were refused.
     """
     _require_fitting(choices)
     every, poll, watch = choices.pop("every"), choices.pop("poll"), choices.pop("watch")
@@ -383,7 +393,7 @@ def _warn_of(error: LakewardError) -> None:
 
 
 def _raise_if_interrupted() -> bool:
-    """End the rounds as Ctrl-C does, if a signal came while nothing could be raised; otherwise they go on."""
+    """Raise KeyboardInterrupt if a signal arrived; return False otherwise, so that the rounds continue."""
     from lakeward.cli.process import raise_if_interrupted
 
     raise_if_interrupted()
@@ -398,7 +408,7 @@ def _draw_sync(console: Console, report: SyncReport) -> None:
 
 
 def _lines(report: SyncReport) -> list[str]:
-    """Return what was done, a line for each step with rows."""
+    """Return the status and one line for each step that handled rows."""
     found = [report.status]
     for step in report.steps:
         result = step.result

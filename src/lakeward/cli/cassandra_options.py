@@ -1,4 +1,4 @@
-"""What commands for tables of Cassandra share: their options, and the client that does their work."""
+"""Options and output shared by the commands for Cassandra, and the client that does their work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 
 @contextmanager
 def open_client(invocation: Invocation, cluster: str | None = None) -> Iterator[CassandraClient]:
-    """Open the client for a command: it shows progress, and Ctrl-C ends it while Spark starts."""
+    """Open the client for a command, with progress on standard error and Ctrl-C working while Spark starts."""
     from lakeward import CassandraClient
     from lakeward.cli.progress import announcing
 
@@ -58,7 +58,7 @@ def write_limits(function: Any) -> Any:
 
 
 def both_limits(function: Any) -> Any:
-    """Add the options for a command that reads one table and writes another."""
+    """Add the limits of a command that reads one table and writes another."""
     function = click.option(
         "--max-rcu", "read_units", type=_POSITIVE, metavar="RCU", help="Read units per second, of the whole job."
     )(function)
@@ -68,12 +68,12 @@ def both_limits(function: Any) -> Any:
 def tasks_option(function: Any) -> Any:
     """Add ``--tasks``."""
     return click.option(
-        "--tasks", type=click.IntRange(min=1), metavar="N", help="Tasks that work at one time.  [default: all cores]"
+        "--tasks", type=click.IntRange(min=1), metavar="N", help="Number of tasks at a time.  [default: all cores]"
     )(function)
 
 
 def limits_from(choices: dict[str, Any]) -> RateLimits:
-    """Take the limits out of a command's options."""
+    """Remove the limits from a command's options and return them."""
     from lakeward import RateLimits
 
     return RateLimits(
@@ -96,24 +96,21 @@ def _limits(function: Any, units: tuple[str, str, str], verb: str) -> Any:
     return function
 
 
-# Options and output that commands which write tables of Cassandra share.
-
-
 def writing_options(function: Any) -> Any:
-    """Add the options that say where and how rows are written."""
+    """Add the options of commands that write into a table."""
     for add in reversed(
         (
             click.option("--into", required=True, metavar="[CLUSTER/]KEYSPACE.TABLE", help="The table to write into."),
             click.option(
                 "--timestamp", default="snapshot", show_default=True, metavar="snapshot|now|MICROSECONDS",
-                help="Time of the writes: that of the export, which lets newer writes of others survive; or now, for "
-                "tables that take no times.",
+                help="Time of the writes: that of the export, so that newer writes of others survive; or now, for "
+                "tables that do not accept times.",
             ),
-            click.option("--dry-run", is_flag=True, help="Only say what would be written, its WCU and how long."),
+            click.option("--dry-run", is_flag=True, help="Only show what would be written, its WCU and its duration."),
             click.option(
                 "--force", is_flag=True,
-                help="Write all of it, whatever is recorded of the table. Where it does not fit, nobody knows what the "
-                "table holds afterwards, and the record says so.",
+                help="Write everything, whatever is recorded for the table. If it does not fit, the content of the "
+                "table is unknown afterwards and recorded as such.",
             ),
             click.option(
                 "--ledger", metavar="KEYSPACE.TABLE",
@@ -121,12 +118,12 @@ def writing_options(function: Any) -> Any:
             ),
             click.option(
                 "--dead-letters", metavar="FOLDER",
-                help="Folder for rows that are rejected.  [default: ./lakeward-dead-letters, or beside SNAPSHOT or "
+                help="Folder for rejected rows.  [default: ./lakeward-dead-letters, or beside SNAPSHOT or "
                 "DIFF in S3]",
             ),
             click.option(
                 "--max-rejected", type=click.IntRange(min=0), metavar="ROWS",
-                help="End where more rows are rejected.  [default: 1,000, or 1 % of the rows if that is more]",
+                help="Stop if more rows are rejected.  [default: 1,000, or 1 % of the rows if that is more]",
             ),
         )
     ):  # fmt: skip
@@ -154,7 +151,7 @@ def _draw(console: Console, written: WriteReport) -> None:
     else:
         console.print(f"{written.into}: {rows} in {written.seconds:,.1f} s, {written.units:,.0f} WCU")
     if written.resumed:
-        console.print(f"  went on with an earlier attempt, of which {count(written.resumed, 'unit')} were done")
+        console.print(f"  resumed an earlier attempt, of which {count(written.resumed, 'unit')} were done")
     if written.skipped_expired:
         console.print(f"  {count(written.skipped_expired, 'row')} left out: expired")
     if written.rejected:

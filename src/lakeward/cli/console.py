@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class DataConsole(Console):
-    """Prints without markup and highlighting; characters that would control the terminal are written as escapes."""
+    """A console without markup and highlighting, which escapes characters that would control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the pieces to print: styles and cursor movements are the program's own, texts may be anybody's."""
+        """Yield the pieces to print: control sequences are the program's own, but texts may come from anybody."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(escape_text(piece.text), piece.style)

@@ -33,7 +33,7 @@ NEXT_COMMANDS = (
         'sql "SELECT dept, count(*) AS products, avg(price) AS price FROM sampledb.product GROUP BY dept"',
     ),
     ("read its history", 'sql "SELECT * FROM sampledb_changes.product" --output json'),
-    ("see how tables stand", "status"),
+    ("see the state of the tables", "status"),
     ("see what a run would do", "plan"),
     ("make a random source", "simulate random --seed 7 --tables 3 --changes 1000"),
     ("mirror it", "run --config random/lakeward.yaml"),
@@ -47,10 +47,10 @@ NEXT_COMMANDS = (
 def demo(invocation: Invocation, words: tuple[str, ...], force: bool, serve: bool) -> int:
     """Load a small sample shop into DIR, change it, and check the mirrors.
 
-    DIR is ./lakeward-demo unless given. Everything stays there to be looked at.
+    DIR is ./lakeward-demo by default. Everything stays there for you to look at.
 
-    `lakeward demo cassandra` starts a Cassandra of its own instead, exports a table, changes it, exports it again,
-    and applies what changed to a copy. Its DIR is ./lakeward-demo-cassandra unless given.
+    `lakeward demo cassandra` starts its own Cassandra server instead, exports a table, changes it, exports it again
+    and applies the changes to a copy. Its DIR is ./lakeward-demo-cassandra by default.
     """
     is_cassandra = bool(words) and words[0] == _CASSANDRA
     folders = words[1:] if is_cassandra else words
@@ -105,18 +105,18 @@ def _draw(console: Console, folder: Path, report: DemoReport) -> None:
 
 
 def program() -> str:
-    """Return the command as it can be called from the demo's folder."""
+    """Return the command line of the program, which works in the demo's folder as well."""
     return "lakeward" if shutil.which("lakeward") else shlex.quote(str(Path(sys.argv[0]).absolute()))
 
 
-# ``lakeward demo cassandra``: a table of a local server, exported, changed, compared and kept current in a copy.
+# ``lakeward demo cassandra``: export, change, compare and copy a table of a local server.
 
 
 FOLDER = "lakeward-demo-cassandra"
-# For the demo's folder, while its server runs again.
+# To be called in the demo's folder while its server runs.
 NEXT_CASSANDRA_COMMANDS = (
     ("see what changed", "cassandra diff previous latest --in exports/shop/orders --dry-run"),
-    ("hold the copy against the table", "cassandra compare shop.orders shop_copy.orders"),
+    ("compare the copy with the table", "cassandra compare shop.orders shop_copy.orders"),
     ("export once more", "cassandra export shop.orders --to exports"),
     (
         "keep the copy current",
@@ -126,21 +126,21 @@ NEXT_CASSANDRA_COMMANDS = (
 
 
 def play_demo(invocation: Invocation, directory: str, *, force: bool) -> int:
-    """Play the demo in a folder; everything but the running server stays there."""
+    """Run the Cassandra demo in a folder, which keeps everything but the running server."""
     from lakeward import CassandraClient, CassandraDemo, cassandra_demo_server, write_cassandra_demo
     from lakeward.cli.progress import announcing
 
     begun, folder = time.monotonic(), Path(directory)
     config = write_cassandra_demo(folder, force=force)
-    tell = partial(note, invocation)
+    on_progress = partial(note, invocation)
     with (
         announcing(invocation) as during,
-        CassandraClient(str(config), on_progress=tell, during=during) as client,
+        CassandraClient(str(config), on_progress=on_progress, during=during) as client,
         ExitStack() as stack,
     ):
-        with during("starting a Cassandra of the demo's own (its jars are fetched once)"):
+        with during("starting the demo's Cassandra server (its jars are downloaded once)"):
             server = stack.enter_context(cassandra_demo_server(folder))
-        outcome = CassandraDemo(client, server.address, folder, tell).play()
+        outcome = CassandraDemo(client, server.address, folder, on_progress).play()
     seconds = time.monotonic() - begun
     document = {"directory": str(folder), "seconds": round(seconds, 3), **outcome.to_dict()}
     emit(invocation, document, lambda console: _draw_cassandra(console, folder, outcome, seconds))

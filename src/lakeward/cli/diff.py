@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 ALL_COLUMNS = "*"
-# A change to null looks like no change in a sparse diff, unless a list of changed columns tells.
+# In a sparse diff a change to null looks like no change, unless a list of changed columns is there.
 _SPARSE_CHANGES = "changes"
 
 
 def diff_options(choices: Mapping[str, Any]) -> DiffOptions:
-    """Build the options.
+    """Return the options of a comparison.
 
     Raises:
-        ConfigurationError: a comparator is not known, or does not say what it is for.
+        ConfigurationError: a comparator is unknown, or its column or type is missing.
     """
     from lakeward import DiffMode, DiffOptions, DuplicateKeys
 
@@ -50,17 +50,17 @@ def diff_options(choices: Mapping[str, Any]) -> DiffOptions:
 
 
 def named_columns(text: str | None) -> tuple[str, ...]:
-    """Split a list of columns."""
+    """Return the names in a comma-separated list of columns."""
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
 
 
-def _comparators(given: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
+def _comparators(texts: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
     from lakeward import parse_comparator
 
-    for text in given:
+    for text in texts:
         name, sign, comparator = text.rpartition("=")
         if not sign or not name:
-            msg = f"{option} {text!r} does not say what it is for; expected price=epsilon:0.01"
+            msg = f"{option} {text!r} names no column or type; expected price=epsilon:0.01"
             raise ConfigurationError(msg)
         yield name, parse_comparator(comparator)
 
@@ -139,7 +139,7 @@ def _row(values: Mapping[str, str | None]) -> str:
 
 
 def _text(value: str | None) -> str:
-    """Return a value as shown: a null differs from the text of that name."""
+    """Return a value as text that distinguishes a null from the text NULL."""
     return "NULL" if value is None else repr(value)
 
 
@@ -169,7 +169,7 @@ _TAKEN = (
 )  # fmt: skip
 @click.option(
     "--duplicate-keys", type=click.Choice(("fail", "report")), default="fail", show_default=True,
-    help="Where a key comes more than once on a side: refuse, or pair such rows by their values and count them.",
+    help="If a key occurs more than once on a side: refuse, or pair such rows by their values and count them.",
 )  # fmt: skip
 @click.option("--to", metavar="PATH", help="Write a change set below this folder, in incremental/year=…/…/minute=….")
 @click.option(
@@ -180,40 +180,40 @@ _TAKEN = (
     "--mode", type=click.Choice(_MODES), default="column-by-column", show_default=True,
     help="Layout of the change set's columns.",
 )  # fmt: skip
-@click.option("--sparse", is_flag=True, help="Leave values out that are the same on both sides.")
+@click.option("--sparse", is_flag=True, help="Leave out values that are the same on both sides.")
 @click.option(
     "--change-column", metavar="NAME", help="Add the list of changed columns.  [default with --sparse: changes]"
 )
-@click.option("--include-unchanged", is_flag=True, help="Write unchanged rows too.")
+@click.option("--include-unchanged", is_flag=True, help="Write unchanged rows as well.")
 @click.option(
     "--max-delete-share", type=click.FloatRange(min=0, max=1), metavar="SHARE",
-    help="Refuse where more of the past's rows would be deleted.  [default with --to, from 1,000 rows on: 0.5]",
+    help="Refuse if a larger share of the past's rows would be deleted.  [default with --to, from 1,000 rows on: 0.5]",
 )  # fmt: skip
 @click.option(
     "--schema",
     metavar="DDL|FILE",
-    help="Columns of JSON and CSV files, and types of what folders tell: 'id bigint, dept int'.",
+    help="Columns of JSON and CSV files, and types of partition columns: 'id bigint, dept int'.",
 )
-@click.option("--past-schema", metavar="DDL|FILE", help="Those of the past alone.")
-@click.option("--current-schema", metavar="DDL|FILE", help="Those of the current side alone.")
+@click.option("--past-schema", metavar="DDL|FILE", help="The same for the past only.")
+@click.option("--current-schema", metavar="DDL|FILE", help="The same for the current side only.")
 @click.option(
-    "--past-format", type=click.Choice(_INPUTS), help="Format of the past's files, if their names do not tell."
+    "--past-format", type=click.Choice(_INPUTS), help="Format of the past's files, if their names do not show it."
 )
-@click.option("--current-format", type=click.Choice(_INPUTS), help="The same of the current side.")
+@click.option("--current-format", type=click.Choice(_INPUTS), help="The same for the current side.")
 @click.option(
     "--in", "folder", metavar="FOLDER", help="Folder of snapshots that 'latest', 'previous' or a date picks from."
 )
-@click.option("--incomplete-ok", is_flag=True, help="Take snapshots that were not finished.")
+@click.option("--incomplete-ok", is_flag=True, help="Accept snapshots that were not finished.")
 @click.option(
     "--plan",
     type=click.Choice(_PLANS),
     default="auto",
     show_default=True,
-    help="How to compare; auto says why it does so.",
+    help="How to compare; auto reports its choice and the reason.",
 )
-@click.option("--exact", is_flag=True, help="Let no checksum, hash or shared file stand for a comparison.")
+@click.option("--exact", is_flag=True, help="Compare every value; accept no checksum, hash or shared file instead.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything differs.")
-@click.option("--report", metavar="FILE", help="Write a page with counts, bars and examples: diff.html.")
+@click.option("--report", metavar="FILE", help="Write an HTML page with counts, bars and examples: diff.html.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0, max=MOST_SHOWN),
@@ -222,7 +222,7 @@ _TAKEN = (
     help="Examples to show of each kind.",
 )
 def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int:
-    """Compare two snapshots and say, or write, what was inserted, changed and deleted.
+    """Compare two snapshots, and show or write what was inserted, changed and deleted.
 
     PAST and CURRENT are each a folder or file of Parquet, ORC, JSON or CSV; a published version; a snapshot set; below
     a folder of snapshots PATH/latest, PATH/previous, PATH/2026-11-15 or PATH/2026-11-15T10:30 (UTC);
@@ -252,29 +252,29 @@ def diff(invocation: Invocation, past: str, current: str, **choices: Any) -> int
 @click.option("--check", is_flag=True, help="Only check that the change sets fit; write nothing.")
 @click.option(
     "--keys", metavar="COLUMN,COLUMN",
-    help="What identifies a row, for change sets without a manifest: Parquet, JSON or CSV files with diff, the keys, "
-    "left_… and right_… columns, as the published recipe writes them.",
+    help="Columns that identify a row, for change sets without a manifest: Parquet, JSON or CSV files with diff, the "
+    "keys, left_… and right_… columns, as the published recipe writes them.",
 )  # fmt: skip
 @click.option(
     "--format", type=click.Choice(("parquet", "orc", "json", "csv")),
-    help="Format of PAST's files, where their names do not tell it.",
+    help="Format of PAST's files, if their names do not show it.",
 )  # fmt: skip
-@click.option("--schema", metavar="DDL|FILE", help="Columns of PAST, if it is of JSON or CSV files.")
-@click.option("--incomplete-ok", is_flag=True, help="Take snapshots and change sets that were not finished.")
+@click.option("--schema", metavar="DDL|FILE", help="Columns of PAST, if it consists of JSON or CSV files.")
+@click.option("--incomplete-ok", is_flag=True, help="Accept snapshots and change sets that were not finished.")
 @click.option(
     "--force", is_flag=True,
-    help="Apply regardless of what the change sets were made of: rows are inserted, replaced and deleted whatever is "
-    "there.",
+    help="Apply even if the change sets were made from other snapshots: rows are inserted, replaced and deleted "
+    "whatever is there.",
 )  # fmt: skip
 def patch(invocation: Invocation, past: str, change_sets: tuple[str, ...], **choices: Any) -> None:
-    """Apply change sets to a snapshot: PAST and what `lakeward diff … --to` wrote give the snapshot after them.
+    """Apply change sets of `lakeward diff … --to` to the snapshot PAST, and write the snapshot that results.
 
-    The change sets are given in order, each once; one that was made of something else is refused, and so is a result
-    that is not what the last one was made from. The result is a snapshot with _manifest.json and _SUCCESS, which can be
-    compared and patched again. It appears complete or not at all. No lakeward.yaml is needed.
+    Name the change sets in order, each once. One that was made from another snapshot is refused, and so is a result
+    that differs from the snapshot that the last change set leads to. The result is a snapshot with _manifest.json and
+    _SUCCESS, which can be compared and patched again. It appears complete or not at all. No lakeward.yaml is needed.
     """
     if bool(choices["to"]) == choices["check"]:
-        msg = "say where the result shall be (--to PATH), or only --check"
+        msg = "name the folder of the result (--to PATH), or use --check alone"
         raise click.UsageError(msg)
     from lakeward import patch_snapshot
 

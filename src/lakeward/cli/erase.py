@@ -1,4 +1,4 @@
-"""``lakeward erase``: remove rows of certain keys from everywhere, with a receipt."""
+"""``lakeward erase``: remove the rows of certain keys everywhere, with a receipt."""
 
 from __future__ import annotations
 
@@ -25,17 +25,27 @@ if TYPE_CHECKING:
 
 @command("erase")
 @click.argument("name", metavar="TABLE")
-@click.option("--key", "texts", multiple=True, metavar="COLUMN=VALUE", help="A key; all columns of a composite one.")
-@click.option("--keys-from", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Keys, one per line.")
-@click.option("--reason", metavar="TEXT", default="", help="Why, for the record; needed.")
-@click.option("--landing", is_flag=True, help="Rewrite the landing files that hold the rows, too.")
 @click.option(
-    "--moves", type=click.Choice(("erase", "keep")), help="Keys that the rows moved to or came from by key changes."
+    "--key",
+    "texts",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Key of a row; one option per column of a composite key.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and change nothing.")
+@click.option(
+    "--keys-from", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="File of keys, one per line."
+)
+@click.option("--reason", metavar="TEXT", default="", help="Reason, for the record; required.")
+@click.option("--landing", is_flag=True, help="Also rewrite the landing files that hold the rows.")
+@click.option(
+    "--moves",
+    type=click.Choice(("erase", "keep")),
+    help="What to do with keys that the rows had before or after a key change.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @click.option("--resume", is_flag=True, help="Finish an erasure that was interrupted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--receipt", type=click.Path(dir_okay=False), metavar="FILE", help="Where the receipt is written.")
+@click.option("--receipt", type=click.Path(dir_okay=False), metavar="FILE", help="File to write the receipt to.")
 def erase(
     invocation: Invocation,
     name: str,
@@ -49,16 +59,16 @@ def erase(
     yes: bool,
     receipt: str | None,
 ) -> None:
-    """Erase rows by key, for good, and prove it.
+    """Erase rows by key, permanently, and prove it.
 
-    Rows of the given keys are removed from the mirror, its load branches, tags and history, from the changelog, the
-    quarantine and all published files. Snapshots that may hold them expire, also within the undo window. Only salted
-    hashes of the keys are kept, so that files read again do not bring the rows back. The receipt lists every place
-    with what was removed and what a scan found afterwards.
+    The rows of these keys are removed from the mirror, its load branches, tags and history, from the changelog, the
+    quarantine and all published files. Snapshots that may hold them expire, even within the undo window. Only salted
+    hashes of the keys are kept, so that reading a file again does not bring the rows back. The receipt lists every
+    place with what was removed and what a scan found afterwards.
 
-    Several keys are given by several options: --key id=42 --key id=43. A composite key takes one option for each of
-    its columns: --key region=EU --key number=7. A file of --keys-from has a key per line, as id=42 or as a JSON object
-    of all key columns.
+    Repeat --key for several keys: --key id=42 --key id=43. A composite key takes one option for each of its columns:
+    --key region=EU --key number=7. A file of --keys-from has one key per line, as id=42 or as a JSON object of all key
+    columns.
     """
     if resume and (texts or keys_from or dry_run):
         msg = "--resume finishes what was begun: it takes no keys"
@@ -76,7 +86,7 @@ def erase(
             receipts = [lake.plan_erasure(name, keys, moves=moves)]
         else:
             receipts = lake.erase(name, keys, reason=reason, landing=landing, moves=moves)
-    # First of all, as nothing gives a receipt twice.
+    # Before anything else can fail: a receipt cannot be made a second time.
     emit(
         invocation, {"receipts": [made.to_dict() for made in receipts]}, lambda console: _draw(console, name, receipts)
     )
@@ -94,14 +104,14 @@ def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None
         raise click.UsageError(msg)
     width = max(len(columns), 1)
     if len(texts) % width:
-        msg = f"{name} is keyed by {', '.join(columns)}: give all of them for every key"
+        msg = f"{name} is keyed by {', '.join(columns)}: name all of them for every key"
         raise click.UsageError(msg)
     groups: list[Mapping[str, Any]] = [parse_key(texts[start : start + width]) for start in range(0, len(texts), width)]
     return groups + (read_keys(keys_from) if keys_from else [])
 
 
 def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
-    """Ask a person, and refuse where there is none: nothing brings the rows back."""
+    """Ask for consent, and refuse where nobody can be asked: nothing brings the rows back."""
     if not reason.strip():
         msg = "an erasure needs a reason: --reason TEXT"
         raise click.UsageError(msg)
@@ -111,7 +121,7 @@ def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
 
 
 def _require_writable(path: str | None) -> None:
-    """Refuse a place where no receipt can be written while nothing is erased yet."""
+    """Raise if the receipt cannot be written, before anything is erased."""
     file = Path(path) if path else Path("erasure.json")
     if path and file.is_file() and file.stat().st_size:
         msg = f"{file} is there already, and a receipt replaces nothing"
@@ -134,7 +144,7 @@ def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:
         if not invocation.is_json:
             emit_json(invocation, receipt.to_dict())
         msg = f"op {receipt.op} erased its keys, but {file} cannot be written: {error.strerror}"
-        raise LakewardError(msg, hint="keep the receipt that stands on standard output") from error
+        raise LakewardError(msg, hint="keep the receipt printed on standard output") from error
     note(invocation, f"the receipt of op {receipt.op} is in {file}")
 
 
@@ -154,8 +164,8 @@ def _draw_receipt(console: Console, receipt: Receipt) -> None:
     console.print(drawn)
     facts = [("landing", f"{place.path}: {count(place.rows, 'row')}, {place.outcome}") for place in receipt.landing]
     if receipt.bad_rows_untold:
-        told = f"{count(receipt.bad_rows_untold, 'bad row')} whose key cannot be told were left"
-        facts.append(("quarantine", f"{told}: lakeward quarantine list {receipt.table}"))
+        kept = f"{count(receipt.bad_rows_untold, 'bad row')} with unreadable keys were kept"
+        facts.append(("quarantine", f"{kept}: lakeward quarantine list {receipt.table}"))
     if not receipt.dry_run:
         facts.append(("snapshots", f"{receipt.snapshots_expired:,} expired, also within the undo window"))
         facts.append(("proof", "a scan of every place found no row of these keys" if receipt.proved else "missing"))
@@ -163,7 +173,7 @@ def _draw_receipt(console: Console, receipt: Receipt) -> None:
 
 
 def _free_name(receipt: Receipt) -> Path:
-    """Return a name for a receipt that no file has: one of another lake may lie here."""
+    """Return a file name that is not taken: a receipt of another lake may be in this folder."""
     name = f"erasure-{receipt.table}-op{receipt.op}"
     files = (Path(f"{name}{f'-{number}' if number > 1 else ''}.json") for number in count_from(1))
     return next(file for file in files if not file.exists())

@@ -1,4 +1,4 @@
-"""From an exception to what a person reads, what a program reads and the exit code."""
+"""Reports exceptions: a message for people, a document for programs, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE, FINDING, REFUSED, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def guarded(work: Callable[[], Any], invocation: Invocation, arguments: Sequence[str]) -> int:
-    """Do the command's work and return its exit code; errors are reported in words."""
+    """Run a command and return its exit code; errors are reported as messages."""
     try:
         outcome = work()
     except (KeyboardInterrupt, click.Abort):
@@ -54,7 +54,7 @@ def _report(error: Exception, invocation: Invocation, arguments: Sequence[str]) 
 
 
 def _not_utf8(arguments: Sequence[str]) -> str | None:
-    """Return the first argument with bytes that are no text, which names of files alone may have."""
+    """Return the first argument with bytes that are not UTF-8; only file names may have them."""
     return next(
         (argument for argument in arguments if any("\udc80" <= letter <= "\udcff" for letter in argument)), None
     )
@@ -90,7 +90,7 @@ def _interrupted(invocation: Invocation) -> int:
 
 
 def _print_traceback(error: Exception) -> None:
-    """Print an exception with its causes, whose texts drivers and libraries wrote."""
+    """Print an exception with its causes, without the secrets that texts of drivers may hold."""
     sys.stderr.write(redact("".join(traceback.format_exception(error))))
 
 

@@ -39,33 +39,33 @@ _STYLES = {"won": "green", "quarantined": "red", "undone": "yellow"}
 @click.argument("name", metavar="TABLE")
 @click.option(
     "--key", "keys", multiple=True, required=True, metavar="COLUMN=VALUE",
-    help="The row's key, once per key column. NULL is no value, 'NULL' in single quotes that text.",
+    help="The row's key, once per key column. NULL is the null value, 'NULL' in single quotes the text.",
 )  # fmt: skip
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=MOST_SHOWN),
     default=1000,
     show_default=True,
-    help="The newest so many changes are told.",
+    help="Number of changes to show, the newest ones.",
 )
 def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int) -> None:
-    """Tell every change of one row in order, down to the row as it is now.
+    """Show every change of one row in order, down to the row as it is now.
 
-    Of each change: what it did (I, U, D, or L for the load), when it was committed, where it lies, which columns it
-    changed, and what became of it: won (its values stood after its op), stale (a later change had come by an earlier
-    op), superseded (overtaken in its own op, or its load was replaced), repeated (delivered before), quarantined
+    For each change: what it did (I, U, D, or L for the load), when it was committed, its file and row, the columns it
+    changed, and what became of it: won (the row had its values after its op), stale (an earlier op had applied a later
+    change), superseded (by a later change of its own op, or by a new load), repeated (delivered before), quarantined
     (set aside as a bad row) or undone.
     """
     from dataclasses import asdict
 
     from lakeward import parse_key
 
-    given = parse_key(keys)
+    key = parse_key(keys)
     with invocation.lake() as lake:
-        found = lake.history.row(name, given, limit=limit)
+        found = lake.history.row(name, key, limit=limit)
     emit(invocation, plain(asdict(found)), lambda console: _draw_history(console, found))
     if found.is_cut:
-        note(invocation, f"only the newest {count(len(found.changes), 'change')} are told; --limit tells more")
+        note(invocation, f"only the newest {count(len(found.changes), 'change')} are shown; --limit shows more")
 
 
 def _draw_history(console: Console, found: RowHistory) -> None:
@@ -96,7 +96,7 @@ def _draw_history(console: Console, found: RowHistory) -> None:
 
 
 def _changed(entry: HistoryEntry) -> str:
-    """Return what a change did to the row, and where it moved it."""
+    """Return how a change modified the row, and the keys it moved the row from or to."""
     moved = [f"from {_values(entry.moved_from)}"] if entry.moved_from else []
     moved += [f"to {_values(entry.moved_to)}"] if entry.moved_to else []
     if entry.raw is not None:
@@ -121,14 +121,16 @@ _OP = "op:"
 
 @command("changes", outputs=("text", "json", "csv"))
 @click.argument("name", metavar="TABLE")
-@click.option("--from", "since", metavar="MOMENT", help="Changes after this one.  [default: from the beginning]")
-@click.option("--to", "until", metavar="MOMENT", help="Changes up to this one, itself included.  [default: now]")
+@click.option(
+    "--from", "since", metavar="MOMENT", help="Show changes after this moment.  [default: from the beginning]"
+)
+@click.option("--to", "until", metavar="MOMENT", help="Show changes up to this moment, inclusive.  [default: now]")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=MOST_SHOWN),
     default=1000,
     show_default=True,
-    help="Changes that are shown.",
+    help="Number of changes to show.",
 )
 @safe_csv
 def changes(
@@ -136,11 +138,11 @@ def changes(
 ) -> None:
     """List a table's changes between two moments: by op (op:41), or by commit time (2020-11-14, 2020-11-14T10:30:00).
 
-    By op, rows of loads are listed as operation L, and T tells that a new generation begins with an empty table; by
-    time they are left out. Ops that were undone are left out.
+    By op, rows of loads are listed as operation L, and operation T marks a new generation that begins with an empty
+    table; by time both are left out. Ops that were undone are left out.
 
-    A job that follows the table keeps the op that it has reached (position in the JSON output) and goes on with
-    --from op:POSITION. csv is streamed whole, any number of rows.
+    A job that follows the table keeps the op that it has reached (position in the JSON output) and continues with
+    --from op:POSITION. csv is streamed, with any number of rows.
     """
     with invocation.lake() as lake:
         by_op = all(moment is None or moment.startswith(_OP) for moment in (since, until))
@@ -165,17 +167,20 @@ def changes(
 
 @command("scd2")
 @click.argument("name", metavar="[TABLE]", required=False)
-@click.option("--track", metavar="COL,COL", help="Columns that make a new version when they change.  [default: all]")
+@click.option("--track", metavar="COL,COL", help="Columns whose changes start a new version.  [default: all]")
 @click.option("--key", "keys", multiple=True, metavar="COLUMN=VALUE", help="Show the versions of one row.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=MOST_SHOWN),
     default=1000,
     show_default=True,
-    help="Versions that are shown.",
+    help="Number of versions to show.",
 )
 @click.option(
-    "--table", "keep", is_flag=True, help="Keep the versions as <schema>_history.<table>, or bring it up to date."
+    "--table",
+    "keep",
+    is_flag=True,
+    help="Keep the versions in the table <schema>_history.<table>, or bring it up to date.",
 )
 @click.option("--refresh", is_flag=True, help="Bring every history that the lake keeps up to date.")
 def scd2(
@@ -187,16 +192,16 @@ def scd2(
     keep: bool,
     refresh: bool,
 ) -> int:
-    """Show every version of a table's rows with the time in which it was valid (SCD type 2).
+    """Show every version of a table's rows with the period in which it was valid (SCD type 2).
 
-    A version begins with a change (valid_from) and ends before the next, or when the row was deleted (valid_to, NULL
-    for the current one). Load rows are valid from cdc_start or from the beginning of their load. With --track the
+    A version begins with a change (valid_from) and ends before the next one, or when the row was deleted (valid_to,
+    NULL for the current version). Load rows are valid from cdc_start or from the start of their load. With --track the
     other columns are shown as they were at the start of a version.
 
-    With --table the versions are kept in the lake. Later calls compute only rows that changed since; --track '*' goes
-    back to all columns.
+    With --table the versions are kept in the lake. Later calls compute only the rows that changed since then;
+    --track '*' tracks all columns again.
     """
-    _require_sense(name, keys, keep=keep, refresh=refresh)
+    _require_fitting(name, keys, keep=keep, refresh=refresh)
     tracked = [column.strip() for column in track.split(",")] if track is not None else None
     if name is None:
         with invocation.lake() as lake:
@@ -209,9 +214,9 @@ def scd2(
     return _show(invocation, name, tracked, keys, limit)
 
 
-def _require_sense(name: str | None, keys: tuple[str, ...], *, keep: bool, refresh: bool) -> None:
+def _require_fitting(name: str | None, keys: tuple[str, ...], *, keep: bool, refresh: bool) -> None:
     if (name is None) != refresh or (refresh and (keep or keys)):
-        msg = "name a TABLE, or give --refresh alone for every history that is kept"
+        msg = "name a TABLE, or use --refresh alone for every history that is kept"
         raise click.UsageError(msg)
     if keep and keys:
         msg = "--table keeps the versions of all rows; --key only restricts what is shown"

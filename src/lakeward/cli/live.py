@@ -1,4 +1,4 @@
-"""A live display for terminals: a line for every table that works now, and what is done as a count."""
+"""A live display for terminals: a line for every table in progress, and a count of those that are done."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REFRESHES_PER_SECOND = 8
 
 @dataclass
 class _Line:
-    """One table at work."""
+    """A table in progress."""
 
     step: str = "looking"
     files: int = 0
@@ -42,14 +42,14 @@ class _Line:
 
     @property
     def done(self) -> str:
-        """What of the table is published in this run."""
+        """The files and rows of the table that this run has published."""
         if not self.files:
             return ""
         return f"{count(self.files, 'file')}  {count(self.rows, 'row')}  {rate(self.rows, self.op_seconds)}"
 
 
 class LiveProgress(SilentObserver):
-    """Draws while there is something to show, so that results can be drawn in between."""
+    """Progress as a display that is drawn only while there is something to show."""
 
     def __init__(self) -> None:
         self._spinner = Spinner("dots")
@@ -86,7 +86,7 @@ class LiveProgress(SilentObserver):
             self._update()
 
     def run_started(self, run_id: str, tables: Sequence[str]) -> None:
-        """Begin to count tables."""
+        """Start to count tables."""
         with self._lock:
             self._expected = len(tables)
             self._lines.clear()
@@ -110,7 +110,7 @@ class LiveProgress(SilentObserver):
         self._update()
 
     def op_published(self, table: str, report: OpReport) -> None:
-        """Add the op to what the table has done."""
+        """Add the op to the figures of the table."""
         with self._lock:
             line = self._lines.setdefault(table, _Line())
             line.step = f"op {report.op} published"
@@ -130,14 +130,14 @@ class LiveProgress(SilentObserver):
             self._outcomes.append(report.outcome)
 
     def run_finished(self, report: RunReport) -> None:
-        """Show nothing any more."""
+        """Remove the display."""
         with self._lock:
             self._expected = None
             self._lines.clear()
         self._update()
 
     def _update(self) -> None:
-        """Draw if there is something to show, else leave the terminal to others."""
+        """Show the display if there is something to show, and remove it otherwise."""
         with self._lock:
             is_wanted = bool(self._messages or self._lines or self._expected)
         if is_wanted:
@@ -164,7 +164,7 @@ class LiveProgress(SilentObserver):
         return f"{text}, {failed:,} failed" if failed else text
 
     def _table(self) -> RenderableType:
-        """Draw the tables that have worked the longest."""
+        """Return the tables that have been in progress the longest."""
         drawn = Table.grid(padding=(0, 2))
         now = time.monotonic()
         for name, line in list(self._lines.items())[:_SHOWN]:

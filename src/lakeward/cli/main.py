@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class _Root(click.Group):
-    """The top group: keeps commands in the order of their use and turns errors into words and exit codes."""
+    """The top-level group, which lists commands in the order of their use and reports errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they were added."""
         return list(self.commands)
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
-        """Run the command and leave with its exit code."""
+        """Run the command and exit with its exit code."""
         arguments = list(sys.argv[1:] if args is None else args)
         invocation = extra.get("obj") or Invocation()
         command = super().main
@@ -60,11 +60,11 @@ class _Root(click.Group):
 def cli() -> None:
     """Keep an exact, queryable copy of operational databases in a data lake.
 
-    Start with `lakeward demo`, or with `lakeward init` in a folder of your own.
+    Start with `lakeward demo`, or with `lakeward init` in your own folder.
 
-    Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a finding that was
-    asked for, 2 usage, configuration or refused input, 3 some table failed and the others are done, 130
-    interrupted.
+    Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a finding that the
+    command was asked to report, 2 usage, configuration or refused input, 3 some table failed and the others are done,
+    130 interrupted.
     """
 
 

@@ -1,4 +1,4 @@
-"""``lakeward maintain``: work on the debt of tables."""
+"""``lakeward maintain``: compact, sort and clean up the tables of the lake."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SHOWN_PATHS = 20
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     "--only", type=click.Choice(("compact", "cluster", "expire", "orphans")),
-    help="Do one kind of work: merge files of mirrors, sort changelogs by key, let old snapshots go, "
-    "remove files that no snapshot knows.",
+    help="Do only one kind of work: merge files of mirrors, sort changelogs by key, expire old snapshots, "
+    "or remove files that no snapshot refers to.",
 )  # fmt: skip
 @click.option(
     "--max-seconds", callback=time_limit, metavar="SPAN",
@@ -36,9 +36,9 @@ _SHOWN_PATHS = 20
     help="Begin no further slice after so many bytes were rewritten, over all tables, such as 5GB.",
 )  # fmt: skip
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-    help="Wait for a table that another writer holds; else it is left out and reported.",
+    help="Wait for a table that another writer holds; otherwise it is skipped and reported.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what would be done, of the first slice of each kind of work.")
+@click.option("--dry-run", is_flag=True, help="Show what the first slice of each kind of work would do.")
 def maintain(
     invocation: Invocation,
     names: tuple[str, ...],
@@ -48,10 +48,10 @@ def maintain(
     wait: float,
     dry_run: bool,
 ) -> int:
-    """Work on the debt of tables: all active ones, or those named.
+    """Maintain tables: all active ones, or those named.
 
-    Mirrors are compacted, changelogs sorted by key, snapshots older than the undo window removed, and files that no
-    snapshot knows. A table is held for one slice of the work at a time; a run that waits gets it in between.
+    Mirrors are compacted, changelogs sorted by key, and snapshots older than the undo window removed, with the files
+    that no snapshot refers to. A table is locked for one slice of the work at a time; a waiting run gets it in between.
     """
     with invocation.lake() as lake:
         if dry_run:
@@ -83,7 +83,7 @@ def _draw(console: Console, report: MaintenanceReport) -> None:
             add_row(drawn, [done.table, shown, "nothing", *[None] * 8])
     console.print(drawn)
     for done in report.tables:
-        _draw_rest(console, done)
+        _draw_debt(console, done)
     console.print(f"{count(len(report.tables), 'table')}, {age(report.seconds)}")
 
 
@@ -100,7 +100,7 @@ def _figures(work: WorkReport) -> list[object]:
     ]
 
 
-def _draw_rest(console: Console, done: TableMaintenance) -> None:
+def _draw_debt(console: Console, done: TableMaintenance) -> None:
     """Print the debt before and after, and orphan files by name."""
     if done.before and done.after and done.work and not done.dry_run:
         before, after = (

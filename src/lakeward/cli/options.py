@@ -1,4 +1,4 @@
-"""A call of the command: its global options, the values of options, questions, and the commands made with them."""
+"""Global options, values of options, questions to the user, and the decorators that make commands."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Invocation:
-    """The global options, given before or after the subcommand; the later one counts.
+    """A call of the command: its global options, before or after the subcommand (the later one counts).
 
     ``has_output``: standard output holds part of a result, to which no error document may be added.
-    ``has_reader``: the reader was still there when a result was written last.
+    ``has_reader``: the reader was still there when the last result was written.
     """
 
     config: str | None = None
@@ -38,7 +38,7 @@ class Invocation:
 
     @property
     def is_json(self) -> bool:
-        """Whether programs read the result."""
+        """Whether the result is written as JSON."""
         return self.output == "json"
 
     @contextmanager
@@ -51,7 +51,7 @@ class Invocation:
 
 
 def span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    """Read a span; an option's callback."""
+    """Return a span in seconds; the callback of an option."""
     if value is None:
         return None
     # Settings load pydantic, which --help need not wait for.
@@ -79,24 +79,24 @@ def _is_number(text: str) -> bool:
 
 
 def require_answerable(*, yes: bool) -> None:
-    """Refuse to go on without a consent that nobody can be asked for; called before anything is started.
+    """Raise if consent is needed and nobody can be asked for it; called before anything starts.
 
     Raises:
-        UsageError: there is no terminal to ask on, and --yes was not given.
+        UsageError: there is no terminal to ask on, and --yes is missing.
     """
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        msg = "there is no terminal to ask on: give --yes, or look first with --dry-run"
+        msg = "there is no terminal to ask on: use --yes, or look first with --dry-run"
         raise click.UsageError(msg)
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask on the terminal, unless the answer was given beforehand."""
+    """Whether the user agrees; asks on the terminal unless --yes was set."""
     return yes or click.confirm(question, err=True)
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
-# The largest number of rows that SQLite, Spark and DynamoDB all take for a limit.
+# The largest limit of rows that SQLite, Spark and DynamoDB all accept.
 MOST_SHOWN = 1_000_000_000
 
 
@@ -111,7 +111,7 @@ class LakewardCommand(click.Command):
 
 
 def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Note a global option where it is given; a later place wins over an earlier one."""
+    """Store a global option; the last occurrence on the command line counts."""
     if value is not None and parameter.name is not None:
         setattr(ctx.ensure_object(Invocation), parameter.name, value)
 
@@ -137,7 +137,7 @@ def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[
                 ),
                 click.option(
                     "--debug", is_flag=True, default=None, expose_value=False, callback=_keep,
-                    help="Show whole tracebacks and the log of Spark.",
+                    help="Show full tracebacks and the log of Spark.",
                 ),
                 click.option(
                     "-q", "--quiet", is_flag=True, default=None, expose_value=False, callback=_keep,
@@ -145,7 +145,7 @@ def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[
                 ),
                 click.option(
                     "--log-format", type=click.Choice(("auto", "text", "json")), expose_value=False, callback=_keep,
-                    help="Form of the log on standard error: lines for eyes, or one JSON object per line.  "
+                    help="Form of the log on standard error: lines for people, or one JSON object per line.  "
                     "[default: text on a terminal, json elsewhere]",
                 ),
             ]
@@ -157,7 +157,7 @@ def common_options(*, outputs: tuple[str, ...] = ("text", "json")) -> Callable[[
 
 
 def command(name: str, *, outputs: tuple[str, ...] = ("text", "json"), **settings: Any) -> Callable[[Any], Any]:
-    """Make a function a command with the global options; it is handed the invocation first."""
+    """Make a function a command with the global options; its first argument is the invocation."""
 
     def decorate(function: Any) -> Any:
         settings.setdefault("cls", LakewardCommand)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-# Commands take these from here with the rest of what they print.
+# Commands import these from here with the other output helpers.
 count, rate = lakeward.count, lakeward.rate
-# Where nobody looks at a screen, lines are as long as their content.
+# Without a terminal, lines are as long as their content.
 _UNLIMITED = 10_000
 _KIB = 1024
 # The heading of a column of numbers begins with this.
@@ -53,7 +53,7 @@ def emit_json_line(invocation: Invocation, document: Any) -> None:
 
 
 def emit_line(invocation: Invocation, line: str) -> None:
-    """Write one line of a result that goes on and on."""
+    """Write one line of a result without an end."""
     _write(invocation, escape_text(line) + "\n")
 
 
@@ -76,7 +76,7 @@ def _write(invocation: Invocation, text: str) -> None:
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """End the writing when whoever reads has seen enough, as in ``lakeward sql … | head``."""
+    """Stop writing when the reader closes the pipe, as in ``lakeward sql … | head``."""
     try:
         yield
     except BrokenPipeError:
@@ -94,7 +94,7 @@ def console_on(stream: Any) -> Console:
 
 
 def table(*headings: str) -> Table:
-    """Begin a table; a heading that starts with ``> `` is of numbers."""
+    """Return an empty table; a heading that starts with ``> `` is that of a column of numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -138,27 +138,27 @@ def lines(console: Console, entries: Sequence[tuple[str, str]], *, indent: str =
 
 
 def note(invocation: Invocation, message: str) -> None:
-    """Write a note that is not part of the result, unless --quiet is given."""
+    """Write a note that is not part of the result, unless --quiet is set."""
     if not invocation.quiet:
-        _say("note", message)
+        _print_message("note", message)
 
 
 def warn(message: str) -> None:
     """Write a warning."""
-    _say("warning", message)
+    _print_message("warning", message)
 
 
 def error_line(message: str, hint: str | None = None) -> None:
-    """Write what failed and what helps."""
+    """Write an error and the command that helps."""
     if logs_messages():
         logger.error(message, extra=event("error", hint=hint))
         return
-    _say("error", message)
+    _print_message("error", message)
     if hint:
-        _say("try", hint)
+        _print_message("try", hint)
 
 
-def _say(level: str, message: str) -> None:
+def _print_message(level: str, message: str) -> None:
     from rich.text import Text
 
     if logs_messages():
@@ -170,7 +170,7 @@ def _say(level: str, message: str) -> None:
 
 
 def size(number: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes with a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < _KIB:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
@@ -179,7 +179,7 @@ def size(number: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return a span of time as people read it."""
+    """Return a number of seconds as a span of time with a unit."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -196,7 +196,7 @@ def first_rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool
 
 
 def draw_rows(console: Console, names: list[str], rows: list[dict[str, Any]], what: str) -> None:
-    """Draw rows; NULL differs from an empty text."""
+    """Print rows as a table, NULL as distinct from an empty text."""
     drawn = table(*names)
     for row in rows:
         add_row(drawn, [_shown_value(row[name]) for name in names])
@@ -206,7 +206,7 @@ def draw_rows(console: Console, names: list[str], rows: list[dict[str, Any]], wh
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: binary values as base64, NaN and infinity as text."""
+    """Return a value that JSON can hold: binary values as base64, NaN and infinity as text."""
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What the command does to its own process: standard output for results only, signals, logging."""
+"""Set-up of the command's process: standard output for results only, signals and logging."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reserve_stdout() -> None:
 
 
 def drop_stdout() -> None:
-    """Forget a standard output whose reader is gone, so that the interpreter's last flush does not complain."""
+    """Detach a standard output whose reader is gone, so that the interpreter's last flush does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, sys.stdout.fileno())
@@ -47,7 +47,7 @@ def drop_stdout() -> None:
 def end_on_signals() -> None:
     """Handle SIGTERM as Ctrl-C: leases are released, nothing half done is published."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A shell lets its background jobs ignore Ctrl-C, and nohup asks the same: that stays.
+        # Background jobs of a shell and of nohup ignore Ctrl-C, and must go on doing so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 
@@ -72,7 +72,7 @@ def was_interrupted() -> bool:
 
 
 def raise_if_interrupted() -> None:
-    """End the work at a step that it passes, if a signal asked for it."""
+    """Raise KeyboardInterrupt if a signal asked the command to end."""
     if _interrupted.is_set():
         raise KeyboardInterrupt
 
@@ -83,9 +83,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def set_up_logging(*, debug: bool, quiet: bool, log_format: Literal["auto", "text", "json"] = "auto") -> None:
-    """Send logs to standard error: events and warnings, with --debug everything of Lakeward's and Spark's own log."""
+    """Send logs to standard error: events and warnings, and with --debug the whole log of Lakeward and Spark."""
     handler = log_to_stderr(log_format)
-    # py4j logs the traceback of every interrupt; the command says it in one line.
+    # py4j logs a traceback for every interrupt, which the command reports in one line.
     handler.addFilter(lambda record: debug or "while sending command" not in record.getMessage())
     level = logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO
     logging.getLogger("lakeward").setLevel(level)

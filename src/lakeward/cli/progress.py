@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 
 class Progress(Observer, Protocol):
-    """Observes a run, in more detail than its report holds."""
+    """An observer of a run that also follows its steps."""
 
     def on_step(self, table: str, step: Step) -> None:
-        """Note that a table's op passed a step; called from the thread that works on the table."""
+        """Handle a step that a table's op has passed; called from the thread that works on the table."""
 
     def during(self, message: str) -> AbstractContextManager[None]:
-        """Show what the command does beside tables, such as starting Spark, until the block ends."""
+        """Show a message until the block ends, for work outside of tables such as starting Spark."""
 
 
 def open_lake(config: str | None, progress: Progress) -> Lakeward:
-    """Open the configured lake for a command, which shows its work as progress."""
+    """Return the configured lake, whose work is shown as progress."""
     from lakeward import Lakeward
 
     def on_step(table: str, step: Step) -> None:
@@ -46,7 +46,7 @@ def open_lake(config: str | None, progress: Progress) -> Lakeward:
 
 @contextmanager
 def interruptible(progress: Progress, message: str) -> Iterator[None]:
-    """Show what takes time; where Spark starts in the block, Ctrl-C stays with the command."""
+    """Show a message until the block ends, and keep Ctrl-C working if Spark starts in the block."""
     with progress.during(message), keep_interrupts():
         yield
 
@@ -66,7 +66,7 @@ def open_progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 class NoProgress(SilentObserver):
-    """Shows nothing."""
+    """Progress that is not shown."""
 
     def on_step(self, table: str, step: Step) -> None:
         """Do nothing."""
@@ -78,7 +78,7 @@ class NoProgress(SilentObserver):
 
 
 class LogProgress(SilentObserver):
-    """Events of the log; what is published and how tables end is logged by every run anyway."""
+    """Progress as events of the log, beside those that every run logs."""
 
     def on_step(self, table: str, step: Step) -> None:
         """Log steps that take time."""
@@ -87,13 +87,13 @@ class LogProgress(SilentObserver):
 
     @contextmanager
     def during(self, message: str) -> Iterator[None]:
-        """Log that it begins."""
+        """Log the message when the block begins."""
         logger.info(message, extra=event("command"))
         yield
 
 
 @contextmanager
 def announcing(invocation: Invocation) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
-    """Show what takes time; yields the ``during`` of library calls."""
+    """Show progress; yields the ``during`` argument of library calls."""
     with open_progress(quiet=invocation.quiet) as progress:
         yield partial(interruptible, progress)

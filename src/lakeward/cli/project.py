@@ -1,4 +1,4 @@
-"""``lakeward init``, ``doctor``, ``discover`` and ``state``: beginning a project and looking after it."""
+"""``lakeward init``, ``doctor``, ``discover`` and ``state``: set up a project and check it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 @command("init")
-@click.option("--landing", default="./landing", show_default=True, help="Folder that the capture tool writes.")
+@click.option("--landing", default="./landing", show_default=True, help="Folder that the capture tool writes to.")
 @click.option("--force", is_flag=True, help="Replace a configuration file that exists.")
 def init(invocation: Invocation, landing: str, force: bool) -> None:
-    """Write a commented lakeward.yaml to begin with."""
+    """Write a commented lakeward.yaml to start from."""
     from lakeward import write_configuration
 
     file = write_configuration(invocation.config, landing=landing, force=force)
@@ -46,16 +46,16 @@ _SIGNS = {"ok": ("ok", "green"), "problem": ("problem", "bold red"), "skipped": 
 def doctor(invocation: Invocation, no_spark: bool) -> int:
     """Check Java, jars, configuration, landing, lake and state, and do a round trip through Spark and Iceberg.
 
-    The exit code is 0 when all is well, else 2; every problem names its remedy.
+    The exit code is 0 if there is no problem, otherwise 2; every problem is shown with its remedy.
     """
     from lakeward import doctor as examine
 
     with announcing(invocation) as during:
         checks = examine(invocation.config, start_spark=not no_spark, during=during)
-    is_well = all(check.status != "problem" for check in checks)
-    document = {"ok": is_well, "checks": [asdict(check) for check in checks]}
+    is_ok = all(check.status != "problem" for check in checks)
+    document = {"ok": is_ok, "checks": [asdict(check) for check in checks]}
     emit(invocation, document, lambda console: _draw_checks(console, checks))
-    return DONE if is_well else REFUSED
+    return DONE if is_ok else REFUSED
 
 
 def _draw_checks(console: Console, checks: list[Check]) -> None:
@@ -67,22 +67,22 @@ def _draw_checks(console: Console, checks: list[Check]) -> None:
             console.print(f"         {' ' * width}  try: {check.remedy}")
 
 
-# New tables whose files are looked at for a key; a landing may hold thousands.
+# New tables for which a key is proposed: landing may hold thousands of tables.
 _LOOKED_AT = 20
 
 
 @command("discover")
 @click.option(
     "--read-transactions", is_flag=True,
-    help="Read CDC_TXN files too, each from end to end, for tables that have no folder of their own.",
+    help="Also read all CDC_TXN files, completely, to find tables without their own folder.",
 )  # fmt: skip
 def discover(invocation: Invocation, read_transactions: bool) -> None:
     """Register tables found in landing; they stay inactive until someone sets their key and activates them.
 
-    A table is a folder SCHEMA/TABLE under landing with a load part or change file below it; folders and files that are
-    none are named with the reason. Folders of tables already known are not looked into. A table of which only CDC_TXN
-    files tell has no folder: --read-transactions finds it. The command shown for a new table proposes a key that is
-    unique in its load, where that is small and names its columns.
+    A table is a folder SCHEMA/TABLE under landing with a load part or change file below it; other folders and files are
+    listed with the reason. Folders of known tables are not read. A table that occurs only in CDC_TXN files has no
+    folder: --read-transactions finds it. The command shown for a new table proposes a key that is unique in its load,
+    if the load is small and names its columns.
     """
     with invocation.lake() as lake:
         found = lake.discover(read_transactions=read_transactions)
@@ -115,7 +115,7 @@ def _draw_discovered(console: Console, found: Discovery, known: int, proposals: 
 
 
 def _activation(table: TableId, proposal: Proposal | None) -> str:
-    """Return the command that activates a table, with what its files propose."""
+    """Return the command that activates a table, with the settings proposed for it."""
     names = proposal.primary_key if proposal else ()
     # The option takes several names between commas.
     key = ",".join(names) if names and not any("," in name for name in names) else "COLUMN"
@@ -127,12 +127,12 @@ def _activation(table: TableId, proposal: Proposal | None) -> str:
 
 @group("state")
 def state() -> None:
-    """Look after the state store."""
+    """Manage the state store."""
 
 
 @command("rebuild")
 def rebuild(invocation: Invocation) -> None:
-    """Fill the state store anew from the lake; only run history cannot be brought back."""
+    """Rebuild the state store from the lake; only the history of runs cannot be restored."""
     with invocation.lake() as lake:
         found = lake.rebuild_state()
 

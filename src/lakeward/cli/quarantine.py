@@ -1,4 +1,4 @@
-"""``lakeward quarantine``: bad rows that were set aside."""
+"""``lakeward quarantine``: list, retry and drop bad rows that were set aside."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from lakeward import BadRow, QuarantineReport
     from lakeward.cli.options import Invocation
 
-# FILE:ROW=text; a file's own name may hold an equals sign.
+# FILE:ROW=text; the name of a file may hold an equals sign.
 _REPLACEMENT = re.compile(r"^(?P<id>.+?:\d+)=(?P<text>.*)$", re.DOTALL)
 
 
 @group("quarantine")
 def quarantine() -> None:
-    """List bad rows that were set aside, put them back or give them up.
+    """List bad rows that were set aside, retry them or drop them.
 
     A row's ID is FILE:ROW, as `lakeward quarantine list` shows it.
     """
@@ -42,7 +42,7 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
     """List the bad rows that wait for a decision."""
     with invocation.lake() as lake:
         chosen = [str(lake.table(name).table) for name in names] or [str(known.table) for known in lake.tables()]
-        # One more than wanted tells whether there are more.
+        # One more than wanted, to know whether there are more.
         found = {name: list(lake.bad_rows(name, limit=limit + 1 if limit else None)) for name in chosen}
     for name, rows in found.items():
         if limit and len(rows) > limit:
@@ -57,10 +57,10 @@ def list_rows(invocation: Invocation, names: tuple[str, ...], limit: int) -> Non
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--replace", multiple=True, metavar="'ID=TEXT'", help="Repaired text of a row; repeatable.")
 def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tuple[str, ...]) -> int:
-    """Put bad rows back at their own place in the order: all of a table, or those named.
+    """Put bad rows back at their original place in the order: all of a table, or those named.
 
-    Rows are read again under the table's settings of now, or as --replace repairs them. Rows that are still bad stay,
-    and the exit code is 3.
+    Rows are read again with the current settings of the table, or with the text of --replace. Rows that are still bad
+    stay, and the exit code is 3.
     """
     replacements = dict(_read_replacement(text) for text in replace)
     with invocation.lake() as lake:
@@ -79,7 +79,7 @@ def retry(invocation: Invocation, name: str, ids: tuple[str, ...], replace: tupl
 def drop(invocation: Invocation, name: str, ids: tuple[str, ...], everything: bool) -> None:
     """Drop bad rows: they stay in the changelog and are no longer listed."""
     if bool(ids) == everything:
-        msg = "name the rows to drop, or give --all" if everything is False else "give either row ids or --all"
+        msg = "name the rows to drop, or use --all" if everything is False else "use either row ids or --all"
         raise click.UsageError(msg)
     with invocation.lake() as lake:
         lake.table(name)

@@ -1,4 +1,4 @@
-"""``lakeward plan`` and ``lakeward run``: what a run would do, and bringing mirrors up to date."""
+"""``lakeward plan`` and ``lakeward run``: show what a run would do, and bring mirrors up to date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def byte_size(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Read a number of bytes; an option's callback."""
+    """Return a size in bytes; the callback of an option."""
     if value is None:
         return None
     match = _SIZE.fullmatch(value.strip())
@@ -37,10 +37,10 @@ def byte_size(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
 
 
 def time_limit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Read a span in which something may be done; an option's callback."""
+    """Return a span greater than zero in seconds; the callback of an option."""
     seconds = span(ctx, parameter, value)
     if seconds == 0:
-        msg = "a limit of no time leaves none to work in"
+        msg = "the limit must be greater than zero"
         raise click.BadParameter(msg)
     return seconds
 
@@ -51,19 +51,19 @@ def run_limits(function: Any) -> Any:
         [
             click.option(
                 "--parallel", type=click.IntRange(min=1), metavar="N",
-                help="Tables that run at one time, those of the highest priority first.  [default: as configured, 4]",
+                help="Number of tables to run at a time, highest priority first.  [default: as configured, 4]",
             ),
             click.option(
                 "--max-files", type=click.IntRange(min=1), metavar="N",
-                help="Take in at most so many files, over all tables; the rest waits for the next run.",
+                help="Read at most so many files, over all tables; the others wait for the next run.",
             ),
             click.option(
                 "--max-bytes", callback=byte_size, metavar="SIZE",
-                help="Take in files up to this size, over all tables, such as 500MB.",
+                help="Read files up to this total size, over all tables, such as 500MB.",
             ),
             click.option(
                 "--time-limit", callback=time_limit, metavar="SPAN",
-                help="Begin no further op of a table after this time, such as 10m; cancel an op that takes as long.",
+                help="Start no further op of a table after this time, such as 10m; cancel an op that takes longer.",
             ),
         ]
     ):  # fmt: skip
@@ -72,7 +72,7 @@ def run_limits(function: Any) -> Any:
 
 
 def with_limits(options: RunOptions, choices: Mapping[str, Any]) -> RunOptions:
-    """Return the options of a run with its limits."""
+    """Return the options of a run with the limits that were chosen."""
     return replace(options, **{name: choices[name] for name in ("max_files", "max_bytes", "time_limit")})
 
 
@@ -81,16 +81,16 @@ _NAME_TIME = re.compile(r"^(\d{8})-?(\d{6,12})$")
 
 
 def run_options(function: Any) -> Any:
-    """Add the options with which a user decides what a run may do."""
+    """Add the options that choose files and decide what a run may do."""
     for option in reversed(
         [
             click.option(
                 "--file", "files", multiple=True, metavar="URI",
-                help="Take only this landing file: a path under landing, a local path, a file:// or s3:// URI; "
+                help="Read only this landing file: a path under landing, a local path, a file:// or s3:// URI; "
                 "repeatable.",
             ),
             click.option(
-                "--allow-deletes", is_flag=True, help="Let a batch pass that deletes more than max_delete_share."
+                "--allow-deletes", is_flag=True, help="Accept a batch that deletes more than max_delete_share."
             ),
             click.option(
                 "--cut", metavar="TIME", callback=_cut,
@@ -103,15 +103,15 @@ def run_options(function: Any) -> Any:
             ),
             click.option(
                 "--keep-part", "keep_parts", multiple=True, metavar="PATH",
-                help="This load file belongs to the load that is taken; repeatable.",
+                help="This load file belongs to the load to be used; repeatable.",
             ),
             click.option(
                 "--drop-part", "drop_parts", multiple=True, metavar="PATH",
-                help="This load file does not belong to the load that is taken; repeatable.",
+                help="This load file does not belong to the load to be used; repeatable.",
             ),
             click.option(
                 "--accept-changed", multiple=True, metavar="PATH",
-                help="Ignore the new content of this file that was consumed before; repeatable.",
+                help="Ignore the new content of this file, which was read before; repeatable.",
             ),
         ]
     ):  # fmt: skip
@@ -147,7 +147,7 @@ def read_options(
 
 
 def _cut(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Return a time as the 20 digits that file names' times have, in UTC."""
+    """Return a time in UTC as 20 digits, as in the names of change files."""
     if value is None:
         return None
     if match := _NAME_TIME.match(value):
@@ -170,7 +170,7 @@ _FILES_SHOWN = 5
 def plan(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
     """Show what a run would do next, table by table, without writing.
 
-    A table whose run would be refused shows why, and the exit code is that of the run.
+    If the run of a table would be refused, the reason is shown and the exit code is that of the run.
     """
     with invocation.lake() as lake:
         tables, options = read_options(lake, names, choices)
@@ -226,7 +226,7 @@ def _draw_planned_op(console: Console, found: TablePlan, op: OpReport) -> None:
 
 
 def _decision(decision: LoadDecision) -> str:
-    """Return which change files follow a load, and from what that is known."""
+    """Return which change files follow a load, and by what evidence."""
     names = [("new content", decision.changed), ("kept", decision.kept), ("dropped", decision.dropped)]
     parts = "".join(f"; {label}: {', '.join(paths)}" for label, paths in names if paths)
     cut = f"change files named from {decision.cut} on follow it" if decision.cut else "every change file follows it"
@@ -250,7 +250,7 @@ _OUTCOME_STYLES = {"failed": "red", "locked": "yellow", "waiting": "yellow", "do
 
 
 class _RunCommand(LakewardCommand):
-    """Accepts ``--wait`` before a table's name: only a number after it is its value."""
+    """A command whose ``--wait`` may precede a table's name: only a number after it is its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the value of a bare --wait before click looks for one."""
@@ -261,7 +261,7 @@ class _RunCommand(LakewardCommand):
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     _WAIT, type=click.FloatRange(min=0), default=0.0, metavar="[SECONDS]",
-    help="Wait for a table that another writer holds, without SECONDS as long as it takes; else it is skipped.",
+    help="Wait for a table that another writer holds, without SECONDS as long as necessary; otherwise it is skipped.",
 )  # fmt: skip
 @run_limits
 @run_options
@@ -281,7 +281,7 @@ def run(invocation: Invocation, names: tuple[str, ...], wait: float, parallel: i
 
 
 def note_idle(invocation: Invocation) -> None:
-    """Note why a run over all tables has none."""
+    """Print a note that there is no active table."""
     note(invocation, "no table is active; lakeward discover finds tables, lakeward tables set TABLE … --activate")
 
 
@@ -299,7 +299,7 @@ def report_reasons(invocation: Invocation, report: RunReport) -> None:
 
 
 def draw_report(console: Console, report: RunReport) -> None:
-    """Draw what a run did, one line per table."""
+    """Print the report of a run, one line per table."""
     drawn = table(
         "table", "outcome", "> ops", "> files", "> rows", "> inserts", "> updates", "> deletes", "> set aside",
         "> mirror rows", "> seconds", "> rows/s", "strategy",

@@ -1,4 +1,4 @@
-"""``lakeward simulate``: a random source with its capture, to test a pipeline with."""
+"""``lakeward simulate``: write the files of a random source, to test a pipeline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from lakeward import SimulationResult
     from lakeward.cli.options import Invocation
 
-# All files land at once here: options on when files land have no meaning.
+# All files are written at once: options on the time at which files arrive have no meaning.
 NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts", "truncates"})
 HELP = {
-    "seed": "The same seed and options give the same files.",
+    "seed": "The same seed and options produce the same files.",
     "tables": "Number of tables.",
     "rows": "Rows per table in the first load.",
     "changes": "Changes over all tables.",
@@ -28,15 +28,15 @@ HELP = {
     "gzip": "CSV files are compressed.",
     "delimiter": "Field delimiter of CSV files.",
     "null": "Unquoted text that means NULL in CSV files.",
-    "unchanged": "Text that means: this column is not spoken of.",
-    "rfc4180": "CSV files quote as RFC 4180 says.",
+    "unchanged": "Text for a column whose value an update does not contain.",
+    "rfc4180": "CSV files are quoted according to RFC 4180.",
     "op_in_load": "Load files have an operation column.",
     "op_in_changes": "Change files have an operation column.",
     "timestamp_column": "Commit time column; none for no such column.",
     "change_sequence": "Files have AR_H_CHANGE_SEQ.",
     "before_image": "Which before-image columns change files have.",
     "row_group_rows": "Rows per row group of Parquet files.",
-    "date_folders": "Change files lie in date folders; none for no such folders.",
+    "date_folders": "Change files are in date folders; none for no such folders.",
     "date_delimiter": "Delimiter inside date folders.",
     "segments": "Load parts are named or placed by segment.",
     "load_parts": "Number of load parts per table.",
@@ -49,30 +49,30 @@ HELP = {
     "odd_names": "Names of columns hold blanks, quotes, dots, reserved words.",
     "odd_values": "Values hold quotes, newlines, extremes.",
     "null_updates": "Updates set columns to NULL.",
-    "null_means_unchanged": "NULL in some columns of an update means: not spoken of.",
+    "null_means_unchanged": "NULL in some columns of an update means that the value did not change.",
     "key_only_deletes": "Deletes carry only the key.",
     "odd_operations": "The source inserts what exists and deletes what does not.",
     "change_keys": "Updates change keys; needs --before-image.",
     "shuffle_keys": "Rows take each other's keys within a commit: shifts, swaps, cycles; needs --change-keys.",
-    "add_columns": "Tables get new columns on the way.",
-    "drop_columns": "Tables lose columns on the way; their mirrors keep them.",
+    "add_columns": "Tables get new columns over time.",
+    "drop_columns": "Tables lose columns over time; their mirrors keep them.",
     "overlap": "Changes that are both in the first load and in change files.",
-    "reloads": "How often tables are loaded anew.",
+    "reloads": "How often tables are reloaded.",
     "duplicate": "Share of changes or files that are delivered twice.",
     "split": "Share of files that are split in two.",
     "empty_files": "Share of change files without a row.",
-    "bad_rows": "Share of changes followed by a row that cannot be taken; they are set aside.",
+    "bad_rows": "Share of changes followed by a bad row, which is set aside.",
 }
 _TYPES: dict[type, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
 
 
 class _SimulateCommand(LakewardCommand):
-    """Takes its options from the simulator, which is loaded only when this command is used."""
+    """A command with the simulator's options, which are loaded only when it is used."""
 
     _offered: list[click.Parameter] | None = None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the simulator's options beside those of every command."""
+        """Return the simulator's options, then those of every command."""
         if self._offered is None:
             self._offered = _simulator_options()
         return [*self._offered, *super().get_params(ctx)]
@@ -81,9 +81,9 @@ class _SimulateCommand(LakewardCommand):
 @command("simulate", cls=_SimulateCommand)
 @click.argument("directory", metavar="DIR")
 def simulate(invocation: Invocation, directory: str, **chosen: Any) -> None:
-    """Write landing files of a random source into DIR, with the truth beside them as Parquet.
+    """Write landing files of a random source into DIR, with the true final rows beside them as Parquet.
 
-    DIR gets landing/, truth/ and a lakeward.yaml with which `lakeward run --config DIR/lakeward.yaml` works.
+    DIR gets landing/, truth/ and a lakeward.yaml for `lakeward run --config DIR/lakeward.yaml`.
     """
     from lakeward import SimulatorOptions, write_simulation
 
@@ -155,5 +155,5 @@ class _OrNone(click.ParamType[Any]):
         return (self._inner.get_metavar(param, ctx) or self._inner.name.upper()).removesuffix("]").lstrip("[") + "|none"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a value; none is no value."""
+        """Return a value; None for the word none."""
         return None if value is None or value == "none" else self._inner.convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""``lakeward snapshot``: tables as they were at a moment, as files or tags."""
+"""``lakeward snapshot``: keep tables as they were at a moment, as files or tags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTCOME_STYLES = {"failed": "red", "done": "green", "dropped": "green", "would 
 
 
 def show_reports(invocation: Invocation, reports: Sequence[SnapshotReport]) -> int:
-    """Write the reports and why tables failed, and return the exit code."""
+    """Write the reports and the reasons of failures, and return the exit code."""
     from lakeward import snapshots_exit_code
 
     code = snapshots_exit_code(reports)
@@ -99,15 +99,15 @@ def _draw_reports(console: Console, reports: Sequence[SnapshotReport]) -> None:
     help="Point an external table of Glue or of Spark's Hive metastore to the version.  "
     "[default name: default.TABLE_snapshot]",
 )
-@click.option("--replace", is_flag=True, help="Let the new version take the place of one that is there.")
+@click.option("--replace", is_flag=True, help="Replace the version if it exists.")
 def create(invocation: Invocation, names: tuple[str, ...], everything: bool, **choices: Any) -> int:
     """Create a snapshot of tables as of a moment.
 
-    The rows are those committed at the source by the end of the moment, whatever arrived when. Files appear complete or
-    not at all, with _SUCCESS and _manifest.json beside them. Options whose value may be left out stand last.
+    The rows are those committed at the source by the end of the moment, no matter when they arrived. Files appear
+    complete or not at all, with _SUCCESS and _manifest.json beside them. Put options whose value you leave out last.
     """
     if bool(names) == everything:
-        msg = "name the tables, or give --all" if not names else "give either tables or --all"
+        msg = "name the tables, or use --all" if not names else "use either tables or --all"
         raise click.UsageError(msg)
     with invocation.lake() as lake:
         reports = lake.snapshots.create(names, **choices)
@@ -121,10 +121,10 @@ _SECONDS = len("2020-11-14T10:30:00")
 @command("list")
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
-    """List snapshots, and mark those that would come out differently now.
+    """List snapshots, and mark those whose content would be different now.
 
-    current: it is right. stale: changes that belong into it arrived later. undone: it holds ops that were undone since.
-    missing: its files or its tag are gone. former: a newer copy of the current state took its place.
+    current: it is right. stale: changes that belong to it arrived later. undone: it holds ops that were undone since.
+    missing: its files or its tag are gone. former: a newer copy of the current state replaced it.
     """
     with invocation.lake() as lake:
         found = lake.snapshots.list(names)
@@ -133,11 +133,11 @@ def list_versions(invocation: Invocation, names: tuple[str, ...]) -> None:
     )
     if behind := [version for version in found if _can_refresh(version)]:
         tables = " ".join(dict.fromkeys(version.table for version in behind))
-        note(invocation, f"{len(behind)} would come out differently now: lakeward snapshot refresh {tables}")
+        note(invocation, f"{len(behind)} would be different now: lakeward snapshot refresh {tables}")
 
 
 def _can_refresh(version: Version) -> bool:
-    """Whether a refresh replaces a version: copies of the current state follow with the next run, those by op stay."""
+    """Whether a refresh replaces a version: a run renews copies of the current state, and those by op stay."""
     return version.state in ("stale", "undone") and version.kind != "current" and not version.as_of.startswith("op:")
 
 
@@ -165,29 +165,33 @@ def _draw_versions(console: Console, found: Sequence[Version]) -> None:
 
 @command("refresh")
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
-@click.option("--version", metavar="VERSION", help="Only the version of this name, also where its files are missing.")
+@click.option(
+    "--version", metavar="VERSION", help="Refresh only the version of this name, even if its files are missing."
+)
 def refresh(invocation: Invocation, names: tuple[str, ...], version: str | None) -> int:
-    """Make stale and undone snapshots anew; each takes its place when it is whole.
+    """Make stale and undone snapshots again; each is replaced once the new one is complete.
 
     A snapshot by op is what the table was after that op, and stays as it is.
     """
     with invocation.lake() as lake:
         reports = lake.snapshots.refresh(names, version=version)
     if not reports:
-        note(invocation, "no snapshot needs it")
+        note(invocation, "no snapshot needs a refresh")
     return show_reports(invocation, reports)
 
 
 @command("drop")
 @click.argument("name", metavar="TABLE")
-@click.option("--version", metavar="VERSION", help="The version of this name: its files, its tag, or both.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N of each folder, and tags.")
-@click.option("--older-than", callback=span, metavar="SPAN", help="Those made longer ago than this: 30d, 12h.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be dropped.")
+@click.option("--version", metavar="VERSION", help="Drop the version of this name: its files, its tag, or both.")
+@click.option(
+    "--keep", type=click.IntRange(min=0), metavar="N", help="Drop all but the newest N of each folder, and of the tags."
+)
+@click.option("--older-than", callback=span, metavar="SPAN", help="Drop those made longer ago than this: 30d, 12h.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be dropped.")
 def drop(invocation: Invocation, name: str, **choices: Any) -> int:
     """Drop snapshots of a table: one by its name, or by number and age.
 
-    Files and tags go; a registered table that points to a dropped version is left as it is.
+    Files and tags are removed; a registered table that points to a dropped version is left as it is.
     """
     with invocation.lake() as lake:
         reports = lake.snapshots.drop(name, **choices)

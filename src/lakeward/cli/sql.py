@@ -23,7 +23,7 @@ _TEXT_ROWS = 1000
 safe_csv = click.option(
     "--safe-csv",
     is_flag=True,
-    help="With --output csv: write an apostrophe before texts that a spreadsheet would take for a formula.",
+    help="With --output csv: write an apostrophe before texts that a spreadsheet would treat as a formula.",
 )
 
 
@@ -32,17 +32,17 @@ safe_csv = click.option(
 @click.option(
     "--allow-writes",
     is_flag=True,
-    help="Run any statement: nothing guards the mirrors then, nor files and settings of this machine.",
+    help="Run any statement: mirrors, files and settings of this machine are then not protected.",
 )
 @safe_csv
 def sql(invocation: Invocation, query: str, allow_writes: bool, safe_csv: bool) -> None:
     """Run Spark SQL over the lake; the mirror of a table is schema.table.
 
     Only statements that read the lake are run: queries, SHOW, DESCRIBE, EXPLAIN. Files, settings, variables of the
-    environment, other catalogs and functions that call code of others are refused.
+    environment, other catalogs and functions that call foreign code are refused.
 
     text shows up to 1,000 rows. json is one array of row objects and csv is RFC 4180 with a header; both are
-    streamed, any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
+    streamed, with any number of rows. Decimals, dates and timestamps are text, timestamps in ISO 8601 with their offset
     (UTC unless configured otherwise), binary values are base64.
     """
     from lakeward import query_errors
@@ -72,11 +72,11 @@ def _write_json(invocation: Invocation, frame: DataFrame) -> None:
 
 
 def write_csv(invocation: Invocation, frame: DataFrame, *, safe: bool = False) -> None:
-    """Write rows as CSV with a header, as they come; ``safe``: no text of them is a formula to a spreadsheet."""
+    """Write rows as CSV with a header, as they arrive; ``safe``: no text is a formula to a spreadsheet."""
     from lakeward.cli.sql_values import csv_record, numeric_columns, text_rows, without_formula
 
     rows = _prefetched(text_rows(frame).toLocalIterator())
-    # A minus sign before a number is no formula.
+    # A number with a minus sign is not a formula.
     is_number = numeric_columns(frame) if safe else []
     invocation.has_output = True
     sys.stdout.write(csv_record(map(without_formula, frame.columns) if safe else frame.columns))
@@ -106,7 +106,7 @@ def _write_text(invocation: Invocation, frame: DataFrame) -> None:
 
     emit_text(invocation, text)
     if is_cut:
-        note(invocation, f"only the first {_TEXT_ROWS:,} rows are shown; --output json or csv gives all")
+        note(invocation, f"only the first {_TEXT_ROWS:,} rows are shown; --output json or csv writes all")
 
 
 _WRITERS = {"json": _write_json, "text": _write_text}
@@ -120,7 +120,7 @@ def _streamed(frame: DataFrame | None) -> Iterator[str]:
 
 
 def _prefetched(rows: Iterator[Any]) -> Iterator[Any]:
-    """Read the first row before anything is written: most errors show there."""
+    """Read the first row before anything is written: most errors occur there."""
     from itertools import chain
 
     first = next(rows, None)

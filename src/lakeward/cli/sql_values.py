@@ -1,4 +1,4 @@
-"""Values of a query as text, made by Spark itself: it knows dates, zones and types that Python does not."""
+"""Values of a query as text, converted by Spark: it supports dates, zones and types that Python does not."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _JSON_OPTIONS = {"ignoreNullFields": "false"}
-# By what spreadsheets know a formula, also in the wide forms of East Asian scripts.
+# Characters that start a formula in spreadsheets, also in the wide forms of East Asian scripts.
 _FORMULA = frozenset("=+-@|%＝＋－＠")  # noqa: RUF001
-# Types that JSON has itself.
+# Types that JSON has, too.
 _NATIVE = (T.BooleanType, T.IntegralType, T.FloatType, T.DoubleType, T.StringType, T.VariantType)
 
 
@@ -26,7 +26,7 @@ def json_rows(frame: DataFrame) -> DataFrame | None:
     """Return each row as one JSON object; None for a statement that has no columns.
 
     Raises:
-        ConfigurationError: two columns have one name, so that an object would lose a value.
+        ConfigurationError: two columns have the same name, so that an object would lose a value.
     """
     _require_distinct(frame.schema, "the query")
     if not frame.columns:
@@ -48,12 +48,12 @@ def numeric_columns(frame: DataFrame) -> list[bool]:
 
 
 def csv_record(values: Iterable[str | None]) -> str:
-    """Write a record as RFC 4180 says; NULL is an empty field, an empty text is quoted."""
+    """Return a record of CSV as defined by RFC 4180; NULL is an empty field, an empty text is quoted."""
     return ",".join(_csv_field(value) for value in values) + "\r\n"
 
 
 def without_formula(value: str | None) -> str | None:
-    """Return a text that no spreadsheet computes: one that would begin a formula gets an apostrophe before it."""
+    """Return a text with an apostrophe before it if a spreadsheet would treat it as a formula."""
     return f"'{value}" if value and (value[0] in "\t\r\n" or value.lstrip()[:1] in _FORMULA) else value
 
 
@@ -82,7 +82,7 @@ def _as_text(column: Column, data_type: T.DataType) -> Column:
 
 
 def _readable(column: Column, data_type: T.DataType) -> Column:
-    """Turn what JSON has no form for into text, at any depth."""
+    """Return a column with values that JSON cannot hold as text, at any depth."""
     if isinstance(data_type, T.StructType):
         inner = [_readable(column.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
         return F.when(column.isNotNull(), F.struct(*inner))
@@ -123,7 +123,7 @@ def _require_distinct(schema: T.StructType, where: str) -> None:
     counted = Counter(field.name for field in schema.fields)
     if repeated := sorted(name for name, times in counted.items() if times > 1):
         msg = f"{where} has several columns of one name, and a JSON object keeps only one: {', '.join(repeated)}"
-        raise ConfigurationError(msg, hint="give each a name of its own with AS")
+        raise ConfigurationError(msg, hint="name them differently with AS")
     for field in schema.fields:
         for struct in _structs(field.dataType):
             _require_distinct(struct, f"column {field.name}")

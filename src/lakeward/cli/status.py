@@ -1,4 +1,4 @@
-"""``lakeward status`` and ``lakeward runs``: how tables stand, and what runs did."""
+"""``lakeward status`` and ``lakeward runs``: show the state of tables, and what runs did."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "curre
 
 
 class _StatusCommand(LakewardCommand):
-    """Accepts ``--watch`` before a table's name."""
+    """A command whose ``--watch`` may precede a table's name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the value of a bare --watch."""
@@ -51,12 +51,12 @@ class _StatusCommand(LakewardCommand):
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     _WATCH, type=click.FloatRange(min=0.1), metavar="[SECONDS]",
-    help="Look again every so many seconds, without SECONDS every 5, until Ctrl-C; with --output json one line each.",
+    help="Repeat every so many seconds, without SECONDS every 5, until Ctrl-C; with --output json one line each time.",
 )  # fmt: skip
 def status(invocation: Invocation, names: tuple[str, ...], watch: float | None) -> None:
-    """Show how tables stand: rows, what waits and for how long, the last run, what needs a decision.
+    """Show the state of tables: rows, files that wait and for how long, the last run, decisions to be made.
 
-    Looks at listings, table metadata and the state store; nothing is written.
+    Reads listings, table metadata and the state store; nothing is written.
     """
     with invocation.lake() as lake:
         if watch is not None:
@@ -67,7 +67,7 @@ def status(invocation: Invocation, names: tuple[str, ...], watch: float | None) 
 
 
 def _watch(invocation: Invocation, lake: Lakeward, names: tuple[str, ...], seconds: float) -> None:
-    """Look again and again: in place on a terminal, one below the other elsewhere."""
+    """Show the status repeatedly: in place on a terminal, one below the other elsewhere."""
     if not invocation.is_json and console_on(sys.stdout).is_terminal:
         _watch_in_place(lake, names, seconds)
     while invocation.has_reader:
@@ -140,14 +140,14 @@ def _totals(found: list[TableStatus]) -> str:
 
 
 def _debt(debt: Debt | None) -> str | None:
-    """Return in few words what maintenance would find."""
+    """Return a short text on the work that maintenance would find."""
     if debt is None:
         return None
     return f"{debt.deleted_share:.0%} deleted, {count(debt.data_files + debt.delete_files, 'file')}"
 
 
 def _verified(entry: TableStatus) -> str | None:
-    """Return through which op all rows were found right, and when."""
+    """Return the op through which all rows were found correct, and when."""
     found = entry.verified
     return f"op {found.op}, {_to_the_second(found.at)}" if found is not None else None
 
@@ -182,14 +182,14 @@ _OUTCOME_STYLES = {"failed": "red", "waiting": "yellow", "done": "green"}
 
 @command("runs")
 @click.argument("run_id", metavar="[RUN]", required=False)
-@click.option("--table", "table_name", metavar="TABLE", help="Only what runs did to this table.")
+@click.option("--table", "table_name", metavar="TABLE", help="Show only what runs did to this table.")
 @click.option(
-    "--limit", type=click.IntRange(min=1, max=MOST_SHOWN), default=20, show_default=True, help="Runs to list."
+    "--limit", type=click.IntRange(min=1, max=MOST_SHOWN), default=20, show_default=True, help="Number of runs to list."
 )
 def runs(invocation: Invocation, run_id: str | None, table_name: str | None, limit: int) -> None:
     """List the newest runs, or show one in detail.
 
-    Runs stay in the history for history_days, 90 unless configured; tables that another writer held are not in it.
+    The history keeps runs for history_days, by default 90; tables that another writer held are not in it.
     """
     with invocation.lake() as lake:
         if run_id is not None:

@@ -1,4 +1,4 @@
-"""``lakeward tables``: which tables there are and how each is set."""
+"""``lakeward tables``: list tables, and show, change and check their settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_settings(
     *,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the settings to change; None goes back to the default. ``before`` is what was set until now."""
+    """Return the settings to change; None stands for the default. ``before`` holds the current settings."""
     settings: dict[str, Any] = {_top_level(key): None for key in unset}
     if primary_key:
         settings["primary_key"] = _names(primary_key)
@@ -50,7 +50,7 @@ def _assign(settings: dict[str, Any], assignment: str, before: Mapping[str, Any]
     value = parse_setting(text)
     name, dot, inner = key.strip().partition(".")
     if dot:
-        # The registry replaces a setting as a whole: what was set inside it until now stays.
+        # The registry replaces a setting as a whole, so that the current inner settings are added.
         kept = settings.get(name) or before.get(name) or {}
         settings[name] = {**kept, inner: value}
     else:
@@ -81,7 +81,7 @@ def _split(value: str) -> Iterator[str]:
 
 _STYLES = {"error": "bold red", "warning": "bold yellow"}
 no_check_data = click.option(
-    "--no-check-data", is_flag=True, help="Do not read the loads: keys that come twice are not found."
+    "--no-check-data", is_flag=True, help="Do not read the loads: duplicate keys are not found."
 )
 
 
@@ -89,11 +89,11 @@ no_check_data = click.option(
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @no_check_data
 def check(invocation: Invocation, names: tuple[str, ...], no_check_data: bool) -> int:
-    """Hold the settings of tables against their files: all known tables, or those named.
+    """Check the settings of tables against their files: all known tables, or those named.
 
-    Columns that do not exist, a partition that cannot be, a key that is not unique in the load, a missing schema or
-    timestamp column. The exit code is 1 when something would stop a table or lose rows; warnings do not count. A load
-    beyond 64 MiB is read by Spark.
+    Finds columns that do not exist, an impossible partition, a key that is not unique in the load, and a missing schema
+    or timestamp column. The exit code is 1 when something would stop a table or lose rows; warnings do not count. A
+    load beyond 64 MiB is read by Spark.
     """
     with invocation.lake() as lake:
         findings = lake.check_tables(names, check_data=not no_check_data)
@@ -104,7 +104,7 @@ def check(invocation: Invocation, names: tuple[str, ...], no_check_data: bool) -
 
 
 def warn_of(finding: Finding) -> None:
-    """Warn of a finding beside the result of another command."""
+    """Print a finding as a warning beside the result of another command."""
     warn(f"{finding.table}: {finding.setting}: {finding.message}")
 
 
@@ -123,18 +123,18 @@ def _draw_findings(console: Console, findings: Sequence[Finding], checked: int) 
 
 @command("import")
 @click.option("--dynamodb", required=True, metavar="TABLE", help="DynamoDB table of the deployment: DMSCDC_Controller.")
-@click.option("--region", metavar="REGION", help="AWS region.  [default: as the environment says]")
-@click.option("--endpoint", metavar="URL", help="Address of the service, where it is not AWS's own.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@click.option("--region", metavar="REGION", help="AWS region.  [default: from the environment]")
+@click.option("--endpoint", metavar="URL", help="Address of the service, if it is not that of AWS.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 def import_tables(
     invocation: Invocation, dynamodb: str, region: str | None, endpoint: str | None, dry_run: bool
 ) -> int:
-    """Take over the tables of a DMS walkthrough deployment: key, partition and whether a table is active.
+    """Import the tables of a DMS walkthrough deployment: key, partition and whether a table is active.
 
-    Settings only: the landing files are read anew. Tables that are declared, active or set here already are left alone.
-    A table that was active there and whose settings do not fit its files is taken over inactive; keys are not looked
-    for in the loads, which lakeward tables check does. An item that cannot be understood is skipped, and the exit code
-    is then 3.
+    Only settings are imported: the landing files are read again. Tables that are declared, active or already set are
+    left alone. An active table whose settings do not fit its files is imported as inactive; the loads are not searched
+    for duplicate keys, which `lakeward tables check` does. An item that cannot be read is skipped, and the exit code is
+    then 3.
     """
     with invocation.lake() as lake:
         found = lake.import_walkthrough(dynamodb, region=region, endpoint=endpoint, dry_run=dry_run)
@@ -164,11 +164,11 @@ def _draw_imported(console: Console, found: Sequence[ImportedTable], *, dry_run:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def repair(invocation: Invocation, name: str, dry_run: bool, yes: bool) -> None:
-    """Bring the columns of a table that was run before to what its settings say now; its rows stay as they are.
+    """Change the columns of an existing mirror to those of its settings; its rows stay as they are.
 
-    Columns get the names that `renames` declares: the way back for a mirror that cannot be read because names differ
-    only in case or are those of Iceberg's own columns. A column that is now declared as `timestamp_column` (or
-    `sequence_column`, `operation_column`) and stands in no `schema` is removed from the mirror.
+    Columns get the names that `renames` declares, which repairs a mirror that cannot be read because names differ only
+    in case or are those of Iceberg's own columns. A column that is now declared as `timestamp_column` (or
+    `sequence_column`, `operation_column`) and is not part of the `schema` is removed from the mirror.
     """
     if not dry_run:
         require_answerable(yes=yes)
@@ -188,7 +188,7 @@ def repair(invocation: Invocation, name: str, dry_run: bool, yes: bool) -> None:
 
 def _draw_repair(console: Console, plan: ColumnsRepair, *, done: bool) -> None:
     if not plan.renamed and not plan.dropped:
-        console.print(f"{plan.table}: its columns are as its settings say; there is nothing to repair")
+        console.print(f"{plan.table}: its columns agree with its settings; there is nothing to repair")
         return
     console.print(f"{plan.table}: {'repaired' if done else 'would be repaired'}")
     for old, new in plan.renamed.items():
@@ -202,7 +202,7 @@ def _draw_repair(console: Console, plan: ColumnsRepair, *, done: bool) -> None:
         )
 
 
-force = click.option("--force", is_flag=True, help="Activate whatever the files say.")
+force = click.option("--force", is_flag=True, help="Activate the table even if its settings do not fit its files.")
 
 
 @group("tables")
@@ -239,8 +239,8 @@ def show(invocation: Invocation, name: str) -> None:
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
     help="Any other setting of a table, its value as in YAML: on_bad_row=quarantine, csv.header=true; repeatable.",
 )  # fmt: skip
-@click.option("--unset", multiple=True, metavar="KEY", help="Go back to the default of a setting; repeatable.")
-@click.option("--activate/--deactivate", "active", default=None, help="Take part in runs, or no longer.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Reset a setting to its default; repeatable.")
+@click.option("--activate/--deactivate", "active", default=None, help="Include the table in runs, or leave it out.")
 @force
 @no_check_data
 def set_table(
@@ -255,13 +255,13 @@ def set_table(
 ) -> None:
     """Change the settings of a table that is not declared in the configuration file.
 
-    Before a table is activated its settings are held against its files, as `lakeward tables check` does; one that does
-    not fit stays inactive, and the settings of the command are kept for the next one.
+    Before a table is activated its settings are checked against its files, as `lakeward tables check` does; if they do
+    not fit, the table stays inactive and keeps the new settings.
     """
     with invocation.lake() as lake:
         settings = read_settings(primary_key, partition_by, assignments, unset, before=lake.own_settings(name))
         if not settings and active is None:
-            msg = "nothing to set: give --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
+            msg = "nothing to set: use --primary-key, --partition-by, --set, --unset, --activate or --deactivate"
             raise click.UsageError(msg)
         before = lake.find_table(name)
         known = lake.set_table(name, settings=settings, active=active, **_checking(choices))
@@ -276,7 +276,7 @@ def set_table(
 @force
 @no_check_data
 def activate(invocation: Invocation, names: tuple[str, ...], **choices: bool) -> None:
-    """Let tables take part in runs; one whose settings do not fit its files is refused, and those after it."""
+    """Include tables in runs; stops at the first table whose settings do not fit its files."""
     _switch(invocation, names, active=True, **_checking(choices))
 
 
@@ -300,7 +300,7 @@ def _switch(invocation: Invocation, names: tuple[str, ...], *, active: bool, **c
 
 
 def _checking(choices: dict[str, bool]) -> dict[str, Any]:
-    """Return how a table is checked before it is activated."""
+    """Return the arguments for the check before a table is activated."""
     return {"force": choices["force"], "check_data": not choices["no_check_data"], "on_finding": warn_of}
 
 

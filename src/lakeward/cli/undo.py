@@ -24,9 +24,11 @@ _SHOWN = 20
 
 @command("undo")
 @click.argument("name", metavar="TABLE")
-@click.option("--to-op", type=click.IntRange(min=0), metavar="OP", help="Op whose state shall hold again; 0: none.")
-@click.option("--to-time", metavar="TIME", help="Day or time: the last op without changes committed after it.")
-@click.option("--skip-file", multiple=True, metavar="PATH", help="Never take this change file again; repeatable.")
+@click.option("--to-op", type=click.IntRange(min=0), metavar="OP", help="Op to go back to; 0: the empty table.")
+@click.option(
+    "--to-time", metavar="TIME", help="Day or time: go back to the last op without changes committed after it."
+)
+@click.option("--skip-file", multiple=True, metavar="PATH", help="Never read this change file again; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken back, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def undo(
@@ -38,13 +40,13 @@ def undo(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Take back every op after one: rows, deletes and the memory of which files were taken.
+    """Take back every op after a certain one: rows, deletes and the record of the files that were read.
 
-    Their files are new to the next run, unless --skip-file fences them. The undo is an op itself and can be undone: go
+    The next run reads their files again, unless --skip-file fences them. The undo is an op itself and can be undone: go
     back to the op before it.
     """
     if (to_op is None) == (to_time is None):
-        msg = "give either --to-op or --to-time"
+        msg = "use either --to-op or --to-time"
         raise click.UsageError(msg)
     if not dry_run:
         require_answerable(yes=yes)
@@ -80,7 +82,7 @@ def _draw(console: Console, plan: UndoPlan, op: OpReport | None) -> None:
     console.print(f"  {plan.reason}")
     _draw_ops(console, plan.ops)
     if plan.ops_again:
-        console.print("stand again:")
+        console.print("restored:")
         _draw_ops(console, plan.ops_again)
     _draw_files(console, plan)
     if plan.rows is not None:

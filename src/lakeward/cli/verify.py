@@ -1,4 +1,4 @@
-"""``lakeward verify``: compute mirrors again and compare them row for row."""
+"""``lakeward verify``: recompute mirrors and compare them row by row."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     "--basis", type=click.Choice(("auto", "files", "changelog")), default="auto", show_default=True,
-    help="What to compute the rows from: the landing files read again, or load and changelog; auto takes the files "
-    "where all are still there unchanged.",
+    help="What to compute the rows from: the landing files, or load and changelog; auto uses the files if all are "
+    "still there and unchanged.",
 )  # fmt: skip
 @click.option(
     "--sample", type=click.FloatRange(min=0, max=1, min_open=True), metavar="SHARE",
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--cut-off", metavar="TIME",
-    help="With --against: leave out keys with changes after this day or time, which may still be under way.",
+    help="With --against: leave out keys with changes after this day or time, which may not have arrived yet.",
 )  # fmt: skip
-@click.option("--changed-at", metavar="COLUMN", help="The other copy's column that tells when a row changed last.")
-@click.option("--repair", is_flag=True, help="Put right what is found: only the differing keys, as one op per table.")
+@click.option("--changed-at", metavar="COLUMN", help="The other copy's column with the time of a row's last change.")
+@click.option("--repair", is_flag=True, help="Repair what is found: only the differing keys, as one op per table.")
 @click.option(
     "--limit", type=click.IntRange(min=0, max=MOST_SHOWN), default=20, show_default=True,
     help="Findings to show per table.",
 )  # fmt: skip
 def verify(invocation: Invocation, names: tuple[str, ...], **choices: object) -> int:
-    """Compute mirrors again, independently, and compare them row for row: all active tables, or those named.
+    """Recompute mirrors independently and compare them row by row: all active tables, or those named.
 
     A complete verification that finds nothing is kept on record and shown by `lakeward status`. The exit code is 1
     when anything was found, repaired or not, and 3 when a table could not be verified.
@@ -95,7 +95,7 @@ def _details(entry: TableVerification) -> list[str]:
         with_what = {"files": "its landing files", "changelog": "its load and changelog"}.get(entry.basis)
         lines.append(f"compared with {with_what} ({entry.reason})" if with_what else f"compared with {entry.reason}")
     if entry.part:
-        lines.append(f"only a part was looked at: {entry.part}")
+        lines.append(f"only a part was compared: {entry.part}")
     if entry.left_out:
         lines.append(f"{count(entry.left_out, 'key')} changed after the cut-off and left out")
     names = {
@@ -134,5 +134,5 @@ def _row(values: dict[str, str | None]) -> str:
 
 
 def _text(value: str | None) -> str:
-    """Return a value as shown: a null differs from the text of that name."""
+    """Return a value as text that distinguishes a null from the text NULL."""
     return "NULL" if value is None else repr(value)

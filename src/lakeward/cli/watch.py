@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 )
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
 @click.option(
-    "--settle", callback=span, metavar="SPAN", help="Gather files until none came for so long.  [default: 0.3]"
+    "--settle", callback=span, metavar="SPAN", help="Collect files until none arrived for this long.  [default: 0.3]"
 )
 @click.option(
     "--rescan", callback=span, metavar="SPAN",
-    help="Look at every table this often, in case a file was not told of; 0: never.  [default: 10m]",
+    help="Check every table this often, in case an event for a file was lost; 0: never.  [default: 10m]",
 )  # fmt: skip
 @click.option(
-    "--prefix", multiple=True, metavar="PATH", help="Only files whose path under landing begins so; repeatable."
+    "--prefix", multiple=True, metavar="PATH", help="Only files whose path under landing starts with this; repeatable."
 )
-@click.option("--suffix", multiple=True, metavar="TEXT", help="Only files whose path ends so; repeatable.")
+@click.option("--suffix", multiple=True, metavar="TEXT", help="Only files whose path ends with this; repeatable.")
 @click.option(
     "--metrics-port", type=click.IntRange(1, 65_535), metavar="PORT",
-    help="Answer Prometheus at /metrics on this port.  [default: metrics.port]",
+    help="Serve metrics for Prometheus at /metrics on this port.  [default: metrics.port]",
 )  # fmt: skip
-@click.option("--once", is_flag=True, help="Run what waits (with --queue end its messages, too) and leave.")
+@click.option("--once", is_flag=True, help="Run what waits (with --queue also its messages), then exit.")
 def watch(
     invocation: Invocation, names: tuple[str, ...], *, once: bool, metrics_port: int | None, **choices: Any
 ) -> int:
     """Keep mirrors up to date as files land: all active tables, or those named.
 
-    Keeps one Spark application warm. First runs everything that waits, then the tables whose files land: told of by
-    the operating system for a local landing folder, by a queue for S3, or found on a schedule. A failing table does
+    Keeps one Spark application running. First runs everything that waits, then the tables whose files land: notified by
+    the operating system for a local landing folder, by a queue for S3, or found on a schedule. A table that fails does
     not end it; Ctrl-C and SIGTERM do, cleanly, with exit code 130.
 
     --output json writes one line per run, a RunReport each.
@@ -70,13 +70,13 @@ def watch(
 
 
 def _settings(config: Config, choices: dict[str, Any]) -> WatchSettings:
-    """Lay the options that were given over the configured settings."""
-    given = {name: value for name, value in choices.items() if value is not None and value != ()}
-    return config.watch.model_validate({**config.watch.model_dump(), **given})
+    """Return the configured settings with the options that were set."""
+    chosen = {name: value for name, value in choices.items() if value is not None and value != ()}
+    return config.watch.model_validate({**config.watch.model_dump(), **chosen})
 
 
 class _Lines:
-    """Writes what every run did: a line per table that had something to do, or a JSON document per run."""
+    """Output of every run: a line per table that had something to do, or a JSON document per run."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation

@@ -85,7 +85,7 @@ def test_list_sends_nobody_to_a_refresh_that_does_nothing(project, call, fake):
 
 def test_refresh_and_drop_say_when_there_is_nothing_to_do(project, call, fake):
     snapshots = fake([])
-    assert "no snapshot needs it" in call("snapshot", "refresh", "--version", "v").stderr
+    assert "no snapshot needs a refresh" in call("snapshot", "refresh", "--version", "v").stderr
     assert "nothing to drop" in call("snapshot", "drop", "a.b", "--older-than", "30d", "--keep", "2").stderr
     assert snapshots.calls[0] == ("refresh", ((),), {"version": "v"})
     assert snapshots.calls[1][2] == {"version": None, "keep": 2, "older_than": 30 * 86_400.0, "dry_run": False}

@@ -12,7 +12,7 @@ PLAN = ColumnsRepair(TABLE, {"V": "V_2"}, ("ts",))
 def test_without_a_terminal_it_needs_consent_and_a_dry_run_does_nothing(project, call, call_json, answers):
     calls = answers("repair_table", PLAN)
     result = call("tables", "repair", TABLE)
-    assert result.exit_code == 2 and "give --yes" in result.stderr and calls == []
+    assert result.exit_code == 2 and "use --yes" in result.stderr and calls == []
     result = call("tables", "repair", TABLE, "--dry-run")
     assert result.exit_code == 0 and calls == [((TABLE,), {"dry_run": True})]
     assert "column V would be named V_2" in result.stdout

@@ -54,9 +54,9 @@ def undo(project, monkeypatch) -> FakeUndo:
 
 def test_either_an_op_or_a_time_and_a_consent_are_needed(undo, call):
     for arguments, message in (
-        ((), "give either --to-op or --to-time"),
-        (("--to-op", "1", "--to-time", "2024-01-01"), "give either --to-op or --to-time"),
-        (("--to-op", "41"), "give --yes"),
+        ((), "use either --to-op or --to-time"),
+        (("--to-op", "1", "--to-time", "2024-01-01"), "use either --to-op or --to-time"),
+        (("--to-op", "41"), "use --yes"),
     ):
         result = call("undo", TABLE, *arguments)
         assert result.exit_code == 2 and message in result.stderr

@@ -43,7 +43,7 @@ def test_findings_are_shown_and_give_exit_code_1(project, call, answers):
     text = " ".join(result.stdout.split())
     assert "sales.customer: 1 missing, 1 extra, 1 different: 3 rows found, 3 expected at op 7" in text
     assert "compared with jdbc:postgresql://db/shop" in text
-    assert "only a part was looked at: keys with id=1..9" in text
+    assert "only a part was compared: keys with id=1..9" in text
     assert "2 keys changed after the cut-off and left out" in text
     assert "columns only in the other copy: note" in text and "columns not compared: blob" in text
     # A null is not the text of that name.
