@@ -10,8 +10,8 @@ import pytest
 
 from lakeward.errors import ConfigurationError
 from lakeward.views.history.keys import row_key
-from lakeward.views.history.rows import Verdict
-from lakeward.views.history.timeline import read_story
+from lakeward.views.history.rows import ChangeVerdict
+from lakeward.views.history.timeline import read_timeline
 from tests.spark.scene import SCHEMA, TABLE
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ def test_key_changes_partial_rows_repeats_and_undone_ops_are_told(scene: Scene) 
     assert new.changes[0].moved_from == {"id": 1} and new.now == row
     assert new.changes[1].reason == "op 5 took it back"
     assert [(one.operation, one.op, one.verdict) for one in old.changes] == [
-        ("L", 1, Verdict.WON),
-        ("U", 2, Verdict.WON),
-        ("U", 2, Verdict.WON),
-        ("U", 3, Verdict.REPEATED),
-        ("D", 3, Verdict.WON),
+        ("L", 1, ChangeVerdict.WON),
+        ("U", 2, ChangeVerdict.WON),
+        ("U", 2, ChangeVerdict.WON),
+        ("U", 3, ChangeVerdict.REPEATED),
+        ("D", 3, ChangeVerdict.WON),
     ]
     assert old.changes[-1].moved_to == {"id": 5} and old.now is None
     assert (old.changes[2].before, old.changes[2].after) == ({"name": "load"}, {"name": "first"})
@@ -136,14 +136,14 @@ def test_only_files_that_may_hold_the_key_are_read(scene: Scene) -> None:
         scene.land(f"2024010{day}-000000000.csv", f"U,{day * 10},a,x,1.00", f"U,{day * 10 + 5},NULL,x,1.00")
         scene.run()
     context = scene.lakeward._opened.workbench().context(scene.lakeward.table(TABLE))
-    story = read_story(context)
-    key = row_key(TABLE, story.bases.columns, story.keys, {"id": "25", "name": None})
-    changes = story.changes.filter(key.matches())
+    timeline = read_timeline(context)
+    key = row_key(TABLE, timeline.bases.columns, timeline.keys, {"id": "25", "name": None})
+    changes = timeline.changes.filter(key.matches())
     assert [row["id"] for row in changes.collect()] == [25]
     # Iceberg is told the condition and leaves out files by their statistics.
     [scan] = re.findall(r"BatchScan [^\n]*", changes._jdf.queryExecution().executedPlan().toString())
     assert "id = 25" in scan and "name IS NULL" in scan, scan
     [entry] = scene.lakeward.history.row(TABLE, {"id": 25, "name": None}).changes
-    assert (entry.op, entry.verdict) == (3, Verdict.WON)
+    assert (entry.op, entry.verdict) == (3, ChangeVerdict.WON)
     with pytest.raises(ConfigurationError, match="is keyed by id, name; found id"):
         scene.lakeward.history.row(TABLE, {"id": 25})

@@ -108,13 +108,13 @@ class History:
     @takes(name=TEXT)
     def position(self, name: str) -> int:
         """Return the number of a table's newest op: where a job stands that has taken in everything up to now."""
-        from lakeward.views.history.timeline import read_story
+        from lakeward.views.history.timeline import read_timeline
 
-        return read_story(self._lake.context(name)).progress.op
+        return read_timeline(self._lake.context(name)).progress.op
 
     def _key(self, context: TableContext, given: Mapping[str, Any]) -> RowKey:
         from lakeward.views.history.keys import row_key
-        from lakeward.views.history.timeline import read_story
+        from lakeward.views.history.timeline import read_timeline
 
-        story = read_story(context)
-        return row_key(context.table, story.bases.columns, story.keys, given)
+        timeline = read_timeline(context)
+        return row_key(context.table, timeline.bases.columns, timeline.keys, given)

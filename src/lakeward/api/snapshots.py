@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.runner.tables import KnownTable
     from lakeward.runner.workbench import Workbench
-    from lakeward.views.versions.layouts import Shape
+    from lakeward.views.versions.layouts import FileShape
     from lakeward.views.versions.manage import Version
     from lakeward.views.versions.manifest import Publication
 
@@ -64,7 +64,7 @@ class SnapshotRequest:
 
     moment: Moment
     to: str | None = None
-    shape: Shape | None = None
+    shape: FileShape | None = None
     register: str | None = None
     tag: str | None = None
     replace: bool = False
@@ -120,16 +120,16 @@ class Snapshots:
             ConfigurationError: what is asked for contradicts itself. A table that cannot be asked is reported.
         """
         from lakeward.mirror.op.checkpoints import parse_moment
-        from lakeward.views.versions.layouts import Shape
+        from lakeward.views.versions.layouts import FileShape
 
         chosen, config = self._lake.active(tables), self._lake.config
-        shape = Shape(format, layout, date_column or "", config.timezone)
+        shape = FileShape(format, layout, date_column or "", config.timezone)
         shape.require_usable()
         wanted = _table_to_register(register)
         if (to is None) == (tag is None):
             msg = "a snapshot is written as files or set as a tag: exactly one of the two is needed"
             raise ConfigurationError(msg, hint="--to PATH, or --tag")
-        if tag is not None and (wanted is not None or shape != Shape(timezone=config.timezone)):
+        if tag is not None and (wanted is not None or shape != FileShape(timezone=config.timezone)):
             msg = "a tag has neither files nor a registered table"
             raise ConfigurationError(msg, hint="leave out --register, --format and --layout, or use --to PATH")
         moment = parse_moment(as_of, config.timezone)
@@ -152,10 +152,12 @@ class Snapshots:
     @takes(tables=TEXTS)
     def list(self, tables: Iterable[str] = ()) -> Versions:
         """Return the versions of tables, all known ones when none is named, and whether each is still current."""
-        from lakeward.views.versions.manage import judge
+        from lakeward.views.versions.manage import check_publications
 
         bench, known = self._lake.workbench(), self._lake.named(tables)
-        return [judged.version(str(table.table)) for table in known for judged in judge(bench.context(table))]
+        return [
+            checked.version(str(table.table)) for table in known for checked in check_publications(bench.context(table))
+        ]
 
     @takes(tables=TEXTS, version=OPTIONAL_TEXT)
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
@@ -164,15 +166,15 @@ class Snapshots:
         Raises:
             ConfigurationError: none of the tables has a version of that name.
         """
-        from lakeward.views.versions.manage import wanting
+        from lakeward.views.versions.manage import outdated_publications
 
         bench, chosen = self._lake.workbench(), self._lake.named(tables)
         if version is not None:
             _require_version([bench.context(known) for known in chosen], version)
         return [
-            _report_of(known, partial(_refresh, bench, known, judged.publication))
+            _report_of(known, partial(_refresh, bench, known, checked.publication))
             for known in chosen
-            for judged in wanting(bench.context(known), version)
+            for checked in outdated_publications(bench.context(known), version)
         ]
 
     @takes(table=TEXT, version=OPTIONAL_TEXT, keep=OPTIONAL_WHOLE, older_than=OPTIONAL_NUMBER, dry_run=FLAG)
@@ -190,14 +192,18 @@ class Snapshots:
         Raises:
             ConfigurationError: there is no such version, or not exactly one choice is made.
         """
-        from lakeward.views.versions.tags import beyond, drop_versions
+        from lakeward.views.versions.tags import beyond_retention, drop_versions
 
         if (version is not None) == (keep is not None or older_than is not None):
             msg = "choose the versions to drop: either one by name, or by number or age"
             raise ConfigurationError(msg, hint="--version NAME, or --keep N, or --older-than 30d")
         context = self._lake.context(table)
         found = _recorded(context)
-        gone = beyond(found, keep=keep, older_than=older_than) if version is None else _named(table, found, version)
+        gone = (
+            beyond_retention(found, keep=keep, older_than=older_than)
+            if version is None
+            else _named(table, found, version)
+        )
         if not dry_run:
             drop_versions(context, gone)
         outcome = "would drop" if dry_run else "dropped"
@@ -279,14 +285,14 @@ def _table_to_register(register: object) -> str | None:
 
 def _create_files(context: TableContext, known: KnownTable, request: SnapshotRequest) -> Publication:
     from lakeward.session.catalog import catalog_kind
-    from lakeward.views.versions.create import FilesOrder, create_files
-    from lakeward.views.versions.layouts import Shape
+    from lakeward.views.versions.create import FilesRequest, create_files
+    from lakeward.views.versions.layouts import FileShape
     from lakeward.views.versions.register import default_name, register, require_name
 
     name = ""
     if request.register is not None:
         name = require_name(request.register or default_name(known.table.name), catalog_kind(context.config))
-    order = FilesOrder(request.to or "", request.shape or Shape(), name, replace=request.replace)
+    order = FilesRequest(request.to or "", request.shape or FileShape(), name, replace=request.replace)
     made = create_files(context, request.moment, order)
     if name:
         register(context, made)
@@ -296,13 +302,13 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
 def _apply_retention(context: TableContext) -> tuple[str, ...]:
     """Drop what the table's settings no longer keep, and name it."""
     from lakeward.views.versions.manifest import list_publications
-    from lakeward.views.versions.tags import beyond, drop_versions
+    from lakeward.views.versions.tags import beyond_retention, drop_versions
 
     settings = context.settings.snapshots
     if settings.keep is None and settings.older_than is None:
         return ()
     found = list_publications(context.mirror.metadata())
-    gone = beyond(found, keep=settings.keep, older_than=settings.older_than)
+    gone = beyond_retention(found, keep=settings.keep, older_than=settings.older_than)
     drop_versions(context, gone)
     return tuple(publication.location for publication in gone)
 

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from lakeward.iceberg.table import IcebergTable
 
 
-# Which snapshots of a table nobody needs any more, and removing them with the files that only they hold.
-
-
 def expirable(
     snapshots: Mapping[int, Snapshot],
     *,
@@ -37,31 +34,31 @@ def expirable(
     before_ms: int,
     stamps: Collection[str],
 ) -> list[int]:
-    """Return the snapshots that may go, oldest first.
+    """Return the snapshots that can be expired, oldest first.
 
-    Kept is what a tag stands at, what was made since ``before_ms``, and of each branch its head, all that follows the
-    state that held at that moment, that state itself, and whatever says one of ``stamps`` last.
+    Kept are the snapshots of tags and those made since ``before_ms``. Of each branch are kept the head and its
+    ancestors back to the state at that moment, or further back to the newest snapshot with each of ``stamps``.
     """
     kept = {*tags.values()}
     for head in branches.values():
-        kept |= {one.id for one in _needed(snapshots, head, before_ms, stamps)}
+        kept |= {snapshot.id for snapshot in _needed(snapshots, head, before_ms, stamps)}
     gone = [
         snapshot for snapshot in snapshots.values() if snapshot.id not in kept and snapshot.committed_ms < before_ms
     ]
-    return [one.id for one in sorted(gone, key=lambda one: (one.committed_ms, one.id))]
+    return [snapshot.id for snapshot in sorted(gone, key=lambda snapshot: (snapshot.committed_ms, snapshot.id))]
 
 
 def _needed(
     snapshots: Mapping[int, Snapshot], head: int, before_ms: int, stamps: Collection[str]
 ) -> Iterator[Snapshot]:
-    """Yield a branch's snapshots from its head back to the state that held at a moment."""
-    said: set[str] = set()
-    wanted = {name for one in _lineage(snapshots, head) for name in stamps if name in one.summary}
-    for one in _lineage(snapshots, head):
-        yield one
-        said |= wanted & set(one.summary)
-        # Commits between an op's first and its last say nothing: no state that anybody saw.
-        if one.committed_ms < before_ms and said == wanted and (not wanted or wanted & set(one.summary)):
+    """Yield a branch's snapshots from its head back to the state at a moment."""
+    seen: set[str] = set()
+    wanted = {name for snapshot in _lineage(snapshots, head) for name in stamps if name in snapshot.summary}
+    for snapshot in _lineage(snapshots, head):
+        yield snapshot
+        seen |= wanted & set(snapshot.summary)
+        # Commits within an op have no stamps: they are not states that readers saw.
+        if snapshot.committed_ms < before_ms and seen == wanted and (not wanted or wanted & set(snapshot.summary)):
             return
 
 
@@ -73,22 +70,21 @@ def _lineage(snapshots: Mapping[int, Snapshot], head: int) -> Iterator[Snapshot]
 
 
 def expire(table: IcebergTable, snapshot_ids: Sequence[int]) -> None:
-    """Remove snapshots that no branch or tag stands at, and the files that no other snapshot needs."""
+    """Remove snapshots that no branch or tag points to, and the files that no other snapshot needs."""
     with commit_errors(table.identifier):
-        # Age decides nothing here: what is named goes, and nothing else does.
+        # Exactly the named snapshots are removed, whatever their age.
         expiry = table.load().expireSnapshots().expireOlderThan(0)
         for snapshot_id in snapshot_ids:
             expiry = expiry.expireSnapshotId(snapshot_id)
         expiry.cleanExpiredFiles(True).commit()
 
 
-# Files in a table's folder that no snapshot knows: left by writers that died, removed when they are old enough.
-# Only what is named and placed as Iceberg's writers name and place files is taken for theirs. Whatever else lies in
-# the folder was put there by somebody, and stays. Where the metadata of another table lies in it, nothing is removed
-# at all.
+# Orphans: files in a table's folder that no snapshot references, left by writers that died. They are removed when they
+# are old enough, but only if their name and place are those of Iceberg's writers. Any other file stays. Where the
+# metadata of another table is in the folder, nothing is removed at all.
 
 
-# Paths that are told; all are removed.
+# The number of paths in a report; all orphans are removed.
 SHOWN = 1000
 _LISTING = "org.apache.iceberg.io.SupportsPrefixOperations"
 _BULK = "org.apache.iceberg.io.SupportsBulkOperations"
@@ -106,9 +102,10 @@ _TABLE_METADATA = re.compile(r"metadata/.+\.metadata\.json(?:\.gz)?")
 
 @dataclass(frozen=True)
 class Orphans:
-    """Files found, and removed unless only asked for: number and some paths; or why none were looked for.
+    """The orphans that were found, and removed unless in a dry run: their number and some paths.
 
-    ``foreign`` are old files that no snapshot knows either, and that Iceberg did not write: they stay.
+    ``foreign`` counts other old files that no snapshot references and that Iceberg did not write: they stay.
+    ``skipped`` says why there was no search.
     """
 
     count: int = 0
@@ -121,7 +118,7 @@ class Orphans:
 def remove_orphans(
     table: IcebergTable, *, older_than_ms: int, others: Iterable[str] = (), dry_run: bool = False
 ) -> Orphans:
-    """Remove files of the table's own folder that no snapshot knows; ``others`` are the folders of other tables."""
+    """Remove files of the table's folder that no snapshot references; ``others`` are the folders of other tables."""
     java = table.load()
     location = str(java.location())
     reason = why_not_own(location, table.name, others)
@@ -135,7 +132,7 @@ def remove_orphans(
         f"older_than => TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}Z', dry_run => true)"
     )
     with commit_errors(table.identifier):
-        # Only listed by Iceberg, which would remove whatever is there.
+        # Iceberg only lists the files: it would remove foreign ones, too.
         found = table.spark.sql(call)
         if other := _other_table(table, java, (row[0] for row in found.toLocalIterator())):
             return _skipped(table, f"{other} is the metadata of another table, whose files may lie there too")
@@ -146,11 +143,11 @@ def remove_orphans(
 
 
 def is_iceberg_file(path: str, location: str) -> bool:
-    """Whether a file is named and placed as Iceberg's writers for Spark do it."""
+    """Whether a file has the name and place of a file written by Iceberg for Spark."""
     folder = _plain(location) + "/"
     name = _plain(path).removeprefix(folder)
     known = (_DATA, _METADATA, _TABLE_METADATA)
-    return _plain(path).startswith(folder) and any(one.fullmatch(name) for one in known)
+    return _plain(path).startswith(folder) and any(pattern.fullmatch(name) for pattern in known)
 
 
 def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | None:
@@ -163,7 +160,7 @@ def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | 
         try:
             found = str(jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
         except Py4JJavaError:
-            # Nobody can say whose it is.
+            # It cannot be determined whose it is.
             return path
         if found != own:
             return path
@@ -220,7 +217,7 @@ def _is_a(table: IcebergTable, io: Any, name: str) -> bool:
 
 
 def _plain(location: str) -> str:
-    """Return an address without what is written in several ways: ``file:/x`` and ``/x``, ``s3a://`` and ``s3://``."""
+    """Return the normal form of an address: ``/x`` for ``file:/x``, ``s3://`` for ``s3a://``."""
     text = re.sub(r"^s3[an]?://", "s3://", location.rstrip("/"))
     return re.sub(r"^file:/*", "/", text)
 
@@ -233,8 +230,8 @@ def _text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-# Removing rows from a table's files for good: bytes too, not only from sight.
-# A position delete hides a row and leaves it in its file. Here every file that holds a doomed row, hidden or not, is
+# Purging rows: removing their bytes from a table's files.
+# A position delete hides a row and leaves it in its file. Here every file with a row to purge, hidden or not, is
 # replaced by one without it, on the branch of an attempt; once no snapshot needs the old files, expiry removes them.
 
 
@@ -244,7 +241,7 @@ _PLACE = (DATA_FILE, POSITION)
 
 @dataclass(frozen=True)
 class Stored:
-    """What a snapshot stores of some rows: those that readers see, those that deletes hide, the files with either."""
+    """How some rows are stored in a snapshot: visible rows, rows hidden by deletes, and the files with either."""
 
     rows: int = 0
     hidden: int = 0
@@ -255,17 +252,17 @@ class Stored:
 
 
 def stored_rows(table: IcebergTable, snapshot_id: int) -> DataFrame:
-    """Read everything in a snapshot's data files, rows that deletes hide included, with file and position."""
+    """Return all rows of a snapshot's data files with file and position, including those hidden by deletes."""
     return table.read(snapshot_id, with_columns=(*_PLACE, IS_DELETED))
 
 
 def places(rows: DataFrame) -> DataFrame:
-    """Return where rows of :func:`stored_rows` lie, which is all that :func:`purge` needs."""
+    """Return file and position of rows of :func:`stored_rows`, which is all that :func:`purge` needs."""
     return rows.select(*_PLACE, IS_DELETED)
 
 
 def count_stored(doomed: DataFrame) -> Stored:
-    """Count rows by what hides them, in one Spark job; what comes to the driver is one line per file."""
+    """Count visible and hidden rows in one Spark job; the driver gets one line per file."""
     counts = doomed.groupBy(DATA_FILE).agg(
         F.sum((~F.col(IS_DELETED)).cast("long")), F.sum(F.col(IS_DELETED).cast("long"))
     )
@@ -273,10 +270,10 @@ def count_stored(doomed: DataFrame) -> Stored:
 
 
 def purge(attempt: Attempt, doomed: DataFrame, found: Stored) -> None:
-    """Replace the files that hold doomed rows of the attempt's base; ``found`` is what was counted of them.
+    """Replace the files of the attempt's base that hold doomed rows; ``found`` are the counts of these rows.
 
-    ``doomed`` must be kept by the caller: it is read more than once. Positions that hide rows of other files are
-    written anew, since delete files may speak of many data files and must not count rows that are gone.
+    ``doomed`` must be persisted by the caller: it is read more than once. Position deletes of other files are
+    rewritten, since a delete file may refer to many data files and must not count rows that are gone.
     """
     if not found.files:
         return
@@ -296,7 +293,7 @@ def purge(attempt: Attempt, doomed: DataFrame, found: Stored) -> None:
 
 
 def expire_unreferenced(table: IcebergTable) -> int:
-    """Expire every snapshot that no branch or tag stands at, with the files that only these need; give their number."""
+    """Expire every snapshot that no branch or tag points to, with its files; return the number of snapshots."""
     metadata = table.metadata()
     heads = {head.id for name in metadata.references() if (head := metadata.head(name)) is not None}
     gone = sorted(set(metadata.snapshots()) - heads)
@@ -306,7 +303,7 @@ def expire_unreferenced(table: IcebergTable) -> int:
 
 
 def _hidden_elsewhere(table: IcebergTable, snapshot_id: int, files: Collection[str]) -> DataFrame:
-    """Return the places of hidden rows outside of some files, computed now: afterwards nothing hides them."""
+    """Return the places of hidden rows outside some files, computed now: afterwards nothing hides them."""
     rows = stored_rows(table, snapshot_id).filter(F.col(IS_DELETED) & ~F.col(DATA_FILE).isin(*files))
     return rows.select(*_PLACE).localCheckpoint(eager=True)
 
@@ -316,7 +313,7 @@ def _delete_files(table: IcebergTable, snapshot_id: int) -> Iterator[Any]:
     jvm: Any = table.spark._jvm
     for manifest in java.snapshot(snapshot_id).deleteManifests(java.io()):
         entries = jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(manifest, java.io(), java.specs())
-        # Iceberg hands out one object again and again.
+        # Iceberg reuses the same object for every entry.
         yield from (file.copy() for file in each_of(entries))
 
 
@@ -332,6 +329,6 @@ def _without_data_files(table: IcebergTable, paths: Sequence[str]) -> Any:
     update.validateFilesExist()
     jvm: Any = table.spark._jvm
     for path in paths:
-        # For a String the bridge finds another method of this name, which removes the file from the disk at once.
+        # For a String, py4j would choose an overload that deletes the file from disk at once.
         update.deleteFile(jvm.java.lang.StringBuilder(path))
     return update

@@ -1,4 +1,4 @@
-"""Creating and evolving the two tables that Lakeward keeps per source table."""
+"""Creating and evolving the Iceberg tables that Lakeward keeps per source table: mirror, changelog and history."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 APPLIED_STAMP = "lakeward.applied-op"
 LOGGED_STAMP = "lakeward.op"
-# Bad rows that wait for a decision once the op that stamps it is logged.
+# The number of bad rows that wait for a decision after the op with this stamp.
 BAD_ROWS_STAMP = "lakeward.bad-rows"
 # The generation that the mirror shows, and the latest commit time in it, in microseconds since 1970.
 GENERATION_STAMP = "lakeward.generation"
 COMMIT_STAMP = "lakeward.newest-commit"
 # The op whose load rows a load branch received last.
 LOAD_STAMP = "lakeward.load-op"
-# The newest op that corrected rows of the mirror itself: what is older than it may be wrong.
+# The newest op that repaired rows of the mirror itself: older states may be wrong.
 REPAIRED_STAMP = "lakeward.repaired-op"
 SETTINGS_PROPERTY = "lakeward.settings"
 LAYOUT_PROPERTY = "lakeward.layout"
-# The settings by which its files were read last.
+# The settings with which the table's files were read last.
 READING_PROPERTY = "lakeward.reading"
 EMPTY_TAG = "lakeward-empty"
 
@@ -53,25 +53,25 @@ _MIRROR = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.delete.granularity": "partition",
-    # Iceberg weighs a file by its delete files times this: with the default a scan falls apart into one task per file.
+    # A file weighs at least this for itself and for each delete file: with the default, a scan has one task per file.
     "read.split.open-file-cost": str(256 << 10),
-    # Positions of a batch's deletes are few: gathered, they are one delete file, which every later scan must read.
+    # A batch deletes few positions: gathered, they make a single delete file for later scans to read.
     "write.delete.distribution-mode": "hash",
 }
 
 
 def mirror_of(spark: SparkSession, table: TableId) -> IcebergTable:
-    """The table's mirror: the source's rows as they are now."""
+    """Return the table's mirror: the source's rows as they are now."""
     return IcebergTable(spark, table.schema, table.name)
 
 
 def changelog_of(spark: SparkSession, table: TableId, renames: Mapping[str, str] | None = None) -> IcebergTable:
-    """The table's changelog: every change and every op. ``renames`` are the declared ones, for reading changes."""
+    """Return the table's changelog: every change and every op. ``renames`` are the declared ones, for reading."""
     return IcebergTable(spark, table.schema + CHANGELOG_SUFFIX, table.name, renames=renames)
 
 
 def history_of(spark: SparkSession, table: TableId) -> IcebergTable:
-    """The table's history, where one is kept: every version of every row."""
+    """Return the table's history, where one is kept: every version of every row."""
     return IcebergTable(spark, table.schema + HISTORY_SUFFIX, table.name)
 
 
@@ -98,8 +98,8 @@ def create_history(history: IcebergTable, columns: Iterable[Column], *, format_v
 def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None:
     """Create an empty changelog.
 
-    It is not partitioned: an op is one data file, and the columns that ledger and quarantine read are almost empty
-    for changes.
+    It is not partitioned: an op is one data file, and the columns for ledger and quarantine are almost empty in change
+    rows.
     """
     own = ", ".join(
         f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in (*S.OP_FIELDS, *S.RECORD_FIELDS)
@@ -110,13 +110,13 @@ def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None
 
 
 def is_complete(table: IcebergTable) -> bool:
-    """Return whether the table exists with its first snapshot; a crash may have come in between."""
+    """Whether the table exists with its first snapshot; a crash may have prevented that."""
     metadata = table.look()
     return metadata is not None and metadata.head(EMPTY_TAG) is not None
 
 
 def empty_snapshot(table: IcebergTable) -> int:
-    """The table's first, empty snapshot."""
+    """Return the id of the table's first, empty snapshot."""
     return table.require_head(EMPTY_TAG).id
 
 
@@ -152,10 +152,10 @@ def _column_sql(columns: Iterable[Column]) -> str:
 
 
 def _create(table: IcebergTable, columns: str, partitions: Sequence[str], properties: Mapping[str, str]) -> None:
-    """Create the table unless it is there.
+    """Create the table unless it exists.
 
     Raises:
-        ConflictError: another writer creates the namespace or the table at this moment.
+        ConflictError: another writer creates the namespace or the table at the same time.
     """
     _require_whole_location(table)
     options = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
@@ -167,9 +167,13 @@ def _create(table: IcebergTable, columns: str, partitions: Sequence[str], proper
 
 
 def _require_whole_location(table: IcebergTable) -> None:
-    """Refuse a name that the lake's files in S3 cannot have in their path.
+    """Refuse a name that cannot be part of a path in S3.
 
-    Iceberg's client for S3 takes what follows for a query or a fragment: all files of the table would be one object.
+    Iceberg's S3 client treats ``?`` and ``#`` as the start of a query or fragment: all files of the table would be
+    the same object.
+
+    Raises:
+        ConfigurationError: the name contains such a character.
     """
     conf = table.spark.conf
     is_s3 = (
@@ -181,19 +185,19 @@ def _require_whole_location(table: IcebergTable) -> None:
 
 
 def _create_namespace(table: IcebergTable) -> None:
-    """Create the namespace unless it is there; tables of one schema that are new in one run all want to."""
+    """Create the namespace unless it exists; new tables of the same schema may do so at the same time."""
     create = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{quote_name(table.namespace)}"
     try:
         with commit_errors(table.identifier):
             table.spark.sql(create)
     except ConflictError:
-        # Another made it between Spark's look and its creation: the second look finds it.
+        # Another writer created it between Spark's check and its creation: the second check finds it.
         with commit_errors(table.identifier):
             table.spark.sql(create)
 
 
 def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:
-    """Give a new table an empty, tagged snapshot: branches need one to start from."""
+    """Add an empty, tagged snapshot to a new table: branches need one to start from."""
     if table.head() is None:
         table.commit_empty(MAIN, stamps)
     if EMPTY_TAG not in table.branches():
@@ -201,18 +205,18 @@ def _first_snapshot(table: IcebergTable, stamps: Mapping[str, str]) -> None:
         table.create_tag(EMPTY_TAG, first)
 
 
-# Columns that get another name, or go, in every schema that a table has had: rows are neither read nor written.
-# Iceberg reads a snapshot of the past under the schema of its day. Where that schema has a name that Iceberg cannot
-# read, renaming the column of today leaves the past unreadable, load branches included; so it is renamed there too.
+# Renaming columns in every schema that a table has had. Rows are neither read nor written.
+# Iceberg reads an old snapshot under the schema of that time. Where that schema has a name that Iceberg cannot read,
+# renaming only the current column leaves old snapshots unreadable, including load branches.
 
 
 def rename_everywhere(table: IcebergTable, renames: Mapping[str, str], drops: Collection[str] = ()) -> None:
-    """Rename columns of today in all schemas, and drop others from today's schema alone.
+    """Rename current columns in all schemas, and drop others from the current schema only.
 
-    What the table does not have is passed over, so that a second call after a crash completes the first.
+    Columns that the table does not have are ignored, so that a second call after a crash completes the first.
 
     Raises:
-        ConfigurationError: a REST catalog, which takes changes of today's schema only, and names that cannot be read.
+        ConfigurationError: unreadable names in a REST catalog, which accepts changes of the current schema only.
         ConflictError: another writer committed first.
     """
     java = table.load()
@@ -233,12 +237,12 @@ def rename_everywhere(table: IcebergTable, renames: Mapping[str, str], drops: Co
 
 
 def _keeps_schemas(java: Any) -> bool:
-    """Whether the table's catalog builds the metadata itself, out of changes that it is sent."""
+    """Whether the table's catalog builds the metadata itself, from the changes sent to it."""
     return bool(java.operations().getClass().getSimpleName() == "RESTTableOperations")
 
 
 def _rename_in_metadata(table: IcebergTable, java: Any, renames: Mapping[str, str]) -> None:
-    """Commit metadata in which the fields have their new names in all schemas; field ids, which data uses, stay."""
+    """Commit metadata with the new field names in all schemas; field ids, which the data uses, stay the same."""
     operations = java.operations()
     base = operations.current()
     parser = table.jvm.org.apache.iceberg.TableMetadataParser

@@ -1,7 +1,7 @@
-"""Which files of a table two of its snapshots do not share, from the manifests that they do not share.
+"""The files that two snapshots of a table do not share, and the deletion vectors in such files.
 
-Manifests are immutable: one that both snapshots list holds the same files for both and is not opened. So the cost
-goes with what was written between the two, in whatever order, and not with the table.
+Manifests are immutable: one that both snapshots list has the same files for both and is not read. So the cost depends
+on what was written between the two snapshots, not on the size of the table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DeleteFile:
-    """A file of deleted positions, or the deletion vector of one data file (``of``) at a place in such a file."""
+    """A file of deleted positions, or the deletion vector of one data file (``of``) within a file."""
 
     path: str
     rows: int
@@ -52,7 +52,7 @@ class DeleteFile:
 
 @dataclass(frozen=True)
 class OneSided:
-    """Live files that only one of the two snapshots has."""
+    """Live files that only one of two snapshots has."""
 
     data: frozenset[DataFile]
     deletes: frozenset[DeleteFile]
@@ -60,7 +60,7 @@ class OneSided:
     @property
     def paths(self) -> frozenset[str]:
         """Paths of the data files."""
-        return frozenset(one.path for one in self.data)
+        return frozenset(file.path for file in self.data)
 
     @property
     def delete_paths(self) -> frozenset[str]:
@@ -70,22 +70,22 @@ class OneSided:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Files that left between two snapshots, and those that came."""
+    """The files that only the left or only the right of two snapshots has."""
 
     left: OneSided
     right: OneSided
 
     @property
     def has_equality_deletes(self) -> bool:
-        """Whether rows were deleted by their values: which ones, only reading everything tells."""
+        """Whether rows were deleted by their values: finding them needs a scan of the whole table."""
         return any(delete.is_equality for delete in (*self.left.deletes, *self.right.deletes))
 
 
 def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, right_id: int) -> FileChanges:
-    """Compare the files of two snapshots of a table, neither of which need be an ancestor of the other."""
+    """Compare the files of two snapshots of a table; neither needs to be an ancestor of the other."""
     jvm: Any = spark._jvm
     java, readers = metadata.java, jvm.org.apache.iceberg.ManifestFiles
-    left, right = (_manifests(java, one) for one in (left_id, right_id))
+    left, right = (_manifests(java, snapshot_id) for snapshot_id in (left_id, right_id))
     data, deletes = (
         [_files(java, readers, own, other, is_data=kind) for own, other in ((left, right), (right, left))]
         for kind in (True, False)
@@ -99,13 +99,13 @@ def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, rig
 def live_files(table: IcebergTable, snapshot_id: int) -> set[str]:
     """Return the paths of all data files of a snapshot."""
     tasks = table.load().newScan().useSnapshot(snapshot_id).planFiles()
-    return {str(one.file().location()) for one in each_of(tasks)}
+    return {str(task.file().location()) for task in each_of(tasks)}
 
 
 def _manifests(java: Any, snapshot_id: int) -> dict[str, tuple[Any, bool]]:
-    """Return a snapshot's manifests by path, and whether each is of data files."""
+    """Return a snapshot's manifests by path, each with whether it lists data files."""
     found = java.snapshot(snapshot_id).allManifests(java.io()).toArray()
-    return {str(one.path()): (one, str(one.content().toString()) == _DATA) for one in found}
+    return {str(manifest.path()): (manifest, str(manifest.content().toString()) == _DATA) for manifest in found}
 
 
 def _files(
@@ -138,15 +138,15 @@ def _delete_files(java: Any, readers: Any, manifest: Any) -> Iterator[DeleteFile
         )
 
 
-# Deletion vectors of Iceberg's format version 3, read in Python: where a Spark task needs no JVM for it.
+# Deletion vectors of Iceberg's format version 3, read in Python because a Python task has no JVM.
 # A vector is a blob in a Puffin file: its length, a magic number, a 64-bit Roaring bitmap in the portable form, a
-# checksum. The bitmap is a number of 32-bit ones, each with the upper half of its positions, each made of containers
-# for 65,536 positions: a sorted array, a bitmap, or runs.
+# checksum. The bitmap consists of 32-bit bitmaps, each preceded by the upper half of its positions. Each of these
+# consists of containers for 65,536 positions: a sorted array, a bitmap, or runs.
 
 
 _MAGIC = b"\xd1\xd3\x39\x64"
 _NO_RUNS, _WITH_RUNS = 12346, 12347
-# From so many positions on, a container is a bitmap of 8 KiB.
+# A container with more positions than this is a bitmap of 8 KiB.
 _DENSE, _BITMAP_BYTES = 4096, 8192
 _FEW_CONTAINERS = 4
 
@@ -155,13 +155,13 @@ def vector_positions(blob: bytes) -> np.ndarray:
     """Return the positions of a deletion vector, in order.
 
     Raises:
-        ValueError: the bytes are no deletion vector.
+        ValueError: the bytes are not a deletion vector.
     """
     (length,) = struct.unpack_from(">i", blob, 0)
     body = blob[4 : 4 + length]
     (checksum,) = struct.unpack_from(">I", blob, 4 + length)
     if body[:4] != _MAGIC or zlib.crc32(body) != checksum:
-        msg = "these bytes are no deletion vector, or a damaged one"
+        msg = "the bytes are not a deletion vector, or a damaged one"
         raise ValueError(msg)
     (bitmaps,) = struct.unpack_from("<q", body, 4)
     at, found = 12, []
@@ -173,7 +173,7 @@ def vector_positions(blob: bytes) -> np.ndarray:
 
 
 def _bitmap(body: bytes, at: int) -> tuple[int, np.ndarray]:
-    """Read a 32-bit bitmap; give where it ends, and its positions."""
+    """Return the end of a 32-bit bitmap, and its positions."""
     (cookie,) = struct.unpack_from("<I", body, at)
     at += 4
     runs = b""
@@ -190,7 +190,7 @@ def _bitmap(body: bytes, at: int) -> tuple[int, np.ndarray]:
     headers = np.frombuffer(body, "<u2", 2 * count, at).astype(np.int64)
     at += 4 * count
     if not runs or count >= _FEW_CONTAINERS:
-        # Where each container begins, which reading them in turn tells as well.
+        # Skip the offsets of the containers, which are read one after the other.
         at += 4 * count
     found = []
     for number in range(count):

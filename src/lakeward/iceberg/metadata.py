@@ -1,6 +1,6 @@
-"""A table's metadata as of one moment: schema, properties, branches and snapshots. Reading it again loads nothing.
+"""A table's metadata as of one moment: schema, properties, branches and snapshots.
 
-Whole objects come from the JVM as one JSON text: each call across the bridge costs more than parsing it.
+Whole objects come from the JVM as one JSON text: a call through py4j costs more than parsing it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# Iceberg's column types in Lakeward's words.
-
-
+# Lakeward's names of Iceberg's column types.
 _FROM_ICEBERG = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double",
     "string": "string", "binary": "binary", "date": "date",
@@ -28,7 +26,7 @@ _FROM_ICEBERG = {
 
 
 def lake_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
-    """Read the source's columns from an Iceberg schema as JSON; a changelog has Lakeward's own besides."""
+    """Return the source's columns of an Iceberg schema in JSON, without Lakeward's own columns of a changelog."""
     fields = [field for field in schema["fields"] if not field["name"].startswith(PREFIX)]
     return tuple(Column(field["name"], _lake_type(field["name"], field["type"])) for field in fields)
 
@@ -48,7 +46,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table snapshot as far as Lakeward reads it; ``committed_ms`` is when it was made, ``schema_id`` its schema."""
+    """A snapshot of a table; ``committed_ms`` is its time in milliseconds since 1970."""
 
     id: int
     parent: int | None
@@ -58,71 +56,71 @@ class Snapshot:
 
     @property
     def rows(self) -> int:
-        """Live rows, from metadata alone: position deletes never point at a row twice."""
+        """The number of live rows, from metadata alone: no row is deleted by two position deletes."""
         return int(self.summary.get("total-records", 0)) - int(self.summary.get("total-position-deletes", 0))
 
 
 class TableMetadata:
-    """Iceberg's Java table object, as it was when it was loaded."""
+    """The metadata of a table as it was when it was loaded."""
 
     def __init__(self, java: Any, jvm: Any) -> None:
-        """Wrap a loaded table; ``jvm`` is the bridge it came over."""
+        """Wrap a Java table object; ``jvm`` is the JVM that it is from."""
         self.java = java
         self._parsers = jvm.org.apache.iceberg
         self._text = jvm.java.lang.String
 
     def columns(self) -> tuple[Column, ...]:
-        """The source's columns and their lake types."""
+        """Return the source's columns and their lake types."""
         return lake_columns(json.loads(self._parsers.SchemaParser.toJson(self.java.schema())))
 
     def schemas(self) -> dict[int, Mapping[str, Any]]:
-        """Every schema that the table has had, by id, as Iceberg's JSON."""
-        return {one["schema-id"]: one for one in self._whole()["schemas"]}
+        """Return every schema that the table has had, by id, as Iceberg's JSON."""
+        return {schema["schema-id"]: schema for schema in self._whole()["schemas"]}
 
     def property(self, name: str) -> str | None:
-        """One of the table's properties."""
+        """Return a property of the table, None where it is not set."""
         value: str | None = self.java.properties().get(name)
         return value
 
     def properties(self, prefix: str) -> dict[str, str]:
-        """The table's properties whose names start with a prefix."""
+        """Return the table's properties whose names start with a prefix."""
         return {name: value for name, value in self._whole()["properties"].items() if name.startswith(prefix)}
 
     def references(self) -> list[str]:
-        """Names of all branches and tags."""
-        # The end of a Java iterator reaches Python as an exception, which takes ten milliseconds to be understood.
+        """Return the names of all branches and tags."""
+        # The end of a Java iterator reaches Python as an exception, which costs ten milliseconds.
         names: str = self._text.join("\n", self.java.refs().keySet())
         return sorted(names.split("\n")) if names else []
 
     def tags(self) -> dict[str, int]:
-        """Tags and the snapshots they stand at."""
+        """Return the tags with their snapshot ids."""
         return self._references_of("tag")
 
     def branches(self) -> dict[str, int]:
-        """Branches and the snapshots they stand at."""
+        """Return the branches with the ids of their heads."""
         return self._references_of("branch")
 
     def _references_of(self, kind: str) -> dict[str, int]:
         return {name: value["snapshot-id"] for name, value in self._whole()["refs"].items() if value["type"] == kind}
 
     def snapshots(self) -> dict[int, Snapshot]:
-        """Every snapshot that the table keeps, on all branches."""
-        return {one["snapshot-id"]: _snapshot(one) for one in self._whole().get("snapshots", ())}
+        """Return every snapshot that the table keeps, by id."""
+        return {snapshot["snapshot-id"]: _snapshot(snapshot) for snapshot in self._whole().get("snapshots", ())}
 
     def _whole(self) -> Any:
         return json.loads(self._parsers.TableMetadataParser.toJson(self.java.operations().current()))
 
     def snapshot_count(self) -> int:
-        """How many snapshots the table keeps, on all branches."""
+        """Return the number of snapshots that the table keeps."""
         return int(self.java.snapshots().size())
 
     def head(self, reference: str = MAIN) -> Snapshot | None:
-        """The snapshot that a branch or tag stands at, None when there is none."""
+        """Return the snapshot of a branch or tag, None where there is no such reference."""
         found = self.java.snapshot(reference)
         return self._snapshot(found) if found is not None else None
 
     def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
-        """The snapshot and its ancestors, newest first, as far as they are kept."""
+        """Yield the snapshot and its ancestors, newest first, as far as they are kept."""
         current = self.java.snapshot(snapshot_id)
         while current is not None:
             found = self._snapshot(current)
@@ -130,8 +128,10 @@ class TableMetadata:
             current = self.java.snapshot(found.parent) if found.parent is not None else None
 
     def stamp_at(self, name: str, snapshot_id: int) -> str | None:
-        """The newest value of a summary property in a snapshot's ancestry."""
-        return next((one.summary[name] for one in self.lineage(snapshot_id) if name in one.summary), None)
+        """Return the newest value of a stamp among a snapshot and its ancestors."""
+        return next(
+            (snapshot.summary[name] for snapshot in self.lineage(snapshot_id) if name in snapshot.summary), None
+        )
 
     def _snapshot(self, found: Any) -> Snapshot:
         return _snapshot(json.loads(self._parsers.SnapshotParser.toJson(found)))
@@ -143,7 +143,7 @@ def _snapshot(data: Mapping[str, Any]) -> Snapshot:
 
 
 def each_of(closeable: Any) -> Iterator[Any]:
-    """Yield one by one what Iceberg hands out of manifests and scans, and close it at the end."""
+    """Yield the elements of Iceberg's closeable iterables, such as manifests and scans, and close them at the end."""
     try:
         found = closeable.iterator()
         while found.hasNext():

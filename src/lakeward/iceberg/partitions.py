@@ -27,7 +27,7 @@ _TAKES = {
     "bucket": _WHOLE | _DAYS | {"string", "binary"},
     "truncate": _WHOLE | {"string", "binary"},
 }  # fmt: skip
-# How Iceberg names the field that a transform gives.
+# The suffixes of partition field names in Iceberg.
 _SUFFIXES = {
     "years": "year", "months": "month", "days": "day", "hours": "hour", "bucket": "bucket", "truncate": "trunc",
 }  # fmt: skip
@@ -37,7 +37,7 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True)
 class PartitionField:
-    """One parsed ``partition_by`` entry."""
+    """A parsed ``partition_by`` entry."""
 
     column: str
     transform: str = IDENTITY
@@ -52,7 +52,7 @@ class PartitionField:
 
     @property
     def name(self) -> str:
-        """The name that Iceberg gives the field."""
+        """The name of the field in Iceberg."""
         return self.column if self.transform == IDENTITY else f"{self.column}_{_SUFFIXES[self.transform]}"
 
     @property
@@ -64,7 +64,7 @@ class PartitionField:
 
 
 def parse_partition(expression: str, columns: Collection[str]) -> PartitionField:
-    """Read one ``partition_by`` entry; a column of just that name comes before a transform.
+    """Parse a ``partition_by`` entry; a column of that exact name takes precedence over a transform.
 
     Raises:
         ConfigurationError: it has none of the forms.
@@ -81,21 +81,21 @@ def parse_partition(expression: str, columns: Collection[str]) -> PartitionField
 
 
 def partition_sql(expression: str, columns: Collection[str]) -> str:
-    """Write one ``partition_by`` entry as Spark SQL; the caller has looked for :func:`partition_problems`."""
+    """Return a ``partition_by`` entry as Spark SQL; the caller has checked :func:`partition_problems`."""
     return parse_partition(expression, columns).sql
 
 
 def renamed_partition(expression: str, renames: Mapping[str, str]) -> str:
-    """Return an entry whose column has the name that a declared rename gave it: Iceberg keeps its field by id."""
+    """Return an entry with the new name of a renamed column: Iceberg identifies the field by its id."""
     try:
         field = parse_partition(expression, renames)
     except ConfigurationError:
-        return expression  # what is wrong with it is told where the table is looked at
+        return expression  # reported when the table is checked
     return PartitionField(renames.get(field.column, field.column), field.transform, field.width).text
 
 
 def partition_problems(expressions: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str | None]]:
-    """Yield what Iceberg would refuse of a table's partition, each with the column that is missing, if that is why."""
+    """Yield the problems of a table's partition entries, each with the missing column if there is one."""
     types = {column.name: column.lake_type for column in columns}
     fields: list[PartitionField] = []
     for expression in expressions:

@@ -1,4 +1,4 @@
-"""Files of a table written anew: what that would save, which files are worth it, and the writing."""
+"""Rewriting files of a table: what it would save, which files are worth it, and the rewrite itself."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from lakeward.iceberg.table import IcebergTable
 
 
-# What merge-on-read and many small commits leave for maintenance, told from metadata alone: no Spark job.
-
-
 @dataclass(frozen=True)
 class Debt:
-    """A table's files, deleted rows and kept snapshots.
+    """What merge-on-read and small commits leave for maintenance: files, deleted rows and snapshots.
 
-    ``deleted_share`` is the part of the stored rows that every reader reads and throws away again.
-    ``average_file_bytes`` is over data and delete files.
+    ``deleted_share`` is the share of the stored rows that every reader reads and discards. ``average_file_bytes``
+    includes data and delete files.
     """
 
     data_files: int = 0
@@ -41,7 +38,7 @@ class Debt:
 
 
 def debt_of(table: TableMetadata) -> Debt:
-    """Measure a table's debt at the head of ``main``."""
+    """Return a table's debt at the head of ``main``, from metadata alone."""
     head = table.head()
     summary = head.summary if head else {}
 
@@ -60,17 +57,17 @@ def debt_of(table: TableMetadata) -> Debt:
     )
 
 
-# Which files of a mirror are worth being rewritten.
-# The list of files comes to the driver, as Iceberg's own does for every query; the positions of deleted rows do not.
+# Choosing the files of a mirror to rewrite.
+# The list of files is collected on the driver, as Iceberg does for every query; positions of deleted rows are not.
 
 
-# Files up to this size are merged whatever the others are.
+# Files up to this size are always merged.
 _TINY = 1 << 20
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A data or delete file; ``group`` names its partition, ``of`` the data file that a deletion vector belongs to."""
+class TableFile:
+    """A data or delete file; ``group`` is its partition, ``of`` the data file of a deletion vector."""
 
     path: str
     size: int
@@ -80,8 +77,8 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What makes a file worth it, and how many bytes at most are chosen at a time."""
+class RewriteLimits:
+    """When a file is rewritten, and how many bytes are chosen at a time."""
 
     deleted_share: float
     file_bytes: int
@@ -89,13 +86,13 @@ class Limits:
 
     @property
     def at_a_time(self) -> int:
-        """Bytes of a slice: two small files always fit in, as one alone would only be copied."""
+        """The bytes of a slice: at least enough for two small files, as a single file would only be copied."""
         return max(self.slice_bytes, self.file_bytes)
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """How many rows of which data files are deleted, and by which delete files."""
+    """The number of deleted rows by data file, and the delete files that delete them."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     by: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -113,45 +110,47 @@ class Chosen:
         return bool(self.data or self.deletes)
 
 
-def choose_files(table: IcebergTable, base: Snapshot, limits: Limits) -> Chosen:
-    """Look at a snapshot's files and choose the next slice of them."""
+def choose_files(table: IcebergTable, base: Snapshot, limits: RewriteLimits) -> Chosen:
+    """Choose the next slice of a snapshot's files."""
     data = _files(table, base, "data_files")
     deletes = _files(table, base, "delete_files") if int(base.summary.get("total-delete-files", 0)) else []
-    # In format version 3 a data file has one deletion vector of its own, which goes with it.
+    # In format version 3 each data file has its own deletion vector, which is removed with it.
     vectors = any(delete.of for delete in deletes)
     deleted = _by_vectors(deletes) if vectors else _by_positions(table, base) if deletes else Deleted()
     return choose(data, () if vectors else deletes, deleted, limits)
 
 
-def choose(data: Iterable[StoredFile], deletes: Collection[StoredFile], deleted: Deleted, limits: Limits) -> Chosen:
-    """Choose data files of which much is deleted or that are small, and the delete files that speak of them.
+def choose(
+    data: Iterable[TableFile], deletes: Collection[TableFile], deleted: Deleted, limits: RewriteLimits
+) -> Chosen:
+    """Choose data files that are small or have many deleted rows, and the delete files that refer to them.
 
-    Where there are none, delete files themselves are merged.
+    Where there are no such data files, delete files are merged.
     """
-    worn: list[StoredFile] = []
-    others: list[StoredFile] = []
+    worn: list[TableFile] = []
+    others: list[TableFile] = []
     for file in data:
         is_worn = deleted.rows.get(file.path, 0) >= limits.deleted_share * file.rows
         (worn if is_worn and file.path in deleted.rows else others).append(file)
     small = [file for file in others if file.size < limits.file_bytes // 2]
     chosen = _up_to([*sorted(worn, key=_by_size), *mergeable(small)], limits.at_a_time)
     if chosen:
-        spoken = {path for file in chosen for path in deleted.by.get(file.path, ())}
-        merged = [delete for delete in deletes if delete.path in spoken]
+        referring = {path for file in chosen for path in deleted.by.get(file.path, ())}
+        merged = [delete for delete in deletes if delete.path in referring]
     else:
         merged = _up_to(list(mergeable(deletes)), limits.at_a_time)
         merged = merged if len(merged) > 1 else []
-    size = sum(one.size for one in (*chosen, *merged))
-    return Chosen(frozenset(one.path for one in chosen), frozenset(one.path for one in merged), size)
+    size = sum(file.size for file in (*chosen, *merged))
+    return Chosen(frozenset(file.path for file in chosen), frozenset(file.path for file in merged), size)
 
 
-def mergeable(files: Iterable[StoredFile]) -> Iterator[StoredFile]:
-    """Yield the files of each partition that are worth being one: two at least.
+def mergeable(files: Iterable[TableFile]) -> Iterator[TableFile]:
+    """Yield the files of each partition that are worth merging: at least two.
 
-    None is larger than all smaller ones together, unless it is tiny: a file is then rewritten few times in its life,
-    however many come after it.
+    No file is larger than all smaller ones together, unless it is tiny. So each file is rewritten only a few times,
+    however many files follow.
     """
-    for _, found in groupby(sorted(files, key=lambda one: (one.group, *_by_size(one))), key=lambda one: one.group):
+    for _, found in groupby(sorted(files, key=lambda file: (file.group, *_by_size(file))), key=lambda file: file.group):
         group, total, last = list(found), 0, 0
         for number, file in enumerate(group, start=1):
             if file.size <= max(total, _TINY):
@@ -162,19 +161,19 @@ def mergeable(files: Iterable[StoredFile]) -> Iterator[StoredFile]:
 
 
 def metadata_frame(table: IcebergTable, snapshot_id: int, name: str) -> DataFrame:
-    """Read one of Iceberg's tables about a table, as of a snapshot."""
+    """Return one of Iceberg's metadata tables of a table, as of a snapshot."""
     return table.spark.read.option("versionAsOf", str(snapshot_id)).table(f"{table.identifier}.{name}")
 
 
-def _files(table: IcebergTable, base: Snapshot, name: str) -> list[StoredFile]:
+def _files(table: IcebergTable, base: Snapshot, name: str) -> list[TableFile]:
     frame = metadata_frame(table, base.id, name)
     values = F.to_json("partition", {"ignoreNullFields": "false"}) if "partition" in frame.columns else F.lit("")
     group = F.concat_ws(" ", F.col("spec_id").cast("string"), values)
     found = frame.select("file_path", "file_size_in_bytes", "record_count", group, "referenced_data_file")
-    return [StoredFile(*row) for row in found.collect()]
+    return [TableFile(*row) for row in found.collect()]
 
 
-def _by_vectors(vectors: Iterable[StoredFile]) -> Deleted:
+def _by_vectors(vectors: Iterable[TableFile]) -> Deleted:
     rows: dict[str, int] = {}
     for vector in vectors:
         if vector.of is not None:
@@ -183,7 +182,7 @@ def _by_vectors(vectors: Iterable[StoredFile]) -> Deleted:
 
 
 def _by_positions(table: IcebergTable, base: Snapshot) -> Deleted:
-    """Count the positions in delete files by the data file that they are of."""
+    """Count the positions in delete files by data file."""
     positions = metadata_frame(table, base.id, "position_deletes")
     counts = positions.groupBy("file_path", "delete_file_path").agg(F.count(F.lit(1)))
     rows: dict[str, int] = {}
@@ -194,9 +193,9 @@ def _by_positions(table: IcebergTable, base: Snapshot) -> Deleted:
     return Deleted(rows, {path: frozenset(files) for path, files in by.items()})
 
 
-def _up_to(files: Sequence[StoredFile], size: int) -> list[StoredFile]:
-    """Take files up to so many bytes; one at least, however large it is."""
-    taken: list[StoredFile] = []
+def _up_to(files: Sequence[TableFile], size: int) -> list[TableFile]:
+    """Return the first files up to a total size, and at least one."""
+    taken: list[TableFile] = []
     total = 0
     for file in files:
         if taken and total + file.size > size:
@@ -206,27 +205,27 @@ def _up_to(files: Sequence[StoredFile], size: int) -> list[StoredFile]:
     return taken
 
 
-def _by_size(file: StoredFile) -> tuple[int, str]:
+def _by_size(file: TableFile) -> tuple[int, str]:
     return (file.size, file.path)
 
 
-# Chosen files of a table read as a frame and written anew, without a commit: what compaction is made of.
-# Iceberg's own compaction does the same below its actions, which choose files by other rules than Lakeward's and
-# cannot merge delete files on a branch. What comes out are files for one commit that replaces the old ones by them.
+# Rewriting chosen files: they are read as a frame and written again, without a commit.
+# Iceberg's own compaction actions do the same, but choose files by other rules and cannot merge delete files on a
+# branch. The result are files for one commit that replaces the old files.
 
 
 @dataclass
 class Replacement:
-    """Files that leave a table and those that take their place, as Iceberg's Java objects."""
+    """Files to remove from a table and the files that replace them, as Iceberg's Java objects."""
 
     old: list[Any] = field(default_factory=list)
     new: list[Any] = field(default_factory=list)
     old_deletes: list[Any] = field(default_factory=list)
-    # With the sequence number from which they count, which is that of the newest file they stand for.
+    # Each with its sequence number, which is that of the newest delete file it replaces.
     new_deletes: list[tuple[Any, int]] = field(default_factory=list)
 
     def update(self, table: IcebergTable, base: int, stamps: Mapping[str, str]) -> Any:
-        """Return the update of the table that does it, stamped and not yet committed."""
+        """Return the stamped update of the table, not yet committed."""
         update = table.load().newRewrite().validateFromSnapshot(base)
         for file in (*self.old, *self.old_deletes):
             update.deleteFile(file)
@@ -240,7 +239,7 @@ class Replacement:
 
 
 class Staged:
-    """Files of one table, set aside for reading and for being replaced, for the time of a ``with`` block."""
+    """Files of a table, staged for reading and replacing during a ``with`` block."""
 
     def __init__(self, spark: SparkSession, table: Any, tasks: list[Any], coordinator: Any) -> None:
         self.tasks = tasks
@@ -268,15 +267,15 @@ class Staged:
         self._coordinator.clearRewrite(self._table, self._id)
 
     def read(self, *, split_bytes: int | None = None) -> DataFrame:
-        """Read what the files hold, without rows that are deleted."""
-        # Iceberg for Spark 3.5 goes by these options, that for Spark 4 by the name alone.
+        """Return the rows of the files, without deleted ones."""
+        # Iceberg for Spark 3.5 uses these options, Iceberg for Spark 4 only the name.
         reader = self._spark.read.format("iceberg").option("scan-task-set-id", self._id).option("file-open-cost", "0")
         if split_bytes is not None:
             reader = reader.option("split-size", str(split_bytes))
         return reader.load(self._id)
 
     def write(self, rows: DataFrame, options: Mapping[str, str]) -> list[Any]:
-        """Write rows as the files' replacement and give the new files."""
+        """Write rows as the replacement of the files, and return the new files."""
         writer = rows.write.format("iceberg").option("rewritten-file-scan-task-set-id", self._id)
         for name, value in options.items():
             writer = writer.option(name, value)
@@ -285,7 +284,7 @@ class Staged:
 
     @property
     def files(self) -> list[Any]:
-        """The staged files themselves."""
+        """The staged files."""
         return [task.file() for task in self.tasks]
 
 
@@ -318,7 +317,7 @@ def staged_deletes(table: IcebergTable, snapshot_id: int, paths: Collection[str]
 
 
 def _table_cache(jvm: Any) -> Any:
-    """Find Iceberg's table cache: of its two methods ``get`` the bridge may see only the one that is not static."""
+    """Return Iceberg's table cache; py4j may find only the ``get`` that is not static."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     methods = loader.loadClass("org.apache.iceberg.spark.SparkTableCache").getMethods()
     getter = next(method for method in methods if method.getName() == "get" and method.getParameterCount() == 0)
@@ -331,5 +330,5 @@ def location_of(file: Any) -> str:
 
 
 def size_of(files: Collection[Any]) -> int:
-    """Return the bytes of files together."""
+    """Return the total size of files in bytes."""
     return sum(int(file.fileSizeInBytes()) for file in files)

@@ -33,7 +33,7 @@ class IcebergTable:
     def __init__(
         self, spark: SparkSession, namespace: str, name: str, *, renames: Mapping[str, str] | None = None
     ) -> None:
-        """Name a table; nothing is loaded yet. ``renames`` are columns whose former names its rows may mention."""
+        """Refer to a table without loading it. ``renames`` are columns whose former names its rows may use."""
         self.spark = spark
         self.namespace = namespace
         self.name = name
@@ -41,20 +41,20 @@ class IcebergTable:
 
     @property
     def jvm(self) -> Any:
-        """The bridge into the session's JVM."""
+        """The session's JVM."""
         return _jvm(self.spark)
 
     @property
     def identifier(self) -> str:
-        """Quoted name for Spark SQL."""
+        """The quoted name for Spark SQL."""
         return ".".join(quote_name(part) for part in (CATALOG, self.namespace, self.name))
 
     def branch_identifier(self, branch: str) -> str:
-        """Quoted name of a branch for Spark SQL writes."""
+        """Return the quoted name of a branch for writing with Spark SQL."""
         return f"{self.identifier}.{quote_name('branch_' + branch)}"
 
     def exists(self) -> bool:
-        """Return whether the catalog has the table."""
+        """Whether the catalog has the table."""
         return self.look() is not None
 
     def look(self) -> TableMetadata | None:
@@ -80,15 +80,15 @@ class IcebergTable:
             return util.loadIcebergTable(self.spark._jsparkSession, self.identifier)
 
     def columns(self) -> tuple[Column, ...]:
-        """Columns and lake types as the table has them now."""
+        """Return the table's present columns and their lake types."""
         return self.metadata().columns()
 
     def property(self, name: str) -> str | None:
-        """One of the table's properties."""
+        """Return a property of the table, None where it is not set."""
         return self.metadata().property(name)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
-        """Set properties in one commit; None removes one."""
+        """Set properties in one commit; the value None removes a property."""
         with commit_errors(self.identifier):
             update = self.load().updateProperties()
             for name, value in properties.items():
@@ -96,11 +96,15 @@ class IcebergTable:
             update.commit()
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
-        """The branch's newest snapshot, None when there is no such branch."""
+        """Return the branch's newest snapshot, None where there is no such branch."""
         return self.metadata().head(branch)
 
     def require_head(self, branch: str = MAIN) -> Snapshot:
-        """The branch's newest snapshot; every table of Lakeward's has one from its creation on."""
+        """Return the branch's newest snapshot, which every table of Lakeward has from its creation on.
+
+        Raises:
+            DataError: there is none.
+        """
         head = self.head(branch)
         if head is None:
             msg = f"{self.identifier} has no snapshot on {branch}: it was not created by Lakeward, or was cut back"
@@ -108,19 +112,19 @@ class IcebergTable:
         return head
 
     def lineage(self, snapshot_id: int) -> Iterator[Snapshot]:
-        """The snapshot and its ancestors, newest first, as far as they are kept."""
+        """Yield the snapshot and its ancestors, newest first, as far as they are kept."""
         return self.metadata().lineage(snapshot_id)
 
     def stamp(self, name: str, branch: str = MAIN) -> str | None:
-        """The newest value of a summary property in the branch's ancestry."""
+        """Return the newest value of a stamp among the branch's snapshots."""
         metadata = self.metadata()
         head = metadata.head(branch)
         return metadata.stamp_at(name, head.id) if head is not None else None
 
     def read(self, snapshot_id: int, *, with_columns: Sequence[str] = ()) -> DataFrame:
-        """Read the table pinned to a snapshot, under the newest schema; ``with_columns`` are Iceberg's own to add.
+        """Return the rows of a snapshot under the newest schema; ``with_columns`` are Iceberg's own columns to add.
 
-        Spark reads an old snapshot with the schema of its day; a column that was added, widened or renamed since
+        Spark reads an old snapshot with the schema of that time; a column that was added, widened or renamed since
         is found by its field id.
         """
         frame = self._read(snapshot_id, with_columns)
@@ -144,7 +148,7 @@ class IcebergTable:
         return pinned.select(*own, *source, *with_columns)
 
     def any_file_in_range(self, snapshot_id: int, ranges: Mapping[str, tuple[Any, Any]]) -> bool:
-        """Tell from file statistics whether any file may hold a row within all these column ranges."""
+        """Whether any file may hold a row within all these column ranges, according to file statistics."""
         table = self.load()
         expressions = _jvm(self.spark).org.apache.iceberg.expressions.Expressions
         condition = expressions.alwaysTrue()
@@ -175,7 +179,7 @@ class IcebergTable:
             self.load().manageSnapshots().createBranch(branch, snapshot_id).commit()
 
     def drop_branch(self, branch: str) -> None:
-        """Remove a branch; its files are removed by maintenance."""
+        """Remove a branch, if it exists; its files are removed by maintenance."""
         with commit_errors(self.identifier):
             table = self.load()
             if table.refs().containsKey(branch):
@@ -187,30 +191,30 @@ class IcebergTable:
             self.load().manageSnapshots().replaceBranch(branch, snapshot_id).commit()
 
     def create_tag(self, tag: str, snapshot_id: int) -> None:
-        """Give a snapshot a name that keeps it."""
+        """Create a tag, which also keeps the snapshot from expiry."""
         with commit_errors(self.identifier):
             self.load().manageSnapshots().createTag(tag, snapshot_id).commit()
 
     def drop_tag(self, tag: str) -> None:
-        """Remove a tag; nothing happens where there is none."""
+        """Remove a tag, if it exists."""
         with commit_errors(self.identifier):
             table = self.load()
             if table.refs().containsKey(tag):
                 table.manageSnapshots().removeTag(tag).commit()
 
     def replace_tag(self, tag: str, snapshot_id: int) -> None:
-        """Let a tag name another snapshot."""
+        """Move a tag to another snapshot."""
         with commit_errors(self.identifier):
             self.load().manageSnapshots().replaceTag(tag, snapshot_id).commit()
 
     def branches(self) -> list[str]:
-        """Names of all branches and tags."""
+        """Return the names of all branches and tags."""
         return self.metadata().references()
 
     def fast_forward(
         self, source: str, target: str, *, expected: int, drop_source: bool = False, tries: int = 5
     ) -> None:
-        """Move ``target`` to ``source``'s head if it still stands at ``expected``; drop the source in the same commit.
+        """Move ``target`` to ``source``'s head if it is still at ``expected``; drop the source in the same commit.
 
         Raises:
             ConflictError: the target has moved.
@@ -226,7 +230,7 @@ class IcebergTable:
                     update = table.manageSnapshots().fastForwardBranch(target, source)
                     (update.removeBranch(source) if drop_source else update).commit()
             except ConflictError:
-                # An unrelated commit (a tag, a property) came in between while the target may still stand still.
+                # An unrelated commit (a tag, a property) may have come first, with the target unchanged.
                 if attempt == tries - 1:
                     raise
             else:
@@ -259,9 +263,6 @@ def _jvm(spark: SparkSession) -> Any:
         msg = "this Spark session has no JVM (Spark Connect); Lakeward needs a classic session"
         raise BugError(msg)
     return spark._jvm
-
-
-# Tags and branches of a table set together.
 
 
 def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Mapping[str, int | None]) -> None:

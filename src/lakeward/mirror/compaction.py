@@ -17,8 +17,8 @@ from lakeward import schemas as S
 from lakeward.errors import BugError
 from lakeward.iceberg.attempt import Attempt
 from lakeward.iceberg.rewrite import (
-    Limits,
     Replacement,
+    RewriteLimits,
     choose_files,
     location_of,
     metadata_frame,
@@ -134,7 +134,7 @@ def plan_compaction(context: TableContext, base: Snapshot) -> Chosen:
     """Choose the files of the next slice."""
     limits = context.settings.maintenance
     return choose_files(
-        context.mirror, base, Limits(limits.deleted_share, limits.file_bytes, limits.slice_bytes)
+        context.mirror, base, RewriteLimits(limits.deleted_share, limits.file_bytes, limits.slice_bytes)
     )  # fmt: skip
 
 

@@ -26,13 +26,13 @@ _JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 _DEFAULT_CATALOG_KEY = "spark.sql.defaultCatalog"
 _CLASS_PATH_KEY = "spark.driver.extraClassPath"
 _JAR_KEYS = ("spark.jars", "spark.jars.packages", _CLASS_PATH_KEY)
-# Spark shows settings in its UI, event log and SET. Any property of a catalog may be a credential, whatever its name.
+# Spark shows settings in its UI, its event log and by SET. Any catalog property may be a credential.
 _SECRET_NAMES = (
     r"(?i)secret|passw|passphrase|token|access[._-]?key|api[._-]?key|credential|authorization|spark\.sql\.catalog\."
 )
 
 _GIB = 1 << 30
-# The driver of a local master does all the work: a quarter of the machine, within reason.
+# The driver of a local master does all the work: it gets a quarter of the memory, within limits.
 _MEMORY_SHARE, _MIN_MEMORY_GIB, _MAX_MEMORY_GIB = 4, 1, 8
 _LOCAL_MASTER = re.compile(r"^local(?:\[(?P<cores>\d+|\*)(?:,\d+)?\])?$")
 
@@ -40,25 +40,25 @@ _LOCAL_MASTER = re.compile(r"^local(?:\[(?P<cores>\d+|\*)(?:,\d+)?\])?$")
 SQL_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # Rows per Arrow batch between Spark and Python: wide rows must not make one batch large.
+    # Rows per Arrow batch between Spark and Python, few enough for wide rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     _DEFAULT_CATALOG_KEY: CATALOG_NAME,
-    # The event log names the settings that differ between a session and its application.
+    # The event log contains the settings of a session that differ from those of its application.
     "spark.sql.redaction.options.regex": f"{_SECRET_NAMES}|url",
 }
 
 
 def session_conf(config: Config) -> dict[str, str]:
-    """Return every setting of a new application; what the user configured wins over all but the catalog's name."""
+    """Return all settings of a new application; the user's override all others except the catalog's name."""
     user = config.spark.conf
     _require_catalog_name(user)
     conf = {
-        # Each op runs the same few dozen generated classes; Spark keeps a hundred and would compile them again.
+        # An op uses the same few dozen generated classes each time; Spark's default cache is too small for many tables.
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": _SECRET_NAMES,
-        # Tables run at one time: a small one shall not wait until a large one's tasks are all done.
+        # Tables run in parallel: a small one must not wait for all tasks of a large one.
         "spark.scheduler.mode": "FAIR",
         **(_local_conf(config.spark.master) if is_local(config.spark.master) and not is_submitted() else {}),
         **SQL_CONF,
@@ -72,7 +72,7 @@ def session_conf(config: Config) -> dict[str, str]:
 
 
 def is_submitted() -> bool:
-    """Return whether ``spark-submit`` started this process: then master, memory and jars are what it was given."""
+    """Whether ``spark-submit`` started this process, and so decided on master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -82,13 +82,13 @@ def is_local(master: str) -> bool:
 
 
 def _jar_conf(config: Config) -> dict[str, str]:
-    """Add Lakeward's jars to the user's, unless those hold Iceberg already."""
+    """Return the settings that add Lakeward's jars to the user's, unless those include Iceberg."""
     user = config.spark.conf
     if is_submitted() or any("iceberg-spark-runtime" in user.get(key, "") for key in _JAR_KEYS):
         return {}
     jars = [str(path) for path in resolve_jars(config)]
     if is_local(config.spark.master):
-        # On the class path they are used in place; as spark.jars, 60 MB would be copied at every start.
+        # On the class path jars are used in place; by spark.jars, 60 MB would be copied at every start.
         return {_CLASS_PATH_KEY: os.pathsep.join([*jars, *filter(None, [user.get(_CLASS_PATH_KEY)])])}
     return {"spark.jars": ",".join([*jars, *filter(None, [user.get("spark.jars")])])}
 
@@ -96,12 +96,12 @@ def _jar_conf(config: Config) -> dict[str, str]:
 def _local_conf(master: str) -> dict[str, str]:
     return {
         "spark.driver.memory": f"{_driver_memory_gib(_machine_memory())}g",
-        # One machine talks to itself: no name service, no open port to the outside.
+        # All communication is local: no name lookup, and no port that is open to other machines.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Enough to use every core; more would only make small batches wait for empty tasks.
+        # Enough to use every core; more would only slow down small batches by empty tasks.
         "spark.sql.shuffle.partitions": str(max(4, 2 * _local_cores(master))),
-        # Spark makes this folder for a catalog that Lakeward does not use; keep it out of the working directory.
+        # Spark creates this folder for a catalog that Lakeward does not use; keep it out of the working directory.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"lakeward-{os.getuid()}", "unused")),
     }
 
@@ -115,7 +115,7 @@ def _local_cores(master: str) -> int:
 
 
 def _machine_memory() -> int:
-    """Bytes that this process may use: the machine's, or its container's if that is less."""
+    """Return the memory limit of this process in bytes: that of the machine, or of its container if less."""
     total = int(psutil.virtual_memory().total)
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""The configured catalog as Spark settings: SQLite by default, Hadoop, REST or Glue by configuration."""
+"""The configured catalog (SQLite, Hadoop, REST or Glue) as Spark settings, and a check of a warehouse in S3."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from lakeward.config import Config
 
 
-# Fixed: an Iceberg JDBC catalog keeps its name in every row, so other engines must use the same one.
+# Fixed: an Iceberg JDBC catalog stores its name in every row, so other engines must use the same name.
 CATALOG_NAME = "lake"
 CATALOG_KEY = f"spark.sql.catalog.{CATALOG_NAME}"
 
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-# Where that client stops reading an address.
+# Characters at which that client cuts an address off.
 CUT_OFF_SIGNS = ("?", "#")
 
-# A writer that finds the catalog file locked waits this long before it gives up.
+# How long a writer waits for a locked catalog file.
 SQLITE_BUSY_TIMEOUT_MS = 30_000
 
 
 class CatalogKind(StrEnum):
-    """The catalogs that Lakeward knows, by the scheme that chooses them."""
+    """The catalogs that Lakeward supports, by the scheme of ``lake.catalog``."""
 
     SQLITE = "sqlite"
     HADOOP = "hadoop"
@@ -59,7 +59,11 @@ _SCHEMES = {
 
 
 def catalog_kind(config: Config) -> CatalogKind:
-    """Tell the kind of the configured catalog by its scheme."""
+    """Return the kind of the configured catalog.
+
+    Raises:
+        ConfigurationError: its scheme is not known.
+    """
     scheme, separator, _ = config.lake.catalog.partition("://")
     kind = _SCHEMES.get(scheme) if separator else None
     if kind is None:
@@ -68,9 +72,9 @@ def catalog_kind(config: Config) -> CatalogKind:
 
 
 def is_on_s3(config: Config) -> bool:
-    """Return whether the lake's files are in S3, as far as the configuration says.
+    """Whether the lake's files are in S3, according to the configuration.
 
-    A REST catalog keeps them where it likes: an ``s3:`` block says that it does so in S3.
+    A REST catalog decides itself where files are: an ``s3:`` block declares that they are in S3.
     """
     kind = catalog_kind(config)
     if kind is CatalogKind.HADOOP and (location := hadoop_location(config)):
@@ -83,21 +87,21 @@ def is_on_s3(config: Config) -> bool:
 
 
 def publishes_to_s3(config: Config) -> bool:
-    """Return whether a declared table's plain copy goes to S3."""
+    """Whether any declared table is published to S3."""
     return any(is_s3(table.publish.to) for table in config.tables.values() if table.publish is not None)
 
 
 def hadoop_location(config: Config) -> str:
-    """Return what follows ``hadoop://``: the catalog's own place, or nothing where the warehouse is meant."""
+    """Return what follows ``hadoop://``: the catalog's location, or an empty text for the warehouse."""
     return config.lake.catalog.removeprefix("hadoop://")
 
 
 def catalog_conf(config: Config) -> dict[str, str]:
-    """Return the Spark settings of the catalog named ``lake``; the folders, and the file, of a local one are created.
+    """Return the Spark settings of the catalog named ``lake``; create the folders and the file of a local one.
 
     Raises:
-        ConfigurationError: the catalog is of no known kind, or is not complete, or a secret is not set, or an address
-            of files holds one.
+        ConfigurationError: the catalog is of no known kind or is incomplete, a secret is not set, or an address
+            contains a password.
     """
     kind = catalog_kind(config)
     for place in (config.lake.warehouse, hadoop_location(config) if kind is CatalogKind.HADOOP else ""):
@@ -107,7 +111,7 @@ def catalog_conf(config: Config) -> dict[str, str]:
     properties = {
         **(s3_properties(config, kind) if is_on_s3(config) else {}),
         **_PROPERTIES[kind](config),
-        # A cached table handle in a second session is stale: it knows neither new branches nor new snapshots.
+        # A table cached in another session is stale: it lacks new branches and snapshots.
         "cache-enabled": "false",
         **{name: from_environment(value, f"lake.properties {name}") for name, value in config.lake.properties.items()},
     }
@@ -124,13 +128,13 @@ def _sqlite_properties(config: Config) -> dict[str, str]:
     file = sqlite_file(config)
     if "?" in str(file):
         raise _refused(config, "holds a '?', which the SQLite driver reads as the start of its options")
-    with _telling_errors(file):
+    with _creation_errors(file):
         create_folder(file.parent, config.file_access)
         create_file(file, config.file_access)
     return {
         "type": "jdbc",
         "uri": f"jdbc:sqlite:{file}?busy_timeout={SQLITE_BUSY_TIMEOUT_MS}",
-        # V1 is the layout that pyiceberg reads and writes too.
+        # V1 is the layout that pyiceberg reads and writes, too.
         "jdbc.schema-version": "V1",
         "warehouse": _warehouse(config),
     }
@@ -143,22 +147,22 @@ def _hadoop_properties(config: Config) -> dict[str, str]:
         _create_folder(folder)
         return {"type": "hadoop", "warehouse": str(folder)}
     place = location or _warehouse(config)
-    # Hadoop knows S3 by the scheme s3a only.
+    # Hadoop's scheme for S3 is s3a.
     return {"type": "hadoop", "warehouse": re.sub("^s3:", "s3a:", place)}
 
 
 def _rest_properties(config: Config) -> dict[str, str]:
     properties = {"type": "rest", "uri": config.lake.catalog.removeprefix("rest+")}
-    # To a REST catalog a warehouse is a name of its own: the default folder would mean nothing to it.
+    # For a REST catalog a warehouse is a name, not a folder: the default has no meaning there.
     if "warehouse" in config.lake.model_fields_set:
         properties["warehouse"] = config.lake.warehouse
     return properties
 
 
 def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
-    """Return catalog's properties for files in S3, which Iceberg reaches itself or, for a Hadoop catalog, Hadoop."""
+    """Return the catalog properties for files in S3, for Iceberg's client or, in a Hadoop catalog, for Hadoop's."""
     if kind is CatalogKind.HADOOP:
-        # As the catalog's own: the settings of the application are shared by every lake in it.
+        # Set for this catalog only: the application's settings are shared by all its lakes.
         return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
     if any(sign in config.lake.warehouse for sign in CUT_OFF_SIGNS):
         msg = (
@@ -168,11 +172,11 @@ def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
     settings, keys = config.s3, config.s3.keys()
     properties = {
         "io-impl": S3_FILE_IO,
-        # The Java runtime's own client: Iceberg's first choice is none that the pinned jars have.
+        # The Java runtime's client: the pinned jars do not include Iceberg's default.
         "http-client.type": "urlconnection",
         "s3.path-style-access": str(settings.is_path_style).lower(),
         "s3.endpoint": settings.endpoint,
-        # A store other than AWS has no region, and Amazon's client starts with none.
+        # Stores other than AWS have no region, but Amazon's client requires one.
         "client.region": settings.region or (DEFAULT_REGION if settings.endpoint else None),
         "s3.access-key-id": keys.access if keys else None,
         "s3.secret-access-key": keys.secret if keys else None,
@@ -223,13 +227,13 @@ def _local_path(config: Config, rest: str) -> Path:
 
 
 def _create_folder(folder: Path) -> None:
-    """Create a folder of data files: who may read them is up to the umask, or to who made the folder before."""
-    with _telling_errors(folder):
+    """Create a folder of data files with the permissions of the umask, unless it exists."""
+    with _creation_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def _telling_errors(place: Path) -> Iterator[None]:
+def _creation_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -242,11 +246,11 @@ def _refused(config: Config, problem: str) -> ConfigurationError:
     return ConfigurationError(msg)
 
 
-# Whether a warehouse in S3 can be used, found out without Spark.
+# Checking a warehouse in S3 without Spark.
 
 
 def s3_warehouse(config: Config) -> str | None:
-    """Return the place in S3 that the lake's files go to; None where a catalog decides that, or it is elsewhere."""
+    """Return the location of the lake's files in S3; None where the catalog decides, or they are elsewhere."""
     kind = catalog_kind(config)
     if kind is CatalogKind.REST or not is_on_s3(config):
         return None
@@ -257,7 +261,7 @@ def probe_s3_warehouse(config: Config, warehouse: str) -> None:
     """Put, read, list and delete one small object in the warehouse.
 
     Raises:
-        ConfigurationError: something of it is refused; names the address and the remedy.
+        ConfigurationError: a request is refused; names the address and the remedy.
         RetriableError: S3 does not answer.
     """
     place = S3Location.parse(warehouse, "lake.warehouse")

@@ -1,6 +1,6 @@
 """The jars that Spark needs: pinned by coordinate and checksum, fetched once into a cache.
 
-``LAKEWARD_JARS=<dir>`` serves machines without network. Otherwise ``<cache>/jars`` is used, where the cache is
+``LAKEWARD_JARS=<dir>`` is for machines without network. Otherwise ``<cache>/jars`` is used, where the cache is
 ``LAKEWARD_CACHE``, ``$XDG_CACHE_HOME/lakeward`` or ``~/.cache/lakeward``, and what it lacks is fetched by the
 resolver inside Spark. A jar is used only when its size and SHA-256 are the pinned ones.
 """
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from lakeward.config import Config
 
 
-# Fetching jars with the resolver inside Spark, kept apart from the user's own Maven and Ivy caches.
+# Fetching jars with the resolver inside Spark, separate from the user's own Maven and Ivy caches.
 
 
 FETCH_TIMEOUT_SECONDS = 900
 _UNREACHABLE = re.compile(r"Server access error.*?\((?P<reason>[^()]*)\)|UnknownHostException: (?P<host>\S+)")
-_HALF = re.compile(r"\[(?:FAILED|NOT FOUND)\s*\].*|download failed: .*")
+_INCOMPLETE = re.compile(r"\[(?:FAILED|NOT FOUND)\s*\].*|download failed: .*")
 _FAILURE = re.compile(r"Exception.*?: (?P<reason>.*)")
-# Variables of the user's own Spark that would make the resolver another program than the installed pyspark.
+# Variables of another Spark installation, which would be started instead of the installed pyspark.
 _FOREIGN = ("SPARK_HOME", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE")
 
 
 @contextmanager
 def work_folder(cache: Path) -> Iterator[Path]:
-    """Make a folder of this process alone beside the cache's jars: a move from it is one step."""
+    """Create a temporary folder on the file system of the cache, so that moving a file from it is atomic."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="fetch-", dir=cache))
@@ -62,9 +62,9 @@ def work_folder(cache: Path) -> Iterator[Path]:
 
 
 def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("org.slf4j:*",)) -> list[Path]:
-    """Resolve coordinates into a folder and list the jars found; their content is not checked here.
+    """Resolve coordinates into a folder and return the jars; their content is not checked here.
 
-    ``exclude`` names what the coordinates depend on and is not wanted, as ``group:artifact``.
+    ``exclude`` names unwanted dependencies, as ``group:artifact``.
 
     Raises:
         ConfigurationError: Java is missing, or the resolver failed.
@@ -90,7 +90,7 @@ def fetch(coordinates: Sequence[str], work: Path, *, exclude: Sequence[str] = ("
 
 
 def fetched_once(coordinate: str, cache: Path) -> Path:
-    """Return the folder of an artifact and all it depends on, fetched when it is first asked for."""
+    """Return the folder of an artifact and its dependencies, fetched at the first call."""
     folder = cache / coordinate.replace(":", "-")
     if not folder.exists():
         with work_folder(cache) as work:
@@ -98,25 +98,25 @@ def fetched_once(coordinate: str, cache: Path) -> Path:
             complete.mkdir()
             for jar in fetch([coordinate], work):
                 shutil.move(jar, complete)
-            # Another process may have been quicker.
+            # Another process may have finished first.
             if not folder.exists():
                 complete.rename(folder)
     return folder
 
 
 def explain(output: str) -> str:
-    """Find in the resolver's output what went wrong: no network, a half download, or something else."""
+    """Return the reason of a failure from the resolver's output: no network, an incomplete download, or another."""
     if match := _UNREACHABLE.search(output):
         cause = match["reason"] or f"unknown host {match['host']}"
         return f"the package repository cannot be reached, is this machine offline? ({cause})"
-    if match := _HALF.search(output):
+    if match := _INCOMPLETE.search(output):
         return f"the download came only in part ({match[0].strip()})"
     failures = [match["reason"] for match in _FAILURE.finditer(output)]
     return failures[-1] if failures else "the resolver stopped without a reason"
 
 
 def unresolved(coordinates: Sequence[str], problem: str) -> ConfigurationError:
-    """Build the error for jars that could not be fetched."""
+    """Return the error for jars that could not be fetched."""
     msg = f"cannot fetch {', '.join(coordinates)}: {problem}"
     return ConfigurationError(
         msg, hint="again with network, or LAKEWARD_JARS=<dir> with the jar files on a machine without"
@@ -132,7 +132,7 @@ def _command(coordinates: Sequence[str], work: Path, exclude: Sequence[str]) -> 
         "--packages", ",".join(coordinates),
         "--exclude-packages", ",".join(exclude),
         "--conf", f"spark.jars.ivy={work / 'ivy'}",
-        # A pom without its jar in the user's Maven cache makes the whole resolution fail: look into an empty one.
+        # A pom without its jar in the user's Maven cache makes the resolution fail: use an empty cache.
         "--conf", f'spark.driver.extraJavaOptions="-Duser.home={work / "home"}"',
         str(script),
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def _spark_home() -> Path:
 
 @dataclass(frozen=True)
 class Jar:
-    """One jar as it must be, to the byte."""
+    """A pinned jar."""
 
     coordinate: str
     size: int
@@ -164,11 +164,11 @@ class Jar:
 
     @property
     def fetched_name(self) -> str:
-        """The name that the resolver gives it: many artifacts end like another (auth, http-auth)."""
+        """The file name used by the resolver; it includes the group, since artifact names can end alike."""
         return f"{self.coordinate.split(':')[0]}_{self.file_name}"
 
 
-# Which Iceberg runtime goes with the installed pyspark; its first two version numbers choose.
+# The Iceberg runtime by the first two version numbers of the installed pyspark.
 ICEBERG_BY_SPARK = {
     "4.1": Jar(
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -188,7 +188,7 @@ SQLITE_JDBC = Jar(
 )
 
 
-# Brought along by the jars for S3, and left out: Spark has them itself, or nobody uses them (600 MB).
+# Dependencies of the jars for S3 that Spark includes already, or that are not used (600 MB).
 _UNWANTED = (
     "software.amazon.awssdk:bundle",
     "org.wildfly.openssl:wildfly-openssl",
@@ -198,12 +198,12 @@ _UNWANTED = (
     "commons-codec:commons-codec",
     "commons-logging:commons-logging",
 )
-# Goes with the Hadoop inside one Spark version; only a Hadoop catalog on S3 needs it.
+# Fits the Hadoop of one Spark version; only a Hadoop catalog on S3 needs it.
 _HADOOP_AWS, _HADOOP_AWS_SPARK = "org.apache.hadoop:hadoop-aws", "4.1"
 
 
 def iceberg_runtime(spark_version: str) -> Jar:
-    """Choose the Iceberg runtime built for a Spark version."""
+    """Return the Iceberg runtime built for a Spark version."""
     jar = ICEBERG_BY_SPARK.get(".".join(spark_version.split(".")[:2]))
     if jar is None:
         known = " and ".join(f"{version}.x" for version in ICEBERG_BY_SPARK)
@@ -213,7 +213,7 @@ def iceberg_runtime(spark_version: str) -> Jar:
 
 
 def required_jars(config: Config) -> tuple[Jar, ...]:
-    """List the jars that the configured lake needs under the installed pyspark."""
+    """Return the jars that the configured lake needs with the installed pyspark."""
     version = importlib.metadata.version("pyspark")
     catalog = (SQLITE_JDBC,) if catalog_kind(config) is CatalogKind.SQLITE else ()
     needs_s3 = is_on_s3(config) or publishes_to_s3(config)
@@ -221,7 +221,7 @@ def required_jars(config: Config) -> tuple[Jar, ...]:
 
 
 def s3_jars(spark_version: str) -> tuple[Jar, ...]:
-    """List the jars for a lake on S3: Amazon's SDK, and Hadoop's own access where it fits the Spark version."""
+    """Return the jars for a lake on S3: Amazon's SDK, and Hadoop's client where it fits the Spark version."""
     has_hadoop = spark_version.startswith(_HADOOP_AWS_SPARK)
     return tuple(jar for jar in _pinned_s3_jars() if has_hadoop or not jar.coordinate.startswith(_HADOOP_AWS))
 
@@ -239,7 +239,7 @@ def read_pins(package: str, name: str) -> tuple[Jar, ...]:
 
 
 def resolve_jars(config: Config) -> list[Path]:
-    """Return the paths of all jars for the configured lake, fetching what the cache lacks.
+    """Return the paths of all jars for the configured lake, fetching those missing from the cache.
 
     Raises:
         ConfigurationError: a jar is missing or damaged and cannot be fetched; names its coordinate and the remedy.
@@ -248,7 +248,7 @@ def resolve_jars(config: Config) -> list[Path]:
 
 
 def resolve_program(jars: Iterable[Jar]) -> list[Path]:
-    """Return the paths of all jars of a program of its own, which shares no library with Spark; fetch what is missing.
+    """Return the paths of all jars of a separate program that shares no library with Spark, fetching missing ones.
 
     Raises:
         ConfigurationError: as for :func:`resolve_jars`.
@@ -267,7 +267,7 @@ def _resolve(jars: Iterable[Jar], exclude: Sequence[str] = _UNWANTED) -> list[Pa
 
 
 def cache_folder() -> Path:
-    """Return the folder of everything Lakeward fetches once."""
+    """Return the folder of everything that Lakeward downloads."""
     if chosen := os.environ.get("LAKEWARD_CACHE"):
         return Path(chosen).expanduser().resolve()
     if chosen := os.environ.get("XDG_CACHE_HOME"):
@@ -276,9 +276,9 @@ def cache_folder() -> Path:
 
 
 def damage(jar: Jar, path: Path) -> str | None:
-    """Return what is wrong with the file that should be this jar; None when it is the jar.
+    """Return what is wrong with a file that should be this jar, None where nothing is.
 
-    A verified file is remembered by size and time, so that a start does not hash 60 MB again.
+    Verified files are remembered by size and time, so that not every start hashes 60 MB.
     """
     marker = _marker(path)
     with contextlib.suppress(OSError):
@@ -316,7 +316,7 @@ def _provided(jar: Jar, folder: Path) -> Path:
 
 
 def _fetch(jars: Iterable[Jar], folder: Path, exclude: Sequence[str]) -> None:
-    """Fetch jars into a folder of this process alone, check them, and move each into place in one step."""
+    """Fetch jars into a temporary folder, check them, and move each into place atomically."""
     wanted = {jar.file_name: jar for jar in jars}
     with work_folder(folder.parent) as work:
         fetched = fetch([jar.coordinate for jar in wanted.values()], work, exclude=exclude)
@@ -338,13 +338,13 @@ def _publish(file: Path, target: Path) -> None:
 
 
 def _marker(path: Path) -> Path:
-    """Markers live in the cache, because a folder given by LAKEWARD_JARS may be read-only."""
+    """Return the marker of a verified jar; it is in the cache, as the folder LAKEWARD_JARS may be read-only."""
     place = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     return cache_folder() / "verified" / f"{path.name}.{place}"
 
 
 def _remember(marker: Path, token: str) -> None:
-    """Write the marker in one step; without it the jar is only hashed again."""
+    """Write the marker atomically. A failure is harmless: the jar is hashed again next time."""
     draft = marker.with_name(f"{marker.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         marker.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +353,7 @@ def _remember(marker: Path, token: str) -> None:
 
 
 def main() -> None:
-    """Fetch what lakes of every kind need: for the set-up, so that no first run waits for the network."""
+    """Fetch the jars for all kinds of lakes at set-up, so that the first run needs no network."""
     version = importlib.metadata.version("pyspark")
     try:
         for resolved in _resolve((iceberg_runtime(version), SQLITE_JDBC, *s3_jars(version))):

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-# Which Java would run Spark, and whether it can.
-
-
 MINIMUM_JAVA = 17
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?')
@@ -34,7 +31,7 @@ def require_java() -> int:
     """Return the major version of the Java that Spark would start.
 
     Raises:
-        ConfigurationError: there is none, or it is too old; names the package to install.
+        ConfigurationError: there is no Java, or it is too old; names the package to install.
     """
     program = java_program()
     if program is None:
@@ -54,14 +51,14 @@ def require_java() -> int:
 
 
 def java_program() -> str | None:
-    """Find Java as Spark's own scripts do: JAVA_HOME first, then the PATH."""
+    """Return the Java program that Spark's scripts use: from JAVA_HOME, else from the PATH."""
     if home := os.environ.get("JAVA_HOME"):
         return str(Path(home, "bin", "java"))
     return shutil.which("java")
 
 
 def major_version(output: str) -> int | None:
-    """Read the major version from ``java -version``; 1.8 is Java 8."""
+    """Return the major version from the output of ``java -version``; 1.8 is Java 8."""
     match = _VERSION.search(output)
     if match is None:
         return None
@@ -74,10 +71,10 @@ def _refused(problem: str) -> ConfigurationError:
 
 
 # Starting the JVM with settings that no other user of the machine can read.
-# Arguments of a process are shown to every user, so settings are not passed as ``--conf key=value``. What the JVM
-# needs before it runs (memory, class path, jars, and whatever the user configured) is in a properties file with mode
-# 0600 that is removed as soon as the JVM has read it. The settings of catalogs, which hold the keys of the lake, are
-# not needed so early: they reach the JVM through the authenticated connection from Python and are never in a file.
+# Every user can see the arguments of a process, so settings are not passed as ``--conf key=value``. What the JVM needs
+# at its start (memory, class path, jars, and the user's settings) is in a properties file with mode 0600 that is
+# removed as soon as the JVM has read it. The settings of catalogs, which include credentials, are not needed so early:
+# they are sent through the authenticated connection from Python and are never in a file.
 
 
 logger = logging.getLogger(__name__)
@@ -94,7 +91,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start the JVM that the next Spark application of this process runs in; nothing if there is one already."""
+    """Start the JVM for the next Spark application of this process, unless there is one already."""
     _warn_of_secret_options(conf)
     with tempfile.TemporaryDirectory(prefix="lakeward-") as folder:
         file = Path(folder, "spark.properties")
@@ -103,12 +100,12 @@ def start_jvm(conf: Mapping[str, str]) -> None:
         file.touch(mode=0o600)
         file.write_bytes(_defaults(replaced) + properties_text(conf).encode("ascii"))
         with _environment(ARGUMENTS_VARIABLE, shlex.join([_FILE_OPTION, str(file), *others])):
-            # Without settings: pyspark would make arguments of them.
+            # Without settings: pyspark would pass them as arguments.
             SparkContext._ensure_initialized()
 
 
 def properties_text(conf: Mapping[str, str]) -> str:
-    """Write settings as a Java properties file, except those of catalogs."""
+    """Return settings, except those of catalogs, as the text of a Java properties file."""
     lines = [
         f"{_escaped(key, is_key=True)}={_escaped(value)}\n"
         for key, value in conf.items()
@@ -123,7 +120,7 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
         written = re.sub(r"([ :=#!])", r"\\\1", written)
     elif written.startswith(" "):
         written = f"\\{written}"
-    # Beyond ASCII as UTF-16 units, which a reader of any encoding understands.
+    # Other characters as UTF-16 escapes, which do not depend on the encoding of the reader.
     return re.sub(r"[^\x20-\x7e]", lambda match: _utf16(match[0]), written)
 
 
@@ -133,7 +130,7 @@ def _utf16(sign: str) -> str:
 
 
 def _without_file(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Split the user's own properties file off their arguments: spark-submit reads only one."""
+    """Separate the user's properties file from the other arguments: spark-submit reads only one file."""
     others, found, rest = [], None, iter(arguments)
     for argument in rest:
         if argument == _FILE_OPTION:
@@ -146,7 +143,7 @@ def _without_file(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def _defaults(replaced: Path | None) -> bytes:
-    """Return the settings that Spark itself would have read; those written after them win."""
+    """Return the settings that Spark would read by default; those written after them take precedence."""
     home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     folder = os.environ.get("SPARK_CONF_DIR") or Path(home, "conf")
     file = replaced or Path(folder, "spark-defaults.conf")

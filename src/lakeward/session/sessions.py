@@ -1,7 +1,7 @@
 """Spark sessions: the application's root, one per lake, one per table operation.
 
-A process has one Spark application, but its catalogs belong to sessions: :func:`session_for` gives another lake its
-own session of the same application, and :func:`open_session` is the way in that does whatever is needed.
+A process has one Spark application, but its catalogs belong to sessions: :func:`session_for` opens a session of the
+same application for another lake. :func:`open_session` does whichever is needed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 def open_session(config: Config, *, app_name: str = "lakeward") -> SparkSession:
     """Return a session whose catalog ``lake`` is the configured one.
 
-    Starts the application if there is none; in a running one, opens a session of its own for this lake.
+    Starts the application if there is none; otherwise opens a new session in it.
     """
     active = _active_session()
     return build_session(config, app_name=app_name) if active is None else session_for(active, config)
 
 
 def build_session(config: Config, *, app_name: str = "lakeward") -> SparkSession:
-    """Start the Spark application, or reuse the running one if it has this very lake.
+    """Start the Spark application, or return the session of the running one if it has the same lake.
 
     Raises:
         ConfigurationError: Java or a jar is missing, or the running application has another lake.
@@ -78,8 +78,8 @@ def build_session(config: Config, *, app_name: str = "lakeward") -> SparkSession
 def session_for(root: SparkSession, config: Config) -> SparkSession:
     """Open a session in a running application, with the configured lake as its catalog ``lake``.
 
-    A session loads a catalog at its first use, from its own settings: set before that, they give each session
-    a lake of its own.
+    A session loads a catalog at its first use, from its own settings. As these are set before, each session can have
+    a different lake.
     """
     _require_extensions(root)
     if is_on_s3(config):
@@ -94,9 +94,9 @@ def session_for(root: SparkSession, config: Config) -> SparkSession:
 
 
 def table_session(root: SparkSession) -> SparkSession:
-    """Open the session of one table's operation on the same lake: exact column names, UTC, ANSI, views of its own."""
+    """Open a session for an op on one table: same lake, case-sensitive names, UTC, ANSI mode, separate views."""
     session = root.newSession()
-    # A new session starts from the application's settings, not from those of the session it comes from.
+    # A new session has the settings of the application, not of the session it was created from.
     inherited, wanted = all_settings(session), all_settings(root)
     changed = {key: value for key, value in wanted.items() if inherited.get(key) != value}
     for key, value in _settable(session, changed).items():
@@ -110,7 +110,7 @@ def table_session(root: SparkSession) -> SparkSession:
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Return whether the session's application still runs: its JVM may be gone without anybody having stopped it."""
+    """Whether the session's application still runs: its JVM may have died."""
     try:
         java = session.sparkContext._jsc
         return java is not None and not java.sc().isStopped()
@@ -119,8 +119,8 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def load_catalog(session: SparkSession) -> None:
-    """Let a session connect to its lake now instead of at its first use, with its own settings."""
-    # Spark takes the settings from the session that is active in the calling thread.
+    """Connect a session to its lake now, with its own settings, instead of at the first use."""
+    # Spark uses the settings of the session that is active in the calling thread.
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
     session._jsparkSession.sessionState().catalogManager().catalog(CATALOG_NAME)
@@ -128,7 +128,7 @@ def load_catalog(session: SparkSession) -> None:
 
 @contextmanager
 def _own_interpreter(config: Config) -> Iterator[None]:
-    """While Spark starts locally: its Python workers run this interpreter, and its jars are those of this pyspark."""
+    """Make a local Spark start its workers with this interpreter and use the jars of this pyspark."""
     chosen = config.spark.conf.get("spark.pyspark.python")
     changes: dict[str, str | None] = {}
     if is_submitted():
@@ -167,7 +167,7 @@ def _of_catalog(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settable(session: SparkSession, conf: Mapping[str, str]) -> dict[str, str]:
-    """Keep the settings that a running application still takes; Spark does not know those of catalogs by name."""
+    """Return the settings that can be changed in a running application; Spark does not list those of catalogs."""
     return {
         key: value
         for key, value in conf.items()
@@ -182,7 +182,7 @@ def _require_extensions(session: SparkSession) -> None:
 
 
 def _require_iceberg(session: SparkSession) -> None:
-    """Refuse a submitted application without Iceberg now: Spark itself would only warn, and fail oddly later."""
+    """Refuse a submitted application without Iceberg: Spark would only warn now, and fail later."""
     if not has_class(session, ICEBERG_EXTENSIONS):
         msg = "spark-submit was given no Iceberg: its class IcebergSparkSessionExtensions is not on the class path"
         hint = "spark-submit --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 … (docs/deploy.md)"

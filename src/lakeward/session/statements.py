@@ -1,9 +1,9 @@
-"""Statements that read the lake and nothing else, told from all others by what Spark makes of them.
+"""Running statements that only read the lake, and refusing all others, by the plan that Spark makes of them.
 
-A query is analysed, which runs nothing, and then looked at node by node: what it reads must be tables of the lake, and
-what it computes Spark's own functions. ``text.`/etc/passwd` `` is a file, ``reflect(…)`` calls any method of the JVM,
-``TRANSFORM`` starts a program, and a query may hide each in a subquery, a view or an option. What is not known here is
-refused: a new version of Spark may bring new ways out.
+A query is analysed, which runs nothing, and its plan is checked node by node: it may read only tables of the lake and
+call only Spark's own functions. ``text.`/etc/passwd` `` is a file, ``reflect(…)`` calls any method of the JVM,
+``TRANSFORM`` starts a program, and each may be hidden in a subquery, a view or an option. Unknown nodes are refused,
+since a new version of Spark may add new ways to leave the lake.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-# Commands that only tell something, or set what ends with the session.
+# Commands that only show something, or change only the session.
 _HARMLESS = re.compile(r"Show\w+|Describe\w+|SetCatalogAndNamespace")
 _WITH_STATEMENT = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
-# These run while they are analysed, and so while they are explained.
+# These run during their analysis, and so even when they are only explained.
 _RUN_AT_ONCE = re.compile(r"Call|\w*ExecuteImmediate\w*|Compound\w+")
 # Spark replaces ${env:NAME}, ${system:name} and ${spark.setting} before it parses a statement.
 _VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
 
-# How the nodes of a parsed command name their objects.
+# The attributes of a parsed command's nodes that hold the names of objects.
 _NAMES = {
     "UnresolvedFunctionName": "multipartIdentifier", "UnresolvedIdentifier": "nameParts",
     "UnresolvedNamespace": "multipartIdentifier", "UnresolvedTable": "multipartIdentifier",
@@ -53,12 +53,12 @@ _HINT = 'lakeward sql --allow-writes "…"   (with it nothing is checked)'
 
 
 def read_only(spark: SparkSession, query: str) -> DataFrame:
-    """Run a statement that only reads the lake: a foreign row in a mirror would never leave it.
+    """Run a statement that only reads the lake: a foreign row in a mirror would never be removed.
 
-    Spark runs a command as soon as it is handed over, some while they are analysed; so commands go by the grammar.
+    Spark runs commands at once, some even during their analysis; so they are checked as parsed, not as analysed.
 
     Raises:
-        ConfigurationError: it is neither a query nor a command that only tells something, or it reads or calls
+        ConfigurationError: it is neither a query nor a command that only shows something, or it reads or calls
             anything but tables of the lake and Spark's own functions.
     """
     _refuse_variables(spark, query)
@@ -77,7 +77,7 @@ def _refuse_variables(spark: SparkSession, query: str) -> None:
 
 
 def _is_query(spark: SparkSession, query: str) -> bool:
-    """Ask Spark's own parser: Iceberg's takes any statement for a query."""
+    """Whether Spark's own parser accepts a query; Iceberg's parser accepts any statement as one."""
     jvm: Any = spark._jvm
     try:
         jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(query)
@@ -87,7 +87,7 @@ def _is_query(spark: SparkSession, query: str) -> bool:
 
 
 def _require_harmless(spark: SparkSession, query: str) -> None:
-    """Refuse commands that do more than tell something, or tell of something other than the lake."""
+    """Refuse commands that do more than show something, or that show something other than the lake."""
     java: Any = spark._jsparkSession
     plan = java.sessionState().sqlParser().parsePlan(query)
     kind = _kind(plan)
@@ -126,7 +126,7 @@ def _require_lake_names(spark: SparkSession, command: Any) -> None:
 def _require_lake(analyzed: Any, *, is_explained: bool = False) -> None:
     """Refuse an analysed plan that reads anything but the lake, or calls anything but Spark's own functions.
 
-    What is only explained is not run: a command may be at its root, and the objects that it names at its leaves.
+    A plan that is only explained is not run: its root may be a command, and its leaves the objects that it names.
     """
     for plan in _nodes(analyzed):
         kind = _kind(plan)
@@ -146,7 +146,7 @@ def _require_lake_table(relation: Any) -> None:
     name = identifier.get()
     parts = [*(str(part) for part in name.namespace()), str(name.name())]
     if any("/" in part or part in (".", "..") for part in parts):
-        # A catalog of folders would look for the table there.
+        # A catalog of folders would treat it as a path.
         raise _outside(".".join(parts))
 
 
@@ -166,7 +166,7 @@ def _require_safe(expression: Any) -> None:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """Walk a plan and the plans of the subqueries in its expressions."""
+    """Yield the nodes of a plan and of the subqueries in its expressions."""
     waiting = [plan]
     while waiting:
         found = waiting.pop()
@@ -186,7 +186,7 @@ def _kind(plan: Any) -> str:
 
 
 def _named(plan: Any, kind: str) -> str:
-    """Return what a refused node of a plan is, in a few words."""
+    """Return a short description of a plan's node."""
     text = str(plan.simpleString(5)).strip()
     return f"{kind}: {text[:100]}" if text else kind
 

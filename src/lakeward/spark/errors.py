@@ -1,4 +1,4 @@
-"""The one translator of errors: what Spark, the JVM, the storage, the system or a Python task raised, by remedy.
+"""The translator of errors: from what Spark, the JVM, storage, the system or a Python task raised to error types.
 
 A *recogniser* looks at a :class:`Failure` and returns the :class:`LakewardError` to raise instead, or None. Recognisers
 are tried in order, and the first answer counts. Those for the known systems are made here from the tables in
@@ -7,10 +7,10 @@ are tried in order, and the first answer counts. Those for the known systems are
     with translated(duplicate_key, *spark_faults("sales.product")):
         ...
 
-What no recogniser knows is left as it is. :func:`as_lakeward_error` is the last resort: it has an answer to every
+What no recogniser knows is left as it is. :func:`as_lakeward_error` is the last resort: it returns an error for every
 exception, and an unknown one is a bug.
 
-Nothing here imports pyspark before an exception is looked at: stores that never start Spark use this module, too.
+Nothing here imports pyspark before an exception is examined: code that never starts Spark uses this module, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LONGEST_LINE, _LONGEST_INPUT_LINE = 500, 200
 
 
 class Failure:
-    """An exception and the texts in which signs and marks are looked for."""
+    """An exception and its texts, which are searched for signs and marks."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -54,7 +54,7 @@ class Failure:
 
     @cached_property
     def text(self) -> str:
-        """The message with the Java stack beside it: some messages are a headline only."""
+        """The message with the Java stack: some messages are only a headline."""
         return f"{self.message}\n{getattr(self.error, '_stackTrace', None) or ''}"
 
     @cached_property
@@ -63,12 +63,12 @@ class Failure:
         return headline(self.message)
 
     def marked(self, mark: Mark) -> str | None:
-        """Return the message that a row put between marks; it may be in any of the errors behind this one."""
+        """Return the message that a row put between marks, in this error or any of its causes."""
         found = (mark.find(text) for text in self._all_texts())
         return next((message for message in found if message is not None), None)
 
     def task_error(self) -> LakewardError | None:
-        """Return the error that a Python task raised; None where it is another's."""
+        """Return the error that a Python task raised, None where there is none."""
         found = (task_error_in(text) for text in self._all_texts())
         return next((error for error in found if error is not None), None)
 
@@ -98,9 +98,9 @@ def recognised(error: BaseException, *recognisers: Recogniser) -> LakewardError 
 
 @contextmanager
 def translated(*recognisers: Recogniser, bridge: bool = False) -> Iterator[None]:
-    """Raise what the recognisers make of an error of Spark; other errors, and unknown ones, pass as they are.
+    """Raise the recognised error instead of an error of Spark; other and unknown errors pass unchanged.
 
-    With ``bridge`` they are also asked about errors of the connection to the JVM.
+    With ``bridge`` they are also applied to errors of the connection to the JVM.
 
     Raises:
         LakewardError: a recogniser knows the error, which becomes the cause.
@@ -164,7 +164,7 @@ def spark_faults(what: str) -> tuple[Recogniser, ...]:
 
 
 def commit_errors(what: str) -> AbstractContextManager[None]:
-    """Return a context that turns failed commits to a table of the lake into errors that say so.
+    """Return a context that translates errors of commits to a table of the lake.
 
     Raises:
         ConflictError: another writer committed first.
@@ -190,7 +190,7 @@ def unreadable_input(label: str) -> Recogniser:
 
 
 def any_failure(kind: type[LakewardError], message: str, *, hint: str | None = None) -> Recogniser:
-    """Return a recogniser that knows every error: its headline follows the message."""
+    """Return a recogniser that accepts every error: its headline follows the message."""
 
     def recognise(failure: Failure) -> LakewardError:
         return kind(f"{message}: {failure.headline}", hint=hint)
@@ -200,7 +200,7 @@ def any_failure(kind: type[LakewardError], message: str, *, hint: str | None = N
 
 @contextmanager
 def store_errors(path: str) -> Iterator[None]:
-    """Turn errors of the disk and of Hadoop into those that say what to do; other errors of Hadoop are left alone.
+    """Translate errors of the disk and of Hadoop; unknown errors of Hadoop pass unchanged.
 
     Raises:
         ConfigurationError: there is no such bucket, no permission, or a file where a folder should be.
@@ -229,7 +229,7 @@ def _store_fault(path: str) -> Recogniser:
 
 
 def query_errors() -> AbstractContextManager[None]:
-    """Return a context that turns Spark's errors, which are pages long, into one line about the user's query.
+    """Return a context that reduces Spark's long errors about a user's query to one line.
 
     Raises:
         ConfigurationError: the query failed.
@@ -251,7 +251,7 @@ def _failed_query(failure: Failure) -> LakewardError:
 def as_lakeward_error(error: Exception, what: str) -> LakewardError:
     """Return the error to report for any exception; ``what`` is the table that the work was for.
 
-    One that nothing here knows is a bug, with the exception as its cause.
+    An unknown exception is reported as a bug, with the exception as its cause.
     """
     if isinstance(error, LakewardError):
         return error
@@ -262,7 +262,7 @@ def as_lakeward_error(error: Exception, what: str) -> LakewardError:
 
 
 def spark_died(error: BaseException, what: str) -> LakewardError | None:
-    """Return the error for work whose JVM is gone; Spark is not imported to find that out."""
+    """Return the error for work whose JVM died, without importing Spark."""
     if "pyspark" not in sys.modules:
         return None
     from lakeward.spark import jvm
@@ -294,7 +294,7 @@ def _of_spark(error: Exception, what: str) -> LakewardError | None:
 
 
 def _unexpected(error: Exception, what: str) -> LakewardError:
-    """Return the error for an exception that nobody foresaw, with the place that it came from."""
+    """Return the error for an unknown exception, with the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" (in {Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     msg = f"{what}: this is a bug in Lakeward: {type(error).__name__}: {error}{where}"
@@ -329,7 +329,7 @@ def _headline_of(text: str, _: int) -> str:
 
 
 def _line_at(text: str, position: int) -> str:
-    """Return the line around a position, without what a Java stack begins its lines with."""
+    """Return the line at a position, without the prefixes of a Java stack."""
     begin = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[begin : end if end >= 0 else len(text)].strip()
@@ -337,7 +337,7 @@ def _line_at(text: str, position: int) -> str:
 
 
 def _from_sign(text: str, position: int) -> str:
-    """Return the rest of the line from a sign on, with the bracket that the name of Spark's condition is in."""
+    """Return the rest of the line from a sign on, including the bracket of a Spark condition."""
     begin = position - 1 if text[:position].endswith("[") else position
     line = text[begin:].splitlines()[0]
     return line if len(line) <= _LONGEST_INPUT_LINE else f"{line[:_LONGEST_INPUT_LINE]}…"

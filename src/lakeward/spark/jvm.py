@@ -1,6 +1,6 @@
-"""The process that Spark runs in: started with its noise filtered, and missed when it is gone.
+"""The JVM process of Spark: filtering its output at the start, and noticing when it has died.
 
-A JVM that the system kills leaves Python with broken connections and empty answers, whatever call was under way.
+When the system kills the JVM, any running call fails in Python with a broken connection or an empty answer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Spark asks for a module that Java calls by this name, at every start; nobody can do anything about it.
+# Java warns at every start about a module that Spark needs; users cannot change that.
 _NOISE = b"WARNING: Using incubator modules: "
 _STDERR = 2
 _KEPT_LINES = 20
-# A connection breaks some moments before the process is gone.
-_PATIENCE = 2.0
+# A connection breaks shortly before the process ends.
+_WAIT_SECONDS = 2.0
 MEMORY_HINT = (
     "memory is what usually ends it: dmesg shows whether the system killed it (OOM); give the machine or container "
     "more, or take less: spark: conf: spark.driver.memory, and fewer tables at one time (parallel:)"
@@ -38,28 +38,28 @@ MEMORY_HINT = (
 
 @contextmanager
 def starting_jvm() -> Iterator[None]:
-    """While Spark starts a JVM: keep Java's noise from standard error, and say so if it ends before it is ready.
+    """Filter Java's warnings while Spark starts a JVM, and raise an error if it ends before it is ready.
 
     Raises:
         SparkDiedError: inside the context; the JVM ended, or could not be started.
     """
-    started: list[_Started] = []
+    started: list[_StartedJvm] = []
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(_Started(*arguments, **options))
+        started.append(_StartedJvm(*arguments, **options))
         return started[-1].process
 
-    # pyspark offers no way to say where the JVM's standard error goes when a session is built.
+    # pyspark has no option for the JVM's standard error.
     names = vars(java_gateway)
     before = names["Popen"]
     names["Popen"] = start
     try:
         yield
     except Exception as error:
-        # Whatever it was that failed: without a JVM nothing can succeed.
-        if not started or (end := _end_of(started[-1].process, patience=_PATIENCE)) is None:
+        # Whatever failed, the cause is that the JVM is gone.
+        if not started or (end := _end_of(started[-1].process, timeout=_WAIT_SECONDS)) is None:
             raise
-        reason = started[-1].last_words()
+        reason = started[-1].last_line()
         msg = f"the JVM of Spark {end} before it was ready{f': {reason}' if reason else ''}"
         raise SparkDiedError(msg, hint=MEMORY_HINT) from error
     finally:
@@ -67,7 +67,7 @@ def starting_jvm() -> Iterator[None]:
 
 
 def quiet_accumulators(context: SparkContext) -> None:
-    """Keep pyspark's server for accumulators from printing a traceback when the JVM at its other end is gone."""
+    """Keep pyspark's accumulator server from printing a traceback when the JVM is gone."""
     server: Any = getattr(context, "_accumulatorServer", None)
     if server is None:
         return
@@ -80,11 +80,11 @@ def quiet_accumulators(context: SparkContext) -> None:
     server.handle_error = handle_error
 
 
-class _Started:
+class _StartedJvm:
     """A JVM whose standard error passes through this process."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        # A pipe that nobody but the thread knows: whoever has the process cannot close or read it.
+        # A pipe that only the thread uses: pyspark cannot close or read it.
         read_end, write_end = os.pipe()
         try:
             self.process: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **{**options, "stderr": write_end})
@@ -105,8 +105,8 @@ class _Started:
                     self._lines.append(line)
                     os.write(_STDERR, line)
 
-    def last_words(self) -> str:
-        """Return the last line that it wrote."""
+    def last_line(self) -> str:
+        """Return the last line that the JVM wrote."""
         self._reader.join(timeout=1)
         lines = [line.decode("utf-8", "replace").strip() for line in self._lines]
         return next((line for line in reversed(lines) if line), "")
@@ -123,21 +123,21 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def spark_died(error: BaseException, what: str) -> SparkDiedError | None:
-    """Return the error for work that failed because its JVM is gone; None where it runs, or none was started."""
+    """Return the error for work that failed because its JVM died; None where it runs, or was never started."""
     process = getattr(getattr(SparkContext, "_gateway", None), "proc", None)
     if process is None or isinstance(error, Py4JJavaError):
         return None
-    end = _end_of(process, patience=_PATIENCE if isinstance(error, (Py4JError, OSError)) else 0)
+    end = _end_of(process, timeout=_WAIT_SECONDS if isinstance(error, (Py4JError, OSError)) else 0)
     if end is None:
         return None
     stays = "what was published stays, the rest is finished or taken back by the next run"
     return SparkDiedError(f"{what}: the JVM of Spark {end}; {stays}", hint=MEMORY_HINT)
 
 
-def _end_of(process: subprocess.Popen[bytes], *, patience: float) -> str | None:
-    """Return how a process ended; None where it still runs after so many seconds."""
+def _end_of(process: subprocess.Popen[bytes], *, timeout: float) -> str | None:
+    """Return how a process ended, None where it still runs after ``timeout`` seconds."""
     try:
-        code = process.wait(timeout=patience)
+        code = process.wait(timeout=timeout)
     except subprocess.TimeoutExpired:
         return None
     if code >= 0:

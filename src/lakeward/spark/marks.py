@@ -1,7 +1,7 @@
 """Messages that rows and Python tasks send to the driver through an error of Spark.
 
-Spark hands the driver a text of many pages, in which a message of Lakeward's is one line or part of a traceback. A
-mark at both ends of the message makes it possible to cut it out again, whatever stands around it.
+Spark reports an error to the driver as a long text, in which a message of Lakeward is one line or part of a traceback.
+Marks at both ends of the message make it possible to extract it.
 
 Nothing here imports pyspark before it is needed: code that never starts Spark imports this module, too.
 """
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands at both ends of a message of one kind."""
+    """The texts at both ends of a message of one kind."""
 
     name: str
 
@@ -48,10 +48,10 @@ class Mark:
         from pyspark.sql import functions as F
 
         parts = [F.lit(part) if isinstance(part, str) else part for part in (self._begin, *message, self._end)]
-        # An empty text that Spark cannot foresee. Otherwise it derives conditions on every other name of every column
-        # from this one, which are exponentially many, and takes minutes to plan.
-        unforeseen = F.substring(F.monotonically_increasing_id().cast("string"), 1, 0)
-        return F.raise_error(F.concat(*parts, unforeseen)).cast("boolean")
+        # An empty text that Spark cannot fold into a constant. Otherwise it derives an exponential number of conditions
+        # from this one, for all aliases of every column, and takes minutes to plan.
+        not_constant = F.substring(F.monotonically_increasing_id().cast("string"), 1, 0)
+        return F.raise_error(F.concat(*parts, not_constant)).cast("boolean")
 
     def find(self, text: str) -> str | None:
         """Return the first marked message in a text, None where there is none."""
@@ -63,12 +63,12 @@ _TASK = Mark("task")
 
 
 class TaskError(Exception):
-    """An error of a Python task as Spark shows it: type, message and hint of the original between marks."""
+    """The error of a Python task for Spark: type, message and hint of the original between marks."""
 
 
 @contextmanager
 def marked_errors() -> Iterator[None]:
-    """In a task: let each :class:`LakewardError` reach the driver whole, where :func:`task_error_in` finds it."""
+    """Mark each :class:`LakewardError` in a task, so that :func:`task_error_in` can restore it on the driver."""
     try:
         yield
     except LakewardError as error:
@@ -77,7 +77,7 @@ def marked_errors() -> Iterator[None]:
 
 
 def in_task(function: Callable[[Given], Iterable[Made]]) -> Callable[[Given], Iterator[Made]]:
-    """Return a function for ``mapInArrow`` that marks the errors of the given one."""
+    """Return a function for ``mapInArrow`` that calls the given one and marks its errors."""
 
     def run(batches: Given) -> Iterator[Made]:
         with marked_errors():
@@ -87,15 +87,15 @@ def in_task(function: Callable[[Given], Iterable[Made]]) -> Callable[[Given], It
 
 
 def task_error_in(text: str) -> LakewardError | None:
-    """Return the error that a task raised under :func:`marked_errors`, None where the text holds none that is whole."""
+    """Return the error that a task raised under :func:`marked_errors`, None where the text has no complete one."""
     found = _TASK.find(text)
     if found is None:
         return None
     try:
-        # Spark shows a text of Python as it is, with no escapes of its own.
+        # Spark includes Python's text unchanged, without escapes.
         content = json.loads(found)
     except json.JSONDecodeError:
-        # Something cut the text off. The failure is reported as any other; a new error here would hide it.
+        # The text was cut off. The failure is reported like any other; raising here would hide it.
         return None
     kind: type[LakewardError] = getattr(errors, content["type"])
     return kind(content["message"], hint=content["hint"])

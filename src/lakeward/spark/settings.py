@@ -1,4 +1,4 @@
-"""Spark settings for the time of a statement."""
+"""Temporary Spark settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set Spark settings for one statement and put back what was there."""
+    """Set Spark settings during a ``with`` block and restore the previous ones."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

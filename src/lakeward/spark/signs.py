@@ -1,6 +1,6 @@
-"""Signs in the texts of Spark, Iceberg, Hadoop and the AWS SDK for Java, with what each means and what helps.
+"""Signs in the error texts of Spark, Iceberg, Hadoop and the AWS SDK for Java, with their meaning and remedy.
 
-In every table, what comes first decides. Signs are regular expressions.
+Signs are regular expressions. In every table the first match counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakeward.external_errors import FULL_HINT
 
 @dataclass(frozen=True)
 class Meaning:
-    """What any of these signs in an error's text means; ``{what}`` in a hint stands for what the work was for."""
+    """The meaning of any of these signs in an error's text; ``{what}`` in a hint is the table or other subject."""
 
     kind: type[LakewardError]
     signs: tuple[str, ...]
@@ -30,7 +30,7 @@ class Meaning:
     hint: str | None = None
 
     def find(self, text: str) -> int | None:
-        """Return the position of the first sign in a text, None where there is none."""
+        """Return the position of the first sign in a text, None where it has none."""
         found = re.search("|".join(self.signs), text)
         return found.start() if found else None
 
@@ -39,14 +39,14 @@ MISSING_TABLE = re.compile("NoSuchTableException|NoSuchNamespaceException|TABLE_
 MISSING_FILE = re.compile(r"java\.io\.FileNotFoundException")
 # The name of a file in a message.
 FILE = re.compile(r"((?:file:|[a-z][a-z0-9+.-]*://)[^\s\"']+?\.[A-Za-z0-9.]+?)(?=[\s\"',;:.]*(?:\s|$))")
-# Spark's condition, such as [DIVIDE_BY_ZERO], stands before the sentence that matters.
+# Spark's condition, such as [DIVIDE_BY_ZERO], precedes the sentence that matters.
 CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*")
 
 _SETTINGS = "check s3: and lake.properties in lakeward.yaml and the AWS_* variables, then: lakeward doctor"
 
 # The storage below the lake, its catalog, and the machine.
 STORAGE = (
-    # It may have been done, with only the answer lost: the next attempt looks at the table and knows.
+    # The commit may have succeeded, with only the answer lost: the next attempt finds out.
     Meaning(
         RetriableError, ("CommitStateUnknownException",), "it is not known whether the commit was done", "run again"
     ),
@@ -62,7 +62,7 @@ STORAGE = (
             r"Status Code: 40[13]\b",
             "NotAuthorizedException",
             r"exceptions\.ForbiddenException",
-            # Glue says these with status 400.
+            # Glue reports these with status 400.
             "AccessDeniedException",
             "ExpiredTokenException",
             "UnrecognizedClientException",
@@ -76,7 +76,7 @@ STORAGE = (
     Meaning(RetriableError, ("No space left on device", "Disk quota exceeded"), "a disk is full", FULL_HINT),
     Meaning(
         DataError,
-        # Hadoop does not say why it makes no folder; 255 bytes are what file systems take for one name.
+        # Hadoop does not report why it cannot create a folder; most file systems allow 255 bytes for a name.
         ("File name too long", r"Mkdirs failed to create [^\n]*?/[^/\n]{256,}"),
         "a file or folder would have a longer name than the file system takes, most often for the value of a partition",
         "partition by something shorter: truncate(32, column), bucket(16, column) or a date",
@@ -118,7 +118,7 @@ STORAGE = (
     ),
 )
 
-# A commit to a table, or a look at its metadata.
+# Commits to a table, and loading its metadata.
 COMMIT = (
     Meaning(
         ConflictError,
@@ -127,10 +127,10 @@ COMMIT = (
             "Cannot fast-forward",
             "is not an ancestor",
             "Cannot commit",
-            # Some REST catalogs call it a bad request when two writers commit to branches of a table at one moment.
+            # Some REST catalogs report a bad request when two writers commit to branches of a table at the same time.
             r"[Cc]an(?:not|'t) add snapshot with sequence number",
-            # A writer whose lease was broken finds that the other one has dropped its branch, or made the same one
-            # first, or the same namespace, table or column.
+            # A writer that lost its lease finds that the new holder has dropped its branch, or has created the same
+            # branch, namespace, table or column first.
             r"Cannot use branch \(does not exist\)",
             "Branch does not exist",
             r"Ref \S+ already exists",
@@ -138,7 +138,7 @@ COMMIT = (
             r"analysis\.(?:Table|Namespace)AlreadyExistsException",
             r"\[(?:TABLE_OR_VIEW|TABLE|SCHEMA|FIELDS?)_ALREADY_EXISTS\]",
             "Cannot add column, name already exists",
-            # The SQLite catalog has no error of its own for a namespace that another writer made first.
+            # The SQLite catalog has no specific error for a namespace that another writer created first.
             r"UncheckedSQLException(?s:.*)UNIQUE constraint failed: iceberg_namespace_properties",
         ),
         "another writer committed first",
@@ -159,14 +159,14 @@ WORK = (
         "files of the lake are missing",
         "restore the missing files from a backup; nothing was written",
     ),
-    # Two processes that make the tables of a new catalog at one time.
+    # Two processes create the tables of a new catalog at the same time.
     Meaning(
         RetriableError,
         ("Cannot check and eventually update SQL schema",),
         "the lake's catalog is busy",
         "lakeward run {what}",
     ),
-    # Workers that die, are taken away or cannot be reached; Spark has tried again itself before it reports that.
+    # Workers died or cannot be reached; Spark has already retried before it reports this.
     Meaning(
         RetriableError,
         ("ExecutorLostFailure", "FetchFailed", "SparkContext was shut down", "No route to host"),
@@ -183,9 +183,9 @@ def _refused(*signs: str, meaning: str, hint: str | None = None) -> Meaning:
 _AGAIN = "write the snapshot again"
 _SAME_HEADER = "write all files with the same first line"
 
-# Files of others that are read as input. Each meaning follows the name of the file.
+# Input files. Each meaning follows the name of the file.
 INPUT = (
-    # Before those that only say that the file, or its footer, was not read: these say why.
+    # Before the general signs that the file or its footer was not read: these say why.
     _refused(
         "PARQUET_TYPE_",
         "Illegal Parquet type",

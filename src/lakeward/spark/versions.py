@@ -1,4 +1,4 @@
-"""What Spark 3.5 (Glue, EMR) does in another way than Spark 4: the only place that asks which one it is."""
+"""Differences between Spark 3.5 (Glue, EMR) and Spark 4: the only module that checks the version."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyspark
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-# Level of Spark's own log, read by log4j2.properties too.
+# The level of Spark's own log; log4j2.properties reads it, too.
 LOG_VARIABLE = "LAKEWARD_SPARK_LOG"
 IS_SPARK_3 = pyspark.__version__.startswith("3.")
-# Iceberg for Spark 3.5 does not stamp the commits of DELETE statements: only their place in the ancestry is checked.
+# Iceberg for Spark 3.5 does not stamp the commits of DELETE statements: only their ancestry is checked.
 STAMPS_STATEMENTS = not IS_SPARK_3
 
 
@@ -27,7 +27,7 @@ def all_settings(session: SparkSession) -> dict[str, str]:
 
 
 def quiet_query_errors() -> None:
-    """Keep pyspark 4 from printing each failed query as a page of JSON: the exception says it all."""
+    """Keep pyspark 4 from printing a page of JSON for each failed query: the exception has the same information."""
     if IS_SPARK_3 or LOG_VARIABLE in os.environ:
         return
     from pyspark.logger import PySparkLogger
@@ -37,5 +37,5 @@ def quiet_query_errors() -> None:
 
 
 def gathered(frame: DataFrame, by: Column) -> DataFrame:
-    """Bring rows of one value together, in partitions of even size where Spark takes a column for that."""
+    """Return the rows partitioned by a value, in partitions of even size where Spark can do that."""
     return frame.repartition(by) if IS_SPARK_3 else frame.hint("rebalance", by)

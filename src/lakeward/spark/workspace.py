@@ -1,4 +1,4 @@
-"""Frames that an op keeps in Spark's storage and what else it holds, let go together when the op ends."""
+"""The frames that an op persists and other resources that it holds, released together when the op ends."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _Held = TypeVar("_Held")
 
 
 class Workspace:
-    """Keeps frames, and holds other things open, for the time of a ``with`` block."""
+    """Persisted frames and open resources that are released at the end of a ``with`` block."""
 
     def __init__(self) -> None:
         """Start with nothing kept."""
         self._stack = ExitStack()
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Compute the frame once, at its first use, in memory or on disk."""
+        """Return the frame persisted in memory or on disk at its first use."""
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._stack.callback(kept.unpersist)
         return kept
 
-    def hold(self, thing: AbstractContextManager[_Held]) -> _Held:
-        """Enter a block that ends with the workspace."""
-        return self._stack.enter_context(thing)
+    def hold(self, resource: AbstractContextManager[_Held]) -> _Held:
+        """Enter a context that is left at the end of the workspace."""
+        return self._stack.enter_context(resource)
 
     def settle(self, frame: DataFrame) -> DataFrame:
-        """Compute the frame now and forget how: plans that are built on one another in rounds grow without bound.
+        """Return the frame computed now, without its plan: plans that build on one another would grow without bound.
 
-        What is lost with an executor is not computed again: the op then fails and the next run repeats it.
+        Partitions lost with an executor are not recomputed: the op fails then, and the next run repeats it.
         """
         return frame.localCheckpoint(eager=True)
 

@@ -1,8 +1,8 @@
-"""Erase keys from every place that Lakeward keeps rows in, and prove by scanning that none is left.
+"""Erase keys from every place where Lakeward keeps rows, and prove by a scan that none is left.
 
-Changelog and mirror are cleaned by the op itself, which any later run finishes. What is made of them follows here:
-histories, published files, old snapshots, and on request the landing files. An erasure that was interrupted is known
-by a property of the changelog until it is finished.
+Changelog and mirror are cleaned by the op itself, which any later run finishes. What is derived from them is cleaned
+here: histories, published files, old snapshots, and on request the landing files. A property of the changelog marks
+an erasure that was interrupted until it is finished.
 """
 
 from __future__ import annotations
@@ -78,22 +78,22 @@ if TYPE_CHECKING:
     from lakeward.views.versions.manifest import Publication
 
 
-# Copies of a table's rows, cleaned of erased keys: its history, and the files that were published of it.
+# Copies of a table's rows, from which erased keys are removed: its history and its published files.
 
 
 HISTORY = "history"
 
 
 def doomed_in_history(context: TableContext, record: OpRecord, stored: DataFrame) -> DataFrame:
-    """Return the places of erased keys' versions; those that began after the erasure are of new rows."""
+    """Return the places of versions of erased keys; versions that began after the erasure belong to new rows."""
     erasure, key = erasure_of(record), context.settings.primary_key
-    since = column(shown_names([one.name for one in context.mirror.columns()])[VALID_FROM])
+    since = column(shown_names([lake_column.name for lake_column in context.mirror.columns()])[VALID_FROM])
     is_older = since.isNull() | (F.unix_micros(since) <= F.lit(erasure.at))
     return places(stored.filter(is_erased_key(stored, key, erasure.salt, erasure.hashes) & is_older))
 
 
 def clean_history(context: TableContext, record: OpRecord) -> None:
-    """Take erased keys out of the table's history, where one is kept."""
+    """Remove erased keys from the table's history, where one is kept."""
     history = history_of(context.spark, context.table)
     metadata = drop_abandoned(history)
     head = metadata.head() if metadata else None
@@ -112,13 +112,13 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
 
 
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
-    """Return the published files that were made of the table before the erasure; tags are the mirror's own."""
+    """Return the files that were published before the erasure; tags are cleaned with the mirror."""
     metadata = context.mirror.metadata()
     files = [publication for publication in list_publications(metadata) if publication.kind is not PublicationKind.TAG]
     there = [
         file for file in files if open_filesystem(context.spark, context.config, file.location).exists(file.location)
     ]
-    return [one for one in there if one.op <= record.op]
+    return [file for file in there if file.op <= record.op]
 
 
 def rows_in_publication(context: TableContext, record: OpRecord, publication: Publication) -> Stored:
@@ -131,20 +131,22 @@ def rows_in_publication(context: TableContext, record: OpRecord, publication: Pu
 
 
 def clean_publications(context: TableContext, record: OpRecord) -> None:
-    """Make every published version anew that holds erased rows; the files that held them are gone then."""
-    holding = [(one, rows_in_publication(context, record, one)) for one in published(context, record)]
+    """Rebuild every published version that holds erased rows, which removes the files that held them."""
+    holding = [
+        (publication, rows_in_publication(context, record, publication)) for publication in published(context, record)
+    ]
     for publication, found in holding:
         record_removal(context.changelog, f"publication {publication.location}", found)
     for publication, found in holding:
-        # Making one copy of the current state anew lets go of the others.
-        if found.files and publication.id in {one.id for one in published(context, record)}:
+        # Rebuilding one copy of the current state removes the others.
+        if found.files and publication.id in {publication.id for publication in published(context, record)}:
             rebuild_publication(context, publication)
             context.reached(Step.ERASE_REBUILT)
     _count_tags(context)
 
 
 def _count_tags(context: TableContext) -> None:
-    """Let the records of tags that the erasure cleaned say how many rows they have now."""
+    """Update the row counts in the records of tags that the erasure cleaned."""
     metadata = context.mirror.metadata()
     for publication in list_publications(metadata):
         head = metadata.head(publication.location) if publication.kind is PublicationKind.TAG else None
@@ -152,15 +154,15 @@ def _count_tags(context: TableContext) -> None:
             record_publication(context.mirror, replace(publication, rows=head.rows))
 
 
-# The receipt of an erasure: what was removed from which place, and what a scan of all of them found afterwards.
+# The receipt of an erasure: what was removed from each place, and what a scan of all places found afterwards.
 
 
 @dataclass(frozen=True)
 class ErasedPlace:
     """One place that holds rows of the table.
 
-    ``rows`` were seen by readers, ``hidden`` ones deleted before and still stored; ``files`` held either.
-    ``remaining_rows`` and ``remaining_files`` are what the scan found at the end; None in a dry run.
+    ``rows`` were visible to readers, ``hidden`` rows were deleted before and still stored; ``files`` held either.
+    ``remaining_rows`` and ``remaining_files`` are what the scan found at the end, None in a dry run.
     """
 
     place: str
@@ -178,9 +180,9 @@ class ErasedPlace:
 
 @dataclass(frozen=True)
 class Receipt(Document):
-    """What an erasure did. No key is in it, only salted hashes.
+    """What an erasure did. It contains no keys, only salted hashes.
 
-    ``bad_rows_untold`` are bad rows in quarantine whose text does not tell their key: they were left.
+    ``bad_rows_untold`` counts bad rows in quarantine whose text does not contain their key: they were left.
     """
 
     table: str
@@ -197,7 +199,11 @@ class Receipt(Document):
     dry_run: bool = False
 
     def require_clean(self) -> None:
-        """Refuse to call an erasure finished that left something behind."""
+        """Require that nothing was left.
+
+        Raises:
+            BugError: the scan found rows of erased keys.
+        """
         if self.proved:
             return
         left = ", ".join(place.place for place in self.places if not place.is_clean)
@@ -210,12 +216,12 @@ def receipt_of(
     record: OpRecord,
     places: tuple[ErasedPlace, ...],
     landing: tuple[LandingTrace, ...],
-    untold: int,
+    without_key: int,
     *,
     expired: int = 0,
     dry_run: bool = False,
 ) -> Receipt:
-    """Put a receipt together."""
+    """Return the receipt of an erasure."""
     erasure = erasure_of(record)
     return Receipt(
         table=str(context.table),
@@ -223,35 +229,35 @@ def receipt_of(
         reason=erasure.reason,
         erased_at=datetime.fromtimestamp(erasure.at / 1e6, UTC).isoformat() if not dry_run else None,
         keys=len(erasure.hashes),
-        # Those of a dry run are made with a salt that nobody keeps: they say nothing.
+        # Those of a dry run use a salt that is not kept: they are useless.
         hashes=() if dry_run else erasure.hashes,
         places=places,
         snapshots_expired=expired,
         landing=landing,
-        bad_rows_untold=untold,
+        bad_rows_untold=without_key,
         proved=not dry_run and all(place.is_clean for place in places),
         dry_run=dry_run,
     )
 
 
-# Every place that may hold rows of erased keys, scanned: before an erasure to tell what it would do, and as proof.
+# The scan of every place that may hold rows of erased keys: to plan an erasure, and to prove it.
 
 
 def found_places(context: TableContext, record: OpRecord) -> Iterator[ErasedPlace]:
-    """Yield the places that hold rows of the keys now; old snapshots, which expire whatever they hold, are left out."""
+    """Yield the places that hold rows of the keys now, without old snapshots, which all expire anyway."""
     for place, found in _scanned(context, record, only_heads=True):
         if found.files:
             yield ErasedPlace(place, found.rows, found.hidden, len(found.files))
 
 
 def remaining(context: TableContext, record: OpRecord) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield what every place holds of the keys' rows after the erasure: rows, hidden ones too, and files with them."""
+    """Yield for every place the remaining rows of the keys, hidden ones included, and the files that hold them."""
     for place, found in _scanned(context, record, only_heads=False):
         yield place, (found.rows + found.hidden, len(found.files))
 
 
-def untold_bad_rows(context: TableContext, record: OpRecord) -> int:
-    """Count the bad rows whose text does not tell a key: whether they are of an erased one nobody knows."""
+def bad_rows_without_key(context: TableContext, record: OpRecord) -> int:
+    """Count the bad rows whose text does not contain their key, so that they may belong to an erased one."""
     head = context.changelog.require_head()
     log = context.changelog.read(head.id)
     bad = log.filter((column(S.KIND) == S.KIND_BAD) & (column(S.OP) < record.op))
@@ -259,7 +265,7 @@ def untold_bad_rows(context: TableContext, record: OpRecord) -> int:
 
 
 def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, Stored]]:
-    """Scan the files of every kept snapshot, each once, and of every publication; hidden rows are found too."""
+    """Scan the files of every kept snapshot and of every publication, including hidden rows."""
     mirror = context.mirror.metadata()
     for place, snapshot_id in _mirror_places(mirror, record, only_heads=only_heads):
         yield place, count_stored(mirror_rows_to_erase(context, record, snapshot_id))
@@ -277,7 +283,7 @@ def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> It
 
 
 def _mirror_places(mirror: TableMetadata, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, int]]:
-    """Yield the mirror's snapshots by what keeps them; states after the erasure hold new rows only."""
+    """Yield the mirror's snapshots, named by their references; states after the erasure hold only new rows."""
     names = {snapshot.id: references for snapshot, references in references_by_snapshot(mirror)}
     head = mirror.head(MAIN)
     for snapshot_id in mirror.snapshots():
@@ -292,11 +298,11 @@ def _mirror_places(mirror: TableMetadata, record: OpRecord, *, only_heads: bool)
 
 
 def _newest_first(metadata: TableMetadata, *, only_heads: bool) -> list[int]:
-    """Return a table's snapshots, the head of ``main`` first or alone."""
+    """Return a table's snapshots with the head of ``main`` first, or only that head."""
     head = metadata.head(MAIN)
     if only_heads:
         return [head.id] if head else []
-    return sorted(metadata.snapshots(), key=lambda one: (head is None or one != head.id, one))
+    return sorted(metadata.snapshots(), key=lambda snapshot_id: (head is None or snapshot_id != head.id, snapshot_id))
 
 
 def erase(
@@ -307,7 +313,7 @@ def erase(
     landing: bool = False,
     moves: str | None = None,
 ) -> list[Receipt]:
-    """Erase keys and give the receipt; first come those of an erasure that was interrupted, which is finished before.
+    """Erase keys and return the receipt, after that of an interrupted erasure, which is finished first.
 
     The caller holds the table's lease.
 
@@ -322,7 +328,7 @@ def erase(
 
 
 def resume(context: TableContext) -> list[Receipt]:
-    """Finish an erasure that was interrupted and give its receipt; nothing where none was."""
+    """Finish an interrupted erasure and return its receipt; return nothing where there is none."""
     for table in (context.changelog, context.mirror):
         drop_abandoned(table)
     finish_interrupted(context)
@@ -331,7 +337,7 @@ def resume(context: TableContext) -> list[Receipt]:
 
 
 def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, *, moves: str | None = None) -> Receipt:
-    """Return what an erasure would remove, and change nothing: the hashes are those of a salt that nobody keeps."""
+    """Return what an erasure would remove, without changing anything; the hashes use a salt that is not kept."""
     bases = capture(context)
     salt = new_salt()
     record = next_record(context, bases, Erasure(salt, (), reason, 0))
@@ -339,7 +345,7 @@ def plan(context: TableContext, keys: Sequence[Mapping[str, Any]], reason: str, 
     record = replace(record, erasure=Erasure(salt, hashes, reason, 2**62))
     traces = tuple(landing_traces(context, erasure_of(record)))
     places = tuple(found_places(context, record))
-    return receipt_of(context, record, places, traces, untold_bad_rows(context, record), dry_run=True)
+    return receipt_of(context, record, places, traces, bad_rows_without_key(context, record), dry_run=True)
 
 
 def _hashes(context: TableContext, keys: Sequence[Mapping[str, Any]], salt: str) -> tuple[str, ...]:
@@ -351,7 +357,7 @@ def _hashes(context: TableContext, keys: Sequence[Mapping[str, Any]], salt: str)
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
     columns, primary = context.mirror.columns(), context.settings.primary_key
     found = [row_key(context.table, columns, primary, key) for key in keys]
-    return hashes_of([one.frame(context.spark) for one in found], salt)
+    return hashes_of([key.frame(context.spark) for key in found], salt)
 
 
 def _known_salt(context: TableContext) -> str | None:
@@ -360,7 +366,7 @@ def _known_salt(context: TableContext) -> str | None:
 
 
 def _finish(context: TableContext, record: OpRecord) -> Receipt:
-    """Clean what is made of changelog and mirror, prove that nothing is left, and close the erasure."""
+    """Clean what is derived from changelog and mirror, prove that nothing is left, and close the erasure."""
     clean_history(context, record)
     context.reached(Step.ERASE_HISTORY)
     clean_publications(context, record)
@@ -373,9 +379,9 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
         traces = rewrite_landing(context, erasure, traces)
     context.reached(Step.ERASE_LANDING)
     unfinished = unfinished_erasure(context.changelog.metadata()) or UnfinishedErasure(record.op)
-    places, untold = _places(context, record, unfinished), untold_bad_rows(context, record)
+    places, without_key = _places(context, record, unfinished), bad_rows_without_key(context, record)
     expired += unfinished.expired or 0
-    receipt = receipt_of(context, record, places, tuple(traces), untold, expired=expired)
+    receipt = receipt_of(context, record, places, tuple(traces), without_key, expired=expired)
     receipt.require_clean()
     context.permission.require()
     context.changelog.set_properties({UNFINISHED_PROPERTY: None})
@@ -384,7 +390,7 @@ def _finish(context: TableContext, record: OpRecord) -> Receipt:
 
 
 def _places(context: TableContext, record: OpRecord, unfinished: UnfinishedErasure) -> tuple[ErasedPlace, ...]:
-    """Return every place that was scanned, with what was removed from it before and what the scan finds now."""
+    """Return every scanned place, with what was removed from it and what the scan finds now."""
     removed = unfinished.removed
     left = dict(remaining(context, record))
     return tuple(

@@ -1,13 +1,13 @@
 """Which files compaction takes up: worn ones, and small ones that are worth being one."""
 
-from lakeward.iceberg.rewrite import Deleted, Limits, StoredFile, choose, mergeable
+from lakeward.iceberg.rewrite import Deleted, RewriteLimits, TableFile, choose, mergeable
 
 MIB = 1 << 20
-LIMITS = Limits(deleted_share=0.2, file_bytes=128 * MIB, slice_bytes=512 * MIB)
+LIMITS = RewriteLimits(deleted_share=0.2, file_bytes=128 * MIB, slice_bytes=512 * MIB)
 
 
-def file(path: str, size: float, rows: int = 100, group: str = "") -> StoredFile:
-    return StoredFile(path, int(size * MIB), rows, group)
+def file(path: str, size: float, rows: int = 100, group: str = "") -> TableFile:
+    return TableFile(path, int(size * MIB), rows, group)
 
 
 def test_a_large_file_with_few_deleted_rows_is_left_alone():
@@ -43,7 +43,7 @@ def test_files_of_different_partitions_are_not_merged():
 
 
 def test_a_slice_is_bounded_and_takes_worn_files_first():
-    limits = Limits(0.2, 128 * MIB, 300 * MIB)
+    limits = RewriteLimits(0.2, 128 * MIB, 300 * MIB)
     data = [file("worn1", 200), file("worn2", 250), file("s1", 1), file("s2", 1)]
     chosen = choose(data, [], Deleted({"worn1": 50, "worn2": 50}), limits)
     assert chosen.data == {"worn1"}
@@ -52,7 +52,7 @@ def test_a_slice_is_bounded_and_takes_worn_files_first():
 
 
 def test_a_file_larger_than_a_slice_is_taken_alone():
-    limits = Limits(0.2, 1 * MIB, 1 * MIB)
+    limits = RewriteLimits(0.2, 1 * MIB, 1 * MIB)
     assert choose([file("worn", 900), file("s", 0.1)], [], Deleted({"worn": 90}), limits).data == {"worn"}
 
 
@@ -64,7 +64,7 @@ def test_delete_files_are_merged_where_no_data_file_is_chosen():
 
 def test_no_file_is_rewritten_again_and_again():
     """A thousand small files one after the other, merged whenever ten have gathered: each is written few times."""
-    files: list[StoredFile] = []
+    files: list[TableFile] = []
     written = 0.0
     for number in range(1000):
         files.append(file(f"new{number}", 1))
@@ -73,6 +73,6 @@ def test_no_file_is_rewritten_again_and_again():
             files = [one for one in files if one not in merged]
             size = sum(one.size for one in merged)
             written += size / MIB
-            files.append(StoredFile(f"merged{number}", size, 1))
+            files.append(TableFile(f"merged{number}", size, 1))
     assert len(files) < 12
     assert written / 1000 < 10

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakeward.model import Operation, Place, Progress
 from lakeward.testing.oracle import ModelChange, fold, in_order
 from lakeward.testing.replication.strategies import COLUMNS, KEY, History, arrivals, histories
-from lakeward.views.history.rows import Deed, Verdict, judge
+from lakeward.views.history.rows import ChangeVerdict, RowChange, judge_changes
 
 OTHERS = frozenset(COLUMNS) - frozenset(KEY)
 
@@ -23,10 +23,10 @@ def labelled(change: ModelChange) -> ModelChange:
                    unchanged=frozenset() if is_move else change.unchanged)  # fmt: skip
 
 
-def deed(change: ModelChange, op: int) -> Deed:
+def row_change(change: ModelChange, op: int) -> RowChange:
     is_delete = change.operation is Operation.DELETE
-    spoken = OTHERS if is_delete else OTHERS - change.unchanged
-    return Deed(op, 1, change.place, spoken, is_delete)
+    columns_set = OTHERS if is_delete else OTHERS - change.unchanged
+    return RowChange(op, 1, change.place, columns_set, is_delete)
 
 
 def stands(change: ModelChange, known: list[ModelChange]) -> bool:
@@ -46,12 +46,12 @@ def test_a_change_has_won_if_something_of_it_stood_after_its_op(data: st.DataObj
     changes = in_order(labelled(change) for change in history.changes)
     for key in {change.key for change in changes}:
         own = [change for change in changes if change.key == key]
-        found = judge([deed(one, ops[one.place.file]) for one in own], Progress(len(ops) + 1), {1: 1})
+        found = judge_changes([row_change(one, ops[one.place.file]) for one in own], Progress(len(ops) + 1), {1: 1})
         for change, (verdict, reason) in zip(own, found, strict=True):
             op = ops[change.place.file]
             known = [one for one in changes if ops[one.place.file] <= op]
-            assert (verdict is Verdict.WON) == stands(change, known), (change, verdict, reason)
-            if verdict is Verdict.STALE:
+            assert (verdict is ChangeVerdict.WON) == stands(change, known), (change, verdict, reason)
+            if verdict is ChangeVerdict.STALE:
                 assert any(one.place > change.place and ops[one.place.file] < op for one in own)
 
 
@@ -59,13 +59,15 @@ def place(sequence: str, file: str = "a", row: int = 1) -> Place:
     return Place(sequence, "20240101000000000000", file, row)
 
 
-def verdicts(*deeds: Deed, undone: tuple[tuple[int, int], ...] = (), begun: dict[int, int] | None = None) -> list[str]:
-    return [verdict.value for verdict, _ in judge(deeds, Progress(9, undone=undone), begun or {1: 1})]
+def verdicts(
+    *changes: RowChange, undone: tuple[tuple[int, int], ...] = (), begun: dict[int, int] | None = None
+) -> list[str]:
+    return [verdict.value for verdict, _ in judge_changes(changes, Progress(9, undone=undone), begun or {1: 1})]
 
 
 def test_a_change_sequence_that_comes_again_is_a_repeat_and_overtakes_nothing() -> None:
-    first = Deed(2, 1, place("1"), OTHERS, is_numbered=True)
-    again = Deed(3, 1, place("1", file="b"), OTHERS, is_numbered=True)
+    first = RowChange(2, 1, place("1"), OTHERS, is_numbered=True)
+    again = RowChange(3, 1, place("1", file="b"), OTHERS, is_numbered=True)
     assert verdicts(first, again) == ["won", "repeated"]
     # The order of delivery decides, not that of the files.
     assert verdicts(replace(first, op=4), again) == ["repeated", "won"]
@@ -74,24 +76,30 @@ def test_a_change_sequence_that_comes_again_is_a_repeat_and_overtakes_nothing() 
 
 
 def test_a_change_of_a_generation_that_a_load_has_replaced_is_superseded() -> None:
-    old, late = Deed(2, 1, place("1"), OTHERS), Deed(5, 1, place("2"), OTHERS)
-    found = judge([old, late], Progress(9), {1: 1, 2: 4})
-    assert found == [(Verdict.WON, None), (Verdict.SUPERSEDED, "the load of generation 2 had replaced generation 1")]
+    old, late = RowChange(2, 1, place("1"), OTHERS), RowChange(5, 1, place("2"), OTHERS)
+    found = judge_changes([old, late], Progress(9), {1: 1, 2: 4})
+    assert found == [
+        (ChangeVerdict.WON, None),
+        (ChangeVerdict.SUPERSEDED, "the load of generation 2 had replaced generation 1"),
+    ]
 
 
 def test_reasons_name_the_op_that_came_in_the_way() -> None:
-    found = judge(
-        [Deed(3, 1, place("1"), OTHERS), Deed(2, 1, place("2"), OTHERS), Deed(5, 1, place("3"), OTHERS)],
+    found = judge_changes(
+        [RowChange(3, 1, place("1"), OTHERS), RowChange(2, 1, place("2"), OTHERS), RowChange(5, 1, place("3"), OTHERS)],
         Progress(9, undone=((5, 6),)),
         {1: 1},
     )
     assert found == [
-        (Verdict.STALE, "op 2 had brought a later change before"),
-        (Verdict.WON, None),
-        (Verdict.UNDONE, "op 7 took it back"),
+        (ChangeVerdict.STALE, "op 2 had brought a later change before"),
+        (ChangeVerdict.WON, None),
+        (ChangeVerdict.UNDONE, "op 7 took it back"),
     ]
-    assert verdicts(Deed(2, 1, place("1"), frozenset("a")), Deed(2, 1, place("2"), frozenset("b"))) == ["won", "won"]
-    assert verdicts(Deed(2, 1, place("1"), frozenset("a")), Deed(2, 1, place("2"), frozenset("a"))) == [
+    assert verdicts(RowChange(2, 1, place("1"), frozenset("a")), RowChange(2, 1, place("2"), frozenset("b"))) == [
+        "won",
+        "won",
+    ]
+    assert verdicts(RowChange(2, 1, place("1"), frozenset("a")), RowChange(2, 1, place("2"), frozenset("a"))) == [
         "superseded",
         "won",
     ]

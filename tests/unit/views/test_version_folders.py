@@ -21,7 +21,7 @@ from lakeward.storage.publish import _FolderPublication
 from lakeward.views.versions import folders
 from lakeward.views.versions.current import _require_own_pointer
 from lakeward.views.versions.folders import (
-    Place,
+    VersionPlace,
     complete_manifest,
     find_version,
     publishing,
@@ -49,7 +49,7 @@ class ObjectStore(LocalFileSystem):
         raise AssertionError(msg)
 
 
-def publish(place: Place, content: str, crash_at: str | None = None, *, killed: bool = True) -> list[str]:
+def publish(place: VersionPlace, content: str, crash_at: str | None = None, *, killed: bool = True) -> list[str]:
     """Publish a version of one file and return the ids that were recorded; nothing runs after it is killed."""
     recorded: list[str] = []
 
@@ -71,11 +71,11 @@ def publish(place: Place, content: str, crash_at: str | None = None, *, killed: 
 
 
 @pytest.fixture(params=[LocalFileSystem, ObjectStore])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return Place(request.param(), str(tmp_path / "sales.product"), "v1")
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> VersionPlace:
+    return VersionPlace(request.param(), str(tmp_path / "sales.product"), "v1")
 
 
-def content_of(place: Place) -> str:
+def content_of(place: VersionPlace) -> str:
     found = find_version(place.store, place.folder)
     [name] = found.manifest.files
     return Path(found.folder, name).read_text()
@@ -148,7 +148,7 @@ def test_a_crash_of_the_first_version_is_taken_back(place, step):
 def test_files_of_others_are_neither_removed_nor_mixed_with_a_version_unasked(place):
     publish(place, "first")
     Path(place.folder, "_manifest.json").write_text("{}")
-    others = Place(place.store, place.root, "2020-11-14")
+    others = VersionPlace(place.store, place.root, "2020-11-14")
     place.store.write_text(f"{others.folder}/part-of-another-tool.parquet", "theirs")
     for one in (place, others):
         before = place.store.files(one.folder)
@@ -190,7 +190,7 @@ def test_files_that_are_missing_or_changed_are_refused(place):
 def test_a_path_given_in_part_names_the_versions_it_would_mix(tmp_path):
     store = LocalFileSystem()
     for version in ("2020-11-13", "2020-11-14"):
-        publish(Place(store, str(tmp_path / "sales.product"), version), "x")
+        publish(VersionPlace(store, str(tmp_path / "sales.product"), version), "x")
     for partly in (tmp_path / "sales.product", tmp_path):
         with pytest.raises(DataError, match=r"holds 2: .*version=2020-11-13, .*version=2020-11-14"):
             find_version(store, str(partly))
@@ -226,7 +226,7 @@ def test_the_local_store_links_points_and_understands_uris(tmp_path):
 
 
 def test_two_commands_that_publish_one_table_wait_for_each_other_and_not_for_its_runs(monkeypatch):
-    monkeypatch.setattr(folders, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(folders, "_WAIT_SECONDS", 0.0)
     table, state = TableId("sales", "product"), MemoryStateStore()
     context: Any = SimpleNamespace(table=table, state=state, config=SimpleNamespace(lease_seconds=30.0))
     with HeldLease(state, table, current_owner("run")), publishing(context) as lease:
@@ -309,14 +309,14 @@ def test_a_version_of_another_table_or_lake_is_not_replaced(place):
         remove_folder(place, "another")
     assert place.store.files(place.folder) == before
     Path(place.folder).rename(Path(place.root, "version=v2"))
-    copied = Place(place.store, place.root, "v2")
+    copied = VersionPlace(place.store, place.root, "v2")
     with pytest.raises(ConfigurationError, match="holds version v1 of"):
         publish(copied, "second")
     assert place.store.files(copied.folder) == before
 
 
 def test_another_spark_job_in_a_version_is_not_ended_by_ours(tmp_path):
-    place = Place(ObjectStore(), str(tmp_path / "sales.product"), "v1")
+    place = VersionPlace(ObjectStore(), str(tmp_path / "sales.product"), "v1")
     publish(place, "first")
     theirs = Path(place.folder, "_temporary/0/task/part-00000-theirs.parquet")
     theirs.parent.mkdir(parents=True)

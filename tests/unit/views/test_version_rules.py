@@ -18,7 +18,7 @@ from lakeward.session.catalog import CatalogKind
 from lakeward.storage.checksum import CHECKSUM_VERSION, Checksum, checksum_form, total
 from lakeward.storage.filesystem import for_reading
 from lakeward.views.versions.create import moment_of, moment_text
-from lakeward.views.versions.layouts import Shape
+from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import Publication, PublicationKind
 from lakeward.views.versions.register import (
     default_name,
@@ -27,7 +27,7 @@ from lakeward.views.versions.register import (
     require_lasting,
     require_name,
 )
-from lakeward.views.versions.tags import beyond
+from lakeward.views.versions.tags import beyond_retention
 
 COLUMNS = (Column("id", "int"), Column("sold", "date"), Column("seen", "timestamp"), Column("name", "string"))
 NOW = datetime.now(UTC)
@@ -50,9 +50,9 @@ def publication(version: str, days_ago: float, kind: PublicationKind, root: str 
 
 
 def test_dates_of_a_date_column_are_in_the_path_and_of_a_timestamp_beside_it():
-    assert Shape().folder_column("t", COLUMNS) == ""
-    assert Shape(layout="dated", date_column="sold").folder_column("t", COLUMNS) == "sold"
-    assert Shape(layout="dated", date_column="seen").folder_column("t", COLUMNS) == "seen_date"
+    assert FileShape().folder_column("t", COLUMNS) == ""
+    assert FileShape(layout="dated", date_column="sold").folder_column("t", COLUMNS) == "sold"
+    assert FileShape(layout="dated", date_column="seen").folder_column("t", COLUMNS) == "seen_date"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_dates_of_a_date_column_are_in_the_path_and_of_a_timestamp_beside_it():
 )
 def test_columns_that_make_no_dates_are_refused(column, columns, told):
     with pytest.raises(ConfigurationError, match=told):
-        Shape(layout="dated", date_column=column).folder_column("sales.product", columns)
+        FileShape(layout="dated", date_column=column).folder_column("sales.product", columns)
 
 
-@pytest.mark.parametrize("shape", [Shape("xml"), Shape(layout="dated"), Shape(date_column="sold")])
+@pytest.mark.parametrize("shape", [FileShape("xml"), FileShape(layout="dated"), FileShape(date_column="sold")])
 def test_a_shape_that_contradicts_itself_is_refused(shape):
     with pytest.raises(ConfigurationError):
         shape.require_usable()
@@ -80,12 +80,12 @@ def test_retention_counts_each_folder_and_tags_by_themselves():
     found = [publication(name, age, files) for name, age in (("a", 3), ("b", 2), ("c", 1))]
     found += [publication("a", 9, files, "/other/sales.product"), publication("t", 8, tag), publication("u", 0, tag)]
     found.append(publication("op-9", 30, PublicationKind.CURRENT))
-    assert [one.version for one in beyond(found, keep=1, older_than=None)] == ["t", "a", "b"]
-    assert [one.location for one in beyond(found, keep=None, older_than=5 * 86_400.0)] == [
+    assert [one.version for one in beyond_retention(found, keep=1, older_than=None)] == ["t", "a", "b"]
+    assert [one.location for one in beyond_retention(found, keep=None, older_than=5 * 86_400.0)] == [
         "/other/sales.product/version=a",
         "t",
     ]
-    assert beyond(found, keep=None, older_than=None) == []
+    assert beyond_retention(found, keep=None, older_than=None) == []
 
 
 def test_checksums_of_parts_add_up():

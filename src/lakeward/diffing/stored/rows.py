@@ -22,7 +22,7 @@ from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import for_reading
 from lakeward.storage.sets import SESSION
 from lakeward.transforms.columns import column, columns
-from lakeward.views.versions.layouts import EMPTY_TEXT, Shape, from_text, reader_options, text_struct
+from lakeward.views.versions.layouts import EMPTY_TEXT, FileShape, from_text, reader_options, text_struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ def read_rows(
     wanted = [for_reading(store.for_spark(f"{folder}/{path}")) for path in sorted(paths)]
     if not wanted:
         return spark.createDataFrame([], schema)
-    shape = Shape(kind)
+    shape = FileShape(kind)
     flat = T.StructType([_flat_field(field) if kind == "csv" else field for field in schema.fields])
     reader = spark.read.format(kind).schema(text_struct(flat, shape))
     empty = {"emptyValue": EMPTY_TEXT} if kind == "csv" else {}
@@ -116,7 +116,7 @@ def _fits_json(data_type: T.DataType) -> bool:
 
 def _writer_options(kind: str) -> Mapping[str, str]:
     # Lines of JSON are made by an expression, with the same options.
-    return {} if kind == "json" else reader_options(Shape(kind))
+    return {} if kind == "json" else reader_options(FileShape(kind))
 
 
 def _csv_cell(field: T.StructField, options: DiffOptions) -> Column:
@@ -140,7 +140,7 @@ def _as_written(field: T.StructField, value: Column, kind: str) -> Column:
 def _json_line(rows: DataFrame, keys: Sequence[str], options: DiffOptions) -> Column:
     """Return a row as a line of JSON without the fields of a side that has no row."""
     found = parse_diff(rows, keys, options)
-    settings = {**reader_options(Shape("json")), "ignoreNullFields": "false"}
+    settings = {**reader_options(FileShape("json")), "ignoreNullFields": "false"}
 
     def line(absent: Iterable[str]) -> Column:
         kept = [name for name in rows.columns if name not in set(absent)]
@@ -264,7 +264,7 @@ def write_text(rows: DataFrame, store: FileSystem, folder: str, kind: str) -> No
     """Write rows into a folder, in addition to what is there."""
     cells = [_written(field, kind).alias(field.name) for field in rows.schema.fields]
     writer = rows.select(*cells).write.format(kind).mode("append")
-    for name, value in {**reader_options(Shape(kind)), **store.options, **_NO_MARK}.items():
+    for name, value in {**reader_options(FileShape(kind)), **store.options, **_NO_MARK}.items():
         writer = writer.option(name, value)
     writer.save(store.for_spark(folder))
 

@@ -1,4 +1,4 @@
-"""Keys as people write them, ``id=7``, made values of exactly the column's type."""
+"""Row keys as users write them (``id=7``), converted to values of the exact column type."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class RowKey:
     types: Mapping[str, str]
 
     def matches(self) -> SparkColumn:
-        """Tell rows of this key; a plain comparison with a literal, by which Iceberg leaves out files."""
+        """Return the condition for rows of this key: a plain comparison with literals, by which Iceberg skips files."""
         conditions = [
             column(name).isNull() if not value.is_valid else column(name) == self._literal(name)
             for name, value in self.values.items()
         ]
-        return reduce(lambda one, other: one & other, conditions)
+        return reduce(lambda left, right: left & right, conditions)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the key as a frame of one row."""
         return spark.range(1).select(*[self._literal(name).alias(name) for name in self.values])
 
     def is_text(self, texts: Mapping[str, str | None], binary: str) -> bool:
-        """Return whether texts, as a file holds them, are this key."""
+        """Whether texts, as read from a file, are this key."""
         return all(name in texts and self._is_value(name, texts[name], binary) for name in self.values)
 
     def shown(self) -> dict[str, Any]:
@@ -65,16 +65,16 @@ class RowKey:
             return F.lit(None).cast(data_type)
         if pa.types.is_timestamp(value.type):
             instant = F.timestamp_micros(F.lit(value.value))
-            # Microseconds of a time without a zone count as if it were UTC.
+            # A time without a zone stores its microseconds as if it were UTC.
             return instant if value.type.tz else F.lit(_plain(value)).cast(data_type)
         return F.lit(value.as_py()).cast(data_type)
 
 
 def read_assignments(texts: Iterable[str]) -> dict[str, str | None]:
-    """Read ``id=7`` and ``code='NULL'``; NULL without quotes is no value.
+    """Read ``id=7`` and ``code='NULL'``; an unquoted NULL means that there is no value.
 
     Raises:
-        ConfigurationError: a text is no assignment, or names a column again.
+        ConfigurationError: a text is not an assignment, or a column is named twice.
     """
     found: dict[str, str | None] = {}
     for text in texts:
@@ -88,7 +88,7 @@ def read_assignments(texts: Iterable[str]) -> dict[str, str | None]:
 
 
 def row_key(table: object, columns: Sequence[Column], keys: Sequence[str], given: Mapping[str, Any]) -> RowKey:
-    """Make a key of values by column: texts are read as the column's type says, other values are converted exactly.
+    """Build a key from values by column: texts are parsed as the column's type, other values are converted exactly.
 
     Raises:
         ConfigurationError: columns are missing or unknown, or a value does not fit.
@@ -99,7 +99,7 @@ def row_key(table: object, columns: Sequence[Column], keys: Sequence[str], given
     if set(given) != set(keys):
         msg = f"{table} is keyed by {', '.join(keys)}; found {', '.join(given) or 'none'}"
         raise ConfigurationError(msg, hint=" ".join(f"--key {name}=…" for name in keys))
-    types = {one.name: one.lake_type for one in columns}
+    types = {lake_column.name: lake_column.lake_type for lake_column in columns}
     values = {name: _value(table, name, types[name], given[name]) for name in keys}
     return RowKey(values, {name: types[name] for name in keys})
 

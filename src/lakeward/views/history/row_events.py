@@ -1,6 +1,6 @@
-"""Reading all that the lake has on one row: its changes with what they left of it, bad rows, partners of key changes.
+"""Everything that the lake knows of one row: its changes and their results, bad rows, the other side of key changes.
 
-Every reading is narrowed by the key first, so that files whose statistics exclude it are not opened, and is bounded.
+Every query filters by the key first, so that files whose statistics exclude it are not opened, and has a limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakeward.spark.workspace import Workspace
     from lakeward.views.history.keys import RowKey
-    from lakeward.views.history.timeline import Restriction, Story
+    from lakeward.views.history.timeline import Restriction, Timeline
 
 
 Values = dict[str, Any]
@@ -47,8 +47,8 @@ _WHERE = (S.OP, S.GENERATION, S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP, S.
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened to the row. ``after`` is the row as it left it, None: gone."""
+class RowEvent:
+    """A load or change of the row. ``after`` is the row as the event left it, None where it deleted the row."""
 
     operation: str
     op: int
@@ -61,123 +61,127 @@ class Event:
 
     @property
     def is_load(self) -> bool:
-        """Whether it is the load's row."""
+        """Whether the event is a row of the load."""
         return not self.place.file_time
 
     @property
     def order(self) -> tuple[int, Place, int]:
-        """Where it stands in the history."""
+        """The sort key of the event in the history."""
         return (self.generation, self.place, self.op)
 
 
-def standing_events(story: Story, workspace: Workspace, key: RowKey, *, limit: int) -> list[Event]:
-    """Return the newest events of the row that stand, in order, each with the row as it left it."""
-    events = _events(story, workspace, key)
+def standing_events(timeline: Timeline, workspace: Workspace, key: RowKey, *, limit: int) -> list[RowEvent]:
+    """Return the newest events of the row that were not undone, in order, each with the row as it left it."""
+    events = _events(timeline, workspace, key)
     upto = (
         Window.partitionBy(column(S.GENERATION))
         .orderBy(place().asc_nulls_first())
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    others = [name for name in story.names if name not in story.keys]
+    others = [name for name in timeline.names if name not in timeline.keys]
     after = [operation_after(upto).alias(_AFTER), *values_after(others, upto)]
-    told = events.select(
-        *_WHERE, place().alias(_PLACE), shown_operation().alias(S.OPERATION), _time(), *columns(story.keys), *after
+    described = events.select(
+        *_WHERE, place().alias(_PLACE), shown_operation().alias(S.OPERATION), _time(), *columns(timeline.keys), *after
     )
-    newest = told.orderBy(column(S.GENERATION).desc(), column(_PLACE).desc_nulls_last()).limit(limit)
-    rows = newest.select(*_WHERE, S.OPERATION, _TIME, _AFTER, *_shown(story, story.names)).collect()
-    return [_event(story, row, is_gone=row[_AFTER] == Operation.DELETE) for row in reversed(rows)]
+    newest = described.orderBy(column(S.GENERATION).desc(), column(_PLACE).desc_nulls_last()).limit(limit)
+    rows = newest.select(*_WHERE, S.OPERATION, _TIME, _AFTER, *_shown(timeline, timeline.names)).collect()
+    return [_event(timeline, row, is_gone=row[_AFTER] == Operation.DELETE) for row in reversed(rows)]
 
 
-def undone_events(story: Story, key: RowKey, *, limit: int) -> list[Event]:
-    """Return the newest events of the row that were taken back, with the values they brought themselves."""
-    if not story.progress.undone:
+def undone_events(timeline: Timeline, key: RowKey, *, limit: int) -> list[RowEvent]:
+    """Return the newest events of the row that were undone, with the values that they set."""
+    if not timeline.progress.undone:
         return []
-    taken_back = (column(S.KIND) == S.KIND_CHANGE) & ~is_standing(story.progress.undone) & key.matches()
-    rows = story.log.filter(taken_back).orderBy(column(S.OP).desc(), place().desc_nulls_last()).limit(limit)
-    told = rows.select(*_WHERE, S.OPERATION, _time(), *_shown(story, story.names)).collect()
-    return [_event(story, row, is_gone=row[S.OPERATION] == Operation.DELETE) for row in told]
+    is_undone = (column(S.KIND) == S.KIND_CHANGE) & ~is_standing(timeline.progress.undone) & key.matches()
+    rows = timeline.log.filter(is_undone).orderBy(column(S.OP).desc(), place().desc_nulls_last()).limit(limit)
+    found = rows.select(*_WHERE, S.OPERATION, _time(), *_shown(timeline, timeline.names)).collect()
+    return [_event(timeline, row, is_gone=row[S.OPERATION] == Operation.DELETE) for row in found]
 
 
-def partners(story: Story, events: Iterable[Event]) -> dict[tuple[int, str, int, int], Values]:
+def partners(timeline: Timeline, events: Iterable[RowEvent]) -> dict[tuple[int, str, int, int], Values]:
     """Return the keys on the other side of key changes, by (op, file, row, step) of that side."""
     moved = [event for event in events if event.place.step == S.STEP_MOVED_HERE or event.operation == Operation.DELETE]
     if not moved:
         return {}
-    narrowed = column(S.OP).isin(*{one.op for one in moved}) & column(S.FILE).isin(*{one.place.file for one in moved})
-    named = is_named({f"{one.place.file}:{one.place.row}" for one in moved})
-    rows = story.log.filter((column(S.KIND) == S.KIND_CHANGE) & narrowed & named)
-    found = rows.select(S.OP, S.FILE, S.ROW, S.STEP, *_shown(story, story.keys)).limit(2 * len(moved)).collect()
-    return {(row[S.OP], row[S.FILE], row[S.ROW], row[S.STEP]): _values(story.keys, row) for row in found}
+    narrowed = column(S.OP).isin(*{event.op for event in moved}) & column(S.FILE).isin(
+        *{event.place.file for event in moved}
+    )
+    named = is_named({f"{event.place.file}:{event.place.row}" for event in moved})
+    rows = timeline.log.filter((column(S.KIND) == S.KIND_CHANGE) & narrowed & named)
+    found = rows.select(S.OP, S.FILE, S.ROW, S.STEP, *_shown(timeline, timeline.keys)).limit(2 * len(moved)).collect()
+    return {(row[S.OP], row[S.FILE], row[S.ROW], row[S.STEP]): _values(timeline.keys, row) for row in found}
 
 
-def row_now(story: Story, key: RowKey) -> Values | None:
-    """Return the row as the mirror has it, None: it has none."""
-    assert story.bases.mirror is not None  # the story was read
-    mirror = story.context.mirror.read(story.bases.mirror.id).filter(key.matches())
-    found = mirror.select(*_shown(story, story.names)).take(1)
-    return _values(story.names, found[0]) if found else None
+def row_now(timeline: Timeline, key: RowKey) -> Values | None:
+    """Return the row as it is in the mirror, None where the mirror has no such row."""
+    assert timeline.bases.mirror is not None  # read_timeline has checked this
+    mirror = timeline.context.mirror.read(timeline.bases.mirror.id).filter(key.matches())
+    found = mirror.select(*_shown(timeline, timeline.names)).take(1)
+    return _values(timeline.names, found[0]) if found else None
 
 
-def first_ops(story: Story) -> dict[int, int]:
+def first_ops(timeline: Timeline) -> dict[int, int]:
     """Return the op that began each generation."""
-    control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(story.progress.undone)
-    rows = story.log.filter(control).groupBy(S.GENERATION).agg(F.min(S.OP).alias(S.OP)).collect()
+    control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & is_standing(timeline.progress.undone)
+    rows = timeline.log.filter(control).groupBy(S.GENERATION).agg(F.min(S.OP).alias(S.OP)).collect()
     return {row[S.GENERATION]: row[S.OP] for row in rows}
 
 
-def load_files(story: Story, ops: Iterable[int]) -> dict[int, str]:
-    """Return the file of each load op that read one alone: rows of several are not told apart in the mirror."""
+def load_files(timeline: Timeline, ops: Iterable[int]) -> dict[int, str]:
+    """Return the file of each load op that read a single file; the mirror does not record which file a row is from."""
     if not (wanted := {*ops}):
         return {}
-    files = story.log.filter((column(S.KIND) == S.KIND_FILE) & column(S.OP).isin(*wanted))
+    files = timeline.log.filter((column(S.KIND) == S.KIND_FILE) & column(S.OP).isin(*wanted))
     counted = files.groupBy(S.OP).agg(F.count(F.lit(1)).alias("files"), F.min(S.FILE).alias(S.FILE))
     return {row[S.OP]: row[S.FILE] for row in counted.filter("files = 1").collect()}
 
 
-def _events(story: Story, workspace: Workspace, key: RowKey) -> DataFrame:
-    """Return the row's load rows and changes, with op and generation; moves into it are finished."""
+def _events(timeline: Timeline, workspace: Workspace, key: RowKey) -> DataFrame:
+    """Return the row's load rows and changes, with op and generation; moves into the key are completed."""
     own: Restriction = lambda rows: rows.filter(key.matches())  # noqa: E731
-    if not story.has_moves:
-        return _with_loads(story, story.progress.generations, own, story.changes)
-    related = of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
+    if not timeline.has_moves:
+        return _with_loads(timeline, timeline.progress.generations, own, timeline.changes)
+    related = of_keys(timeline, closed_keys(timeline, workspace, key.frame(timeline.context.spark)))
     frames = []
-    for generation in story.progress.generations:
-        changes = story.changes.filter(column(S.GENERATION) == generation.number)
-        events, every = (_with_loads(story, (generation,), only, changes) for only in (related, everything))
-        frames.append(own(finished(story, workspace, events, every)))
+    for generation in timeline.progress.generations:
+        changes = timeline.changes.filter(column(S.GENERATION) == generation.number)
+        events, every = (_with_loads(timeline, (generation,), only, changes) for only in (related, everything))
+        frames.append(own(finished(timeline, workspace, events, every)))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _with_loads(story: Story, generations: Sequence[Generation], only: Restriction, changes: DataFrame) -> DataFrame:
-    """Join changes and the rows of loads, as every op that wrote to a load left them."""
+def _with_loads(
+    timeline: Timeline, generations: Sequence[Generation], only: Restriction, changes: DataFrame
+) -> DataFrame:
+    """Return changes and the rows of loads, in the state after each op that wrote to a load."""
     frames = [only(changes)]
     for generation in generations:
-        head = story.mirror.head(load_branch(generation.number))
-        for snapshot in story.mirror.lineage(head.id) if head else ():
+        head = timeline.mirror.head(load_branch(generation.number))
+        for snapshot in timeline.mirror.lineage(head.id) if head else ():
             op = snapshot.summary.get(LOAD_STAMP)
-            if op is not None and int(op) <= story.progress.op:
-                rows = only(story.context.mirror.read(snapshot.id)).withColumns(
+            if op is not None and int(op) <= timeline.progress.op:
+                rows = only(timeline.context.mirror.read(snapshot.id)).withColumns(
                     {S.OP: F.lit(int(op)).cast("long"), S.GENERATION: F.lit(generation.number)}
                 )
-                base = as_base(rows, (*story.names, S.OP, S.GENERATION))
+                base = as_base(rows, (*timeline.names, S.OP, S.GENERATION))
                 # A later part of the load replaces rows of earlier ones.
                 frames.append(base.withColumn(S.ROW, column(S.OP)))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _event(story: Story, row: Row, *, is_gone: bool) -> Event:
-    # A generation that was undone is no longer among them.
-    orders = {generation.number: generation.order_by for generation in story.progress.generations}
-    # What the load brought has no place of its own; text sorts as if it came first, as it did.
+def _event(timeline: Timeline, row: Row, *, is_gone: bool) -> RowEvent:
+    # Generations that were undone are missing here.
+    orders = {generation.number: generation.order_by for generation in timeline.progress.generations}
+    # Rows of the load have no place. Empty texts sort first, and the load does come first.
     found = Place(row[S.SEQUENCE] or "", row[S.FILE_TIME] or "", row[S.FILE] or "", row[S.ROW], row[S.STEP] or 0)
-    return Event(
+    return RowEvent(
         operation=row[S.OPERATION],
         op=row[S.OP],
         generation=row[S.GENERATION],
         place=found,
         commit_time=row[_TIME],
         unchanged=frozenset(row[S.UNCHANGED] or ()),
-        after=None if is_gone else _values(story.names, row),
+        after=None if is_gone else _values(timeline.names, row),
         is_numbered=orders.get(row[S.GENERATION]) is OrderBy.SEQUENCE and bool(found.sequence),
     )
 
@@ -190,9 +194,9 @@ def _time() -> Column:
     return _iso(column(S.COMMIT_TIME)).alias(_TIME)
 
 
-def _shown(story: Story, names: Iterable[str]) -> list[Column]:
-    """Return columns as Python can hold them: times as ISO text, as Python would move them to its own zone."""
-    types = {one.name: S.spark_type(one.lake_type) for one in story.bases.columns}
+def _shown(timeline: Timeline, names: Iterable[str]) -> list[Column]:
+    """Return columns for Python, times as ISO text: Python would convert them to its own time zone."""
+    types = {lake_column.name: S.spark_type(lake_column.lake_type) for lake_column in timeline.bases.columns}
     return [_readable(column(name), types[name]).alias(name) for name in names]
 
 
@@ -208,12 +212,12 @@ def _iso(value: Column) -> Column:
     return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
 
 
-# Bad rows that were set aside and that belong to a key, as far as their text tells it.
+# Bad rows that were set aside and whose text contains the key.
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """A bad row of the key: where it is, what is wrong with it, and what was decided."""
+    """A bad row of the key: where it is from, what is wrong with it, and what was decided."""
 
     op: int
     generation: int
@@ -224,48 +228,49 @@ class SetAside:
     raw: str
 
 
-def set_aside(story: Story, key: RowKey, *, limit: int) -> list[SetAside]:
+def set_aside(timeline: Timeline, key: RowKey, *, limit: int) -> list[SetAside]:
     """Return the bad rows whose text holds the key, in file and row order."""
-    bad = story.log.filter((column(S.KIND) == S.KIND_BAD) & _may_hold(key))
+    bad = timeline.log.filter((column(S.KIND) == S.KIND_BAD) & _may_hold(key))
     ordered = bad.select(S.OP, S.GENERATION, S.FILE_TIME, S.FILE, S.ROW, S.DETAIL, S.RAW).orderBy(
         S.GENERATION, S.FILE_TIME, S.FILE, S.ROW, S.OP
     )
     found = []
     for row in ordered.toLocalIterator():
-        if key.is_text(_texts(story, row), story.context.settings.csv.binary):
+        if key.is_text(_texts(timeline, row), timeline.context.settings.csv.binary):
             found.append(row)
         if len(found) == limit:
             break
-    decided = _decisions(story, found)
+    decided = _decisions(timeline, found)
     return [_set_aside(row, decided.get((row[S.FILE], row[S.ROW]))) for row in found]
 
 
 def _may_hold(key: RowKey) -> Column:
-    """Leave rows out whose text cannot hold the key, where its values have one way to be written."""
+    """Return a condition that skips rows whose text cannot contain the key, where its values have only one spelling."""
     condition = F.lit(True)
     for value in key.values.values():
         if value.is_valid and (pa.types.is_string(value.type) or pa.types.is_integer(value.type)):
-            # Quotes are doubled and some characters escaped: only plain text is looked for.
+            # Quotes are doubled and some characters escaped: only plain text can be searched for.
             text = str(value.as_py()).lstrip("-")
             if text.isalnum() and text.isascii():
                 condition &= column(S.RAW).contains(text)
     return condition
 
 
-def _texts(story: Story, row: Row) -> dict[str, str | None]:
-    settings, generations = story.context.settings, story.progress.generations
-    generation = next((one for one in generations if one.number == row[S.GENERATION]), Generation(row[S.GENERATION]))
-    spec = ReadSpec(story.context.table, story.bases.columns, settings, generation.order_by)
+def _texts(timeline: Timeline, row: Row) -> dict[str, str | None]:
+    settings, generations = timeline.context.settings, timeline.progress.generations
+    number = row[S.GENERATION]
+    generation = next((known for known in generations if known.number == number), Generation(number))
+    spec = ReadSpec(timeline.context.table, timeline.bases.columns, settings, generation.order_by)
     return raw_values(row[S.RAW], row[S.FILE], spec, load=not row[S.FILE_TIME])
 
 
-def _decisions(story: Story, rows: Iterable[Row]) -> dict[tuple[str, int], str]:
-    """Return what became of bad rows that someone decided on."""
+def _decisions(timeline: Timeline, rows: Iterable[Row]) -> dict[tuple[str, int], str]:
+    """Return what was decided about bad rows, by file and row."""
     ids = {f"{row[S.FILE]}:{row[S.ROW]}" for row in rows}
     if not ids:
         return {}
-    control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull() & is_standing(story.progress.undone)
-    found = story.log.filter(control & is_named(ids)).select(S.OP, S.FILE, S.ROW, S.DETAIL).orderBy(S.OP)
+    control = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull() & is_standing(timeline.progress.undone)
+    found = timeline.log.filter(control & is_named(ids)).select(S.OP, S.FILE, S.ROW, S.DETAIL).orderBy(S.OP)
     return {(row[S.FILE], row[S.ROW]): _decision(row) for row in found.toLocalIterator()}
 
 

@@ -1,7 +1,7 @@
-"""All that happened to a table's rows, over all its generations: loads and the changes that stand, pinned.
+"""Everything that happened to a table's rows over all its generations, read at pinned snapshots: loads and changes.
 
-A file named after a reload may hold changes that were committed before it. Asked by time, they count for the generation
-before too, as for a snapshot of that time.
+A file named after a reload may hold changes that were committed before it. In queries by time these count for the
+previous generation too, as they do for a snapshot of that time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from lakeward.spark.workspace import Workspace
     from lakeward.views.history.keys import RowKey
 
-
-# When each generation of a table was the table.
+    # Keeps the rows of some keys.
+    Restriction = Callable[[DataFrame], DataFrame]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,9 +48,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Span:
-    """A generation, and the time in which it was the table, in microseconds since 1970.
+    """The time in which a generation was the current one, in microseconds since 1970.
 
-    ``start`` None: from the beginning, which is not known. ``end`` is the first moment after it, None: it still is.
+    ``start`` is None where it is not known. ``end`` is the first moment after it, None for the current generation.
     """
 
     generation: Generation
@@ -59,16 +59,16 @@ class Span:
 
 
 def spans_of(generations: Sequence[Generation], cdc_start: str | None, timezone: str) -> list[Span]:
-    """Return the time of every generation that ever was the table, oldest first.
+    """Return the time span of every generation that ever was the current one, oldest first.
 
-    At any moment the newest generation that had begun by then is the table, and nothing is before the capture began.
-    A day of ``cdc_start`` begins in ``timezone``. Of a generation whose load nobody saw nothing can be told.
+    At any moment the newest generation that had begun by then is the current one; before the capture began there is
+    none. A day in ``cdc_start`` begins in ``timezone``. A generation whose load was never seen is left out.
     """
     floor = first_digits(cdc_start, timezone) if cdc_start else ""
     found = []
     for number, generation in enumerate(generations):
         start = max(generation.began, floor)
-        end = min((one.began for one in generations[number + 1 :]), default=None)
+        end = min((following.began for following in generations[number + 1 :]), default=None)
         if not generation.unseen and (end is None or start < end):
             found.append(Span(generation, _micros(start) if start else None, _micros(end) if end else None))
     return found
@@ -79,13 +79,9 @@ def _micros(digits: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-if TYPE_CHECKING:
-    Restriction = Callable[[DataFrame], DataFrame]
-
-
 @dataclass(frozen=True)
-class Story:
-    """A table's changelog and loads at one moment, read by the snapshots that were captured then."""
+class Timeline:
+    """A table's changelog and loads, read at the snapshots that were captured together."""
 
     context: TableContext
     bases: Bases
@@ -100,7 +96,7 @@ class Story:
     @property
     def names(self) -> tuple[str, ...]:
         """The table's column names."""
-        return tuple(one.name for one in self.bases.columns)
+        return tuple(lake_column.name for lake_column in self.bases.columns)
 
     @cached_property
     def log(self) -> DataFrame:
@@ -112,116 +108,121 @@ class Story:
 
     @property
     def changes(self) -> DataFrame:
-        """Every change that stands, of all generations."""
+        """Every change of all generations that was not undone."""
         return self.log.filter((column(S.KIND) == S.KIND_CHANGE) & is_standing(self.progress.undone))
 
     @cached_property
     def has_moves(self) -> bool:
-        """Whether some row changed its key."""
+        """Whether any row changed its key."""
         return bool(self.changes.filter(is_arrival()).select(S.OP).take(1))
 
     def spans(self) -> list[Span]:
-        """Return the time of every generation."""
+        """Return the time span of every generation."""
         return spans_of(self.progress.generations, self.context.settings.cdc_start, self.context.config.timezone)
 
     def load_rows(self, generation: Generation) -> DataFrame | None:
-        """Read the load that a generation began with, as it is now; None where it has none."""
+        """Return the rows of the load that a generation began with, None where it has no load."""
         load = load_at(self.mirror, generation.number, self.progress)
         return self.context.mirror.read(load.id).select(*columns(self.names)) if load else None
 
 
-def read_story(context: TableContext) -> Story:
-    """Capture what there is to tell of a table.
+def read_timeline(context: TableContext) -> Timeline:
+    """Capture a table's changelog and loads as they are now.
 
     Raises:
-        ConfigurationError: nothing was run.
+        ConfigurationError: the table was never run.
     """
     bases = capture(context)
     if bases.changelog is None or bases.mirror is None or not min(bases.logged, bases.applied):
         raise never_run(context)
-    return Story(context, bases, applied_progress(context, bases), context.mirror.metadata())
+    return Timeline(context, bases, applied_progress(context, bases), context.mirror.metadata())
 
 
-def require_times(story: Story) -> None:
-    """Refuse questions about time where the changes do not tell it."""
-    table = story.context.table
-    if story.context.settings.timestamp_column is None:
+def require_times(timeline: Timeline) -> None:
+    """Refuse queries by time where changes have no commit time.
+
+    Raises:
+        ConfigurationError: the table has no timestamp column.
+        DataError: a change has no commit time.
+    """
+    table = timeline.context.table
+    if timeline.context.settings.timestamp_column is None:
         msg = f"{table} has no timestamp_column: nothing tells from when to when its rows were valid"
         raise ConfigurationError(msg, hint="let DMS add one (TimestampColumnName) and name it: timestamp_column:")
-    timeless = story.changes.filter(column(S.COMMIT_TIME).isNull() & ~is_load_row()).select(S.FILE, S.ROW).take(1)
+    timeless = timeline.changes.filter(column(S.COMMIT_TIME).isNull() & ~is_load_row()).select(S.FILE, S.ROW).take(1)
     if timeless:
         file, row = timeless[0]
         msg = f"{table}: {file}, row {row}, has no commit time; nothing tells since when it is valid"
         raise DataError(msg, hint=f"lakeward changes {table}")
 
 
-def events_in_time(story: Story, workspace: Workspace, only: Restriction) -> DataFrame:
-    """Return every event with the time from which it counts and the generation it counts in.
+def events_in_time(timeline: Timeline, workspace: Workspace, only: Restriction) -> DataFrame:
+    """Return every event with the time from which it counts and the generation that it counts in.
 
-    ``only`` keeps the rows of some keys, which must be closed over moves.
+    ``only`` keeps the rows of some keys, which must include all keys that exchange rows with them.
     """
-    frames = [_events(story, workspace, span, only) for span in story.spans()]
+    frames = [_events(timeline, workspace, span, only) for span in timeline.spans()]
     if not frames:
-        raise never_run(story.context)
+        raise never_run(timeline.context)
     return reduce(DataFrame.unionByName, frames)
 
 
-def closed_keys(story: Story, workspace: Workspace, touched: DataFrame) -> DataFrame:
-    """Add the keys that exchange values with touched ones when rows change their key."""
-    if not story.has_moves:
+def closed_keys(timeline: Timeline, workspace: Workspace, touched: DataFrame) -> DataFrame:
+    """Return the touched keys, and those that exchange values with them when rows change their key."""
+    if not timeline.has_moves:
         return touched
-    history = story.changes.drop(S.OP, S.GENERATION)
-    nothing = FoldInput(workspace, history.filter(F.lit(False)), 0, story.keys, story.names)
+    history = timeline.changes.drop(S.OP, S.GENERATION)
+    nothing = FoldInput(workspace, history.filter(F.lit(False)), 0, timeline.keys, timeline.names)
     return with_linked_keys(touched, history, nothing)
 
 
 def everything(rows: DataFrame) -> DataFrame:
-    """Keep the rows of all keys."""
+    """Return all rows: the restriction that keeps every key."""
     return rows
 
 
-def of_keys(story: Story, touched: DataFrame) -> Restriction:
-    """Return the function that keeps rows of these keys."""
-    return lambda rows: having_keys(rows, touched, keys=story.keys)
+def of_keys(timeline: Timeline, touched: DataFrame) -> Restriction:
+    """Return the restriction to rows of these keys."""
+    return lambda rows: having_keys(rows, touched, keys=timeline.keys)
 
 
-def related_to(story: Story, workspace: Workspace, key: RowKey) -> Restriction:
-    """Return the function that keeps rows of one key, and of keys that its row may have come from."""
-    if not story.has_moves:
+def related_to(timeline: Timeline, workspace: Workspace, key: RowKey) -> Restriction:
+    """Return the restriction to rows of one key and of the keys that its row may have come from."""
+    if not timeline.has_moves:
         return lambda rows: rows.filter(key.matches())
-    return of_keys(story, closed_keys(story, workspace, key.frame(story.context.spark)))
+    return of_keys(timeline, closed_keys(timeline, workspace, key.frame(timeline.context.spark)))
 
 
-def finished(story: Story, workspace: Workspace, events: DataFrame, context: DataFrame) -> DataFrame:
-    """Return events so that they can be read one after the other, also where rows changed their keys.
+def finished(timeline: Timeline, workspace: Workspace, events: DataFrame, context: DataFrame) -> DataFrame:
+    """Return events with key changes completed, so that they can be applied one after the other.
 
     ``context`` are the events of all keys.
     """
-    if not story.has_moves:
+    if not timeline.has_moves:
         return events
-    reading, table = story.context.settings.key_moves, str(story.context.table)
-    source = FoldInput(workspace, events, 0, story.keys, story.names, key_moves=reading, table=table)
+    reading, table = timeline.context.settings.key_moves, str(timeline.context.table)
+    source = FoldInput(workspace, events, 0, timeline.keys, timeline.names, key_moves=reading, table=table)
     return with_moves_finished(events, source, context)
 
 
-def _events(story: Story, workspace: Workspace, span: Span, only: Restriction) -> DataFrame:
-    events, load = _changes_in(story, span), story.load_rows(span.generation)
-    events = events if load is None else events.unionByName(as_base(load, story.names))
+def _events(timeline: Timeline, workspace: Workspace, span: Span, only: Restriction) -> DataFrame:
+    events, load = _changes_in(timeline, span), timeline.load_rows(span.generation)
+    events = events if load is None else events.unionByName(as_base(load, timeline.names))
     start = F.timestamp_micros(F.lit(span.start)) if span.start is not None else F.lit(None).cast("timestamp")
     end = F.timestamp_micros(F.lit(span.end)) if span.end is not None else F.lit(None).cast("timestamp")
-    # A change committed before its generation began counts from its beginning on.
+    # A change committed before its generation began counts from the start of the generation.
     at = F.when(is_load_row(), start).otherwise(F.greatest(column(S.COMMIT_TIME), start))
-    return finished(story, workspace, only(events), events).withColumns(
+    return finished(timeline, workspace, only(events), events).withColumns(
         {S.GENERATION: F.lit(span.generation.number), AT: at, UNTIL: end}
     )
 
 
-def _changes_in(story: Story, span: Span) -> DataFrame:
-    """Return the changes that count while a generation is the table."""
-    number, newest = span.generation.number, story.progress.generations[-1].number
+def _changes_in(timeline: Timeline, span: Span) -> DataFrame:
+    """Return the changes that count while a generation is the current one."""
+    number, newest = span.generation.number, timeline.progress.generations[-1].number
     if number == newest:
-        return story.changes.filter(column(S.GENERATION) == number).drop(S.OP, S.GENERATION)
-    counted = story.changes.filter((column(S.GENERATION) >= number) & _is_before(span.end))
+        return timeline.changes.filter(column(S.GENERATION) == number).drop(S.OP, S.GENERATION)
+    counted = timeline.changes.filter((column(S.GENERATION) >= number) & _is_before(span.end))
     # Rows of a later load that were set aside and put back belong to that load alone.
     own = counted.filter((column(S.GENERATION) == number) | ~is_load_row())
     return logged_first(own).drop(S.OP, S.GENERATION)

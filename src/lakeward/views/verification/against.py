@@ -1,4 +1,4 @@
-"""The mirror held against another copy of its table, as far as the two can be compared."""
+"""Comparing the mirror with another copy of its table: reading that copy, matching columns and types."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _DRIVERS = {
 _BACKQUOTED = ("mysql", "mariadb")
 _FILE_FORMAT = re.compile(r"\.(parquet|orc|csv|json)(?:\.\w+)?$")
 _FETCHED_ROWS = "10000"
-# Nothing is inferred but names: texts are read as the types that the mirror has.
+# Only names are inferred: texts are converted to the types of the mirror.
 _TEXT_OPTIONS = {
     "csv": {"header": "true", "multiLine": "true", "escape": '"', "mode": "FAILFAST"},
     "json": {"primitivesAsString": "true", "mode": "FAILFAST"},
@@ -62,7 +62,7 @@ _PARTITION_TYPES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 
 @dataclass(frozen=True)
 class OtherSide:
-    """The other copy. ``is_text``: its values are texts that must be read as the mirror's types."""
+    """The other copy. ``is_text``: its values are texts, to be converted to the mirror's types."""
 
     rows: DataFrame
     is_text: bool = False
@@ -72,7 +72,7 @@ def open_other(context: TableContext, against: Against) -> OtherSide:
     """Open the other copy for reading.
 
     Raises:
-        ConfigurationError: it cannot be reached or is nothing that can be compared with.
+        ConfigurationError: it cannot be reached, or cannot be compared with.
     """
     msg = f"{context.table}: {shown_location(against)} cannot be read"
     hint = "check the address, the table's name and the user's rights"
@@ -81,12 +81,12 @@ def open_other(context: TableContext, against: Against) -> OtherSide:
 
 
 def shown_location(against: Against) -> str:
-    """Return the other copy's address without what follows the database's name, where drivers take secrets."""
+    """Return the other copy's address without options, which may hold secrets."""
     return re.split(r"[?;]", against.location, maxsplit=1)[0] if against.is_jdbc else against.location
 
 
 def _database(context: TableContext, against: Against) -> OtherSide:
-    """Read a table by one query: several would see several states of a database that goes on working."""
+    """Read a table by a single query: several would see different states of a database in use."""
     kind = against.location.split(":")[1]
     driver = context.spark.conf.get("spark.lakeward.against.driver", None) or _DRIVERS.get(kind)
     if driver is None:
@@ -94,13 +94,13 @@ def _database(context: TableContext, against: Against) -> OtherSide:
         raise ConfigurationError(msg, hint="spark: {conf: {spark.lakeward.against.driver: CLASS}}")
     _require_driver(context, kind, driver)
     mark = "`" if kind in _BACKQUOTED else '"'
-    named = against.table or ".".join(f"{mark}{one}{mark}" for one in (context.table.schema, context.table.name))
+    named = against.table or ".".join(f"{mark}{part}{mark}" for part in (context.table.schema, context.table.name))
     options = {
         "url": against.location,
         "driver": driver,
         "dbtable": named,
         "fetchsize": _FETCHED_ROWS,
-        # A time without zone is no instant.
+        # A time without a zone is not an instant.
         "preferTimestampNTZ": "true",
         **_credentials(context),
     }
@@ -138,7 +138,7 @@ def _folder(context: TableContext, against: Against) -> OtherSide:
 
 
 def _format_of(context: TableContext, location: str, present: Iterable[str]) -> str:
-    """Tell a folder's format by the names of its files."""
+    """Return the format of a folder's files, judged by their names."""
     visible = (path for path in present if not path.rpartition("/")[2].startswith(("_", ".")))
     found = {match[1] for path in visible if (match := _FILE_FORMAT.search(path))}
     if len(found) != 1:
@@ -148,7 +148,7 @@ def _format_of(context: TableContext, location: str, present: Iterable[str]) -> 
     return found.pop()
 
 
-# Which type of one side holds every value of the other's: values are compared only where neither side loses any.
+# The type in which to compare two columns: values are compared only where no side loses any.
 
 
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
@@ -171,7 +171,7 @@ def comparable_type(mirror: T.DataType, other: T.DataType) -> T.DataType | None:
 
 
 def is_lossless(source: T.DataType, target: T.DataType) -> bool:
-    """Return whether a cast keeps every value and tells them all apart. Sessions are in UTC: instants have one text."""
+    """Whether a cast keeps all values distinct. Sessions are in UTC, so that an instant has a single text."""
     if source == target or isinstance(source, T.NullType):
         return True
     if type(source) in _DIGITS:
@@ -218,40 +218,40 @@ class _Match:
 
 
 def two_sides(at: PointInTime, bases: Bases, mirror: DataFrame, workspace: Workspace, against: Against) -> TwoSides:
-    """Open the other copy and bring both to columns and types that can be compared.
+    """Open the other copy and convert both to common columns and types.
 
     Raises:
-        ConfigurationError: the key cannot be compared, or the cut-off cannot be told.
+        ConfigurationError: the key cannot be compared, or the cut-off cannot be applied.
     """
     context = at.context
     other = open_other(context, against)
     matches = _matches(mirror, other)
-    by_name = {one.name: one for one in matches}
-    compared = [one for one in matches if one.compared_as is not None]
+    by_name = {match.name: match for match in matches}
+    compared = [match for match in matches if match.compared_as is not None]
     _require_key(at, by_name)
-    taken = {one.other for one in matches}
-    expected = other.rows.select(*[column(one.other).cast(_type(one)).alias(one.name) for one in compared])
+    taken = {match.other for match in matches}
+    expected = other.rows.select(*[column(match.other).cast(_type(match)).alias(match.name) for match in compared])
     sides = TwoSides(
         expected=_without_erased(at, bases, expected, mirror),
-        found=mirror.select(*[column(one.name).cast(_type(one)).alias(one.name) for one in compared]),
-        names=tuple(one.name for one in compared),
-        only_here=tuple(one.name for one in bases.columns if one.name not in by_name),
+        found=mirror.select(*[column(match.name).cast(_type(match)).alias(match.name) for match in compared]),
+        names=tuple(match.name for match in compared),
+        only_here=tuple(lake_column.name for lake_column in bases.columns if lake_column.name not in by_name),
         only_there=tuple(name for name in other.rows.columns if name not in taken),
-        not_compared=tuple(f"{one.name} ({one.types})" for one in matches if one.compared_as is None),
+        not_compared=tuple(f"{match.name} ({match.types})" for match in matches if match.compared_as is None),
     )
     return sides if against.cut_off is None else _before_cut_off(at, sides, other, by_name, workspace, against)
 
 
 def _without_erased(at: PointInTime, bases: Bases, rows: DataFrame, mirror: DataFrame) -> DataFrame:
-    """Leave out keys that were erased here and are not back: the other side may still have them.
+    """Return the rows without keys that were erased here and did not return: the other side may still have them.
 
-    The hashes were taken of keys as the mirror has them: a key that its types cannot hold is none of those.
+    The hashes were computed from keys in the mirror's types: a key that these types cannot hold was not erased.
     """
     keys, erased = at.context.settings.primary_key, bases.erased
     if erased is None or not keys:
         return rows
     own = key_hash(erased.salt, key_fields(mirror, keys)).alias(_HASH)
-    # At most as many as were erased, whose hashes are in memory already.
+    # At most as many as were erased, and their hashes are in memory already.
     back = mirror.select(own).filter(column(_HASH).isin(*erased.times)).distinct().collect()
     gone = erased.times.keys() - {row[0] for row in back}
     if not gone:
@@ -273,7 +273,7 @@ def _before_cut_off(
     workspace: Workspace,
     against: Against,
 ) -> TwoSides:
-    """Leave out every key with a change after the cut-off, as far as either side tells."""
+    """Return both sides without keys that changed after the cut-off, according to either side."""
     keys = at.context.settings.primary_key
     limit = _limit(at, against)
     changed = [
@@ -321,7 +321,7 @@ def _require_changed_at(at: PointInTime, other: OtherSide, name: str) -> str:
 
 
 def _matches(mirror: DataFrame, other: OtherSide) -> list[_Match]:
-    """Find each column of the mirror on the other side: by its name, or in another case where only one has it."""
+    """Match the mirror's columns with the other side's by name, ignoring case where that is unambiguous."""
     there = other.rows.columns
     by_lower: dict[str, list[str]] = {}
     for name in there:
@@ -336,7 +336,7 @@ def _matches(mirror: DataFrame, other: OtherSide) -> list[_Match]:
 
 
 def _match(mirror: T.StructField, other: T.StructField, *, is_text: bool) -> _Match:
-    # A text holds a value of any type but binary, of which there are several spellings.
+    # Every type but binary has a single text form.
     if is_text and isinstance(other.dataType, T.StringType) and not isinstance(mirror.dataType, T.BinaryType):
         compared_as: T.DataType | None = mirror.dataType
     else:

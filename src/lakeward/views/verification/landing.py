@@ -1,7 +1,8 @@
-"""A table's landing files read again, exactly those that its ops consumed, without looking at what came of them.
+"""The landing files of a table in a verification: read again for recomputing it, and audited as a whole.
 
-Which files those are comes from the changelog's control rows and stays in Spark: each task reads its files and holds
-their content against what was recorded. A file that is gone, has other content or reads differently today is told.
+The files that the table's ops consumed are known from the changelog's control rows. That list stays in Spark: each
+task reads its files again and compares their content with what was recorded. A file that is gone, has different
+content or is read differently today is reported.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _COUNTED = ("rows", "inserts", "updates", "deletes", "moves", "bad", "partial")
 
 @dataclass(frozen=True)
 class FilesRead:
-    """All records of a table's consumed files with their op; ``problem`` says why they cannot be counted on."""
+    """All records of a table's consumed files with their op; ``problem`` says why they cannot be relied on."""
 
     records: DataFrame
     rows: int
@@ -65,17 +66,17 @@ class FilesRead:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a task needs to read files again. Pickled into it."""
+    """What a task needs to read files again. It is pickled."""
 
     storage: Storage
     specs: PastSpecs
     columns: tuple[Column, ...]
     has_erasures: bool
-    look_only: bool = False
+    only_check: bool = False
 
 
 def consumed_files(at: PointInTime, log: DataFrame) -> DataFrame:
-    """Return op and record of every file that counts at a point_in_time and holds rows."""
+    """Return op and record of every file that was consumed and counts at a moment."""
     is_counted = (
         (column(S.KIND) == S.KIND_FILE)
         & (column(S.GENERATION) == at.generation.number)
@@ -89,7 +90,7 @@ def consumed_files(at: PointInTime, log: DataFrame) -> DataFrame:
 def read_files(
     at: PointInTime, workspace: Workspace, log: DataFrame, specs: PastSpecs, columns: tuple[Column, ...]
 ) -> FilesRead:
-    """Read every consumed file again; nothing large is read in vain where one is gone or has another size."""
+    """Read every consumed file again, after checking that none is gone or has another size where there are many."""
     files = consumed_files(at, log)
     size, rows = (F.get_json_object(column(S.DETAIL), f"$.file.{name}") for name in ("identity.size", "rows"))
     count, total_size, total_rows = files.agg(
@@ -101,9 +102,9 @@ def read_files(
     spread = files.repartition(tasks) if tasks > 1 else files.coalesce(1)
     reading = _Reading(at.context.storage, specs, columns, at.bases.erased is not None)
     if tasks > 1:
-        looked_at = _read(spread, replace(reading, look_only=True))
-        if problem := _problem(looked_at, count):
-            return FilesRead(looked_at, total_rows, problem)
+        checked = _read(spread, replace(reading, only_check=True))
+        if problem := _problem(checked, count):
+            return FilesRead(checked, total_rows, problem)
     records = workspace.keep(_read(spread, reading))
     return FilesRead(records, total_rows, _problem(records, count))
 
@@ -113,8 +114,8 @@ def _read(files: DataFrame, reading: _Reading) -> DataFrame:
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for op, detail in zip(*(one.to_pylist() for one in batch.columns), strict=True):
-                yield from _read_one(op, FileRecord.from_json(detail).summary, reading)
+            for op, detail in zip(*(values.to_pylist() for values in batch.columns), strict=True):
+                yield from _read_again(op, FileRecord.from_json(detail).summary, reading)
 
     return files.mapInArrow(in_task(read), struct)
 
@@ -129,8 +130,8 @@ def _problem(records: DataFrame, count: int) -> str | None:
     return f"{number:,} of {count:,} consumed files cannot be read as they were: {shown}"
 
 
-def _read_one(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.RecordBatch]:
-    """Yield a file's records, and a file record with what is wrong where something is."""
+def _read_again(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.RecordBatch]:
+    """Yield a file's records, and a file record with the problem where there is one."""
     try:
         identity = reading.storage.identity(recorded.path)
     except FileNotFoundError:
@@ -142,7 +143,7 @@ def _read_one(op: int, recorded: FileSummary, reading: _Reading) -> Iterator[pa.
         yield _trouble(op, recorded, trouble, reading)
     elif spec is None:
         yield _trouble(op, recorded, f"was read under columns that are no longer known, by op {op}", reading)
-    elif not reading.look_only:
+    elif not reading.only_check:
         location = reading.storage.location(recorded.path)
         file = LandingFile(recorded.path, location, recorded.file_class, recorded.time, identity)
         yield from _checked(op, recorded, _records(file, spec, reading.storage), reading)
@@ -174,14 +175,14 @@ def _records(file: LandingFile, spec: ReadSpec, storage: Storage) -> Iterator[pa
 
 
 def _difference(recorded: FileSummary, found: FileSummary, *, has_erasures: bool) -> str | None:
-    """Say in what a file differs from what was recorded when it was consumed."""
+    """Return how a file differs from what was recorded when it was consumed, None where it does not."""
     if not found.stable:
         return "changed while it was read"
     if found.content_hash != recorded.content_hash:
         return "has other content than when it was consumed"
     if found.problem or found.mismatch:
         return f"cannot be read under today's settings: {found.problem or 'its columns do not fit'}"
-    # Rows of keys that were erased before the file came are counted apart, and not by what they do.
+    # Rows of keys that were erased before the file came are counted separately, not by operation.
     then = {"rows": recorded.rows + recorded.erased} if has_erasures else _counts(recorded)
     now = {name: _counts(found)[name] for name in then}
     if now != then:
@@ -195,7 +196,7 @@ def _counts(summary: FileSummary) -> dict[str, int]:
 
 
 def _conformed(op: int, batch: pa.RecordBatch, reading: _Reading) -> pa.RecordBatch:
-    """Return records of an earlier day the table's columns of now."""
+    """Return records that were read under earlier columns with the table's present columns."""
     schema = _schema(reading)
     arrays = {
         field.name: batch.column(field.name).cast(field.type) for field in schema if field.name in batch.schema.names
@@ -212,9 +213,9 @@ def _schema(reading: _Reading) -> pa.Schema:
     return pa.schema([pa.field(S.OP, pa.int64(), nullable=False), *record_schema(reading.columns)])
 
 
-# Landing listed anew: every file in it is consumed, superseded for a recorded reason, or reported.
-# A verification does not repeat a decision. Which change files follow the current load is derived once more from the
-# content of the files, without looking at what was decided when the load was taken.
+# The audit of landing: every file in it is consumed, superseded for a recorded reason, or reported.
+# A verification does not rely on earlier decisions. Which change files follow the current load is derived again from
+# the content of the files, without regard to what was decided when the load was taken.
 
 
 _SHOWN = 3
@@ -222,14 +223,14 @@ _SHOWN = 3
 
 @dataclass
 class LandingAudit:
-    """What a look over landing found. ``findings`` are faults, ``notes`` what is worth knowing."""
+    """The result of an audit of landing. ``findings`` are faults, ``notes`` are for information."""
 
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def audit_landing(context: TableContext, workspace: Workspace, bases: Bases, progress: Progress) -> LandingAudit:
-    """List a table's landing files and compare what became of each with what its content says."""
+    """List a table's landing files and compare how each was used with what its content shows."""
     audit, current = LandingAudit(), progress.generation
     if current is None:
         return audit
@@ -257,7 +258,7 @@ _REPLAYED = "precede the current load by their name, but are applied to it"
 
 
 def _known_files(context: TableContext) -> Iterator[tuple[LandingFile, LedgerEntry | None]]:
-    """Walk landing, each file with what the ledger has of it."""
+    """Yield every landing file with its ledger entry, None where it has none."""
     for page in list_landing(context, Scan()):
         known = context.state.lookup(context.table, [file.path for file in page])
         yield from ((file, known.get(file.path)) for file in page)
@@ -282,7 +283,7 @@ def _verdict(
 
 
 def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, current: Generation) -> str | None:
-    """Return the cut that the load's own rows prove, None where the load is the first or its rows carry no time."""
+    """Return the cut that the load's rows prove, None where the load is the first or its rows have no time."""
     if current.number == 1 or context.settings.timestamp_column is None:
         return None
     entries = {entry.path: entry for entry in context.state.load_parts(context.table, current.number)}
@@ -301,7 +302,7 @@ def _cut_by_content(context: TableContext, workspace: Workspace, bases: Bases, c
 
 
 def _how_decided(context: TableContext, bases: Bases, progress: Progress, current: Generation, cut: str | None) -> str:
-    """Say from what the current generation's cut came, and whether the files prove it again."""
+    """Return a note on the evidence for the current generation's cut, and whether the files confirm it."""
     assert bases.changelog is not None  # the table has run
     decision = load_decisions(context.changelog.read(bases.changelog.id), progress).get(current.number)
     if decision is None:

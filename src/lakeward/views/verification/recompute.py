@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from lakeward.views.verification.landing import FilesRead
 
 
-# The columns under which each op read its files, told from the changelog's own metadata.
-# A file is read again as it was read then: under later columns a row that was whole would leave some unspoken, and a
-# headerless record would not fit at all.
+# The columns under which each op read its files, from the metadata of the changelog.
+# A file is read again as it was read then: under later columns a complete row would lack values, and a record without
+# a header would not fit at all.
 
 
 @dataclass(frozen=True)
 class OpColumns:
-    """Columns that ops ``first`` to ``last`` were read under, by their names of now."""
+    """The columns under which ops ``first`` to ``last`` were read, by their present names."""
 
     first: int
     last: int
@@ -60,19 +60,19 @@ class OpColumns:
 
 @dataclass(frozen=True)
 class PastSpecs:
-    """How the files of each op are read again. Pickled into Spark tasks."""
+    """How to read the files of each op again. It is pickled into Spark tasks."""
 
     spans: tuple[tuple[int, int, ReadSpec], ...]
 
     def at(self, op: int) -> ReadSpec | None:
-        """Return the way to read an op's files, None where it is no longer known."""
+        """Return how to read an op's files, None where that is no longer known."""
         return next((spec for first, last, spec in self.spans if first <= op <= last), None)
 
 
 def past_specs(
     table: TableId, spans: Iterable[OpColumns], settings: TableSettings, order_by: OrderBy | None
 ) -> PastSpecs:
-    """Return how to read the files of each op: today's settings, with the columns of the op's day."""
+    """Return how to read the files of each op: with today's settings and the columns at the time of the op."""
     found = []
     for span in spans:
         columns = _as_declared(span.columns, settings)
@@ -81,23 +81,24 @@ def past_specs(
 
 
 def op_columns(changelog: TableMetadata, last: int) -> list[OpColumns]:
-    """Return columns of ops up to ``last`` in spans; an op between two that had different columns may be missing."""
+    """Return the columns of ops up to ``last`` in spans; ops between two with different columns may be missing."""
     schemas = changelog.schemas()
-    now = {one["id"]: one["name"] for one in max(schemas.values(), key=lambda one: one["schema-id"])["fields"]}
+    newest = max(schemas.values(), key=lambda schema: schema["schema-id"])
+    now = {field["id"]: field["name"] for field in newest["fields"]}
     known = {number: _named_now(schema, now) for number, schema in schemas.items()}
     by_op: dict[int, int] = {}
     for snapshot in changelog.snapshots().values():
         op = int(snapshot.summary.get(LOGGED_STAMP, 0))
         if snapshot.schema_id is not None and 0 < op <= last:
-            # Maintenance repeats an op's stamp, under the columns of a later day.
+            # Maintenance repeats an op's stamp under later columns.
             by_op[op] = min(snapshot.schema_id, by_op.get(op, snapshot.schema_id))
     return _spans({op: known[schema] for op, schema in by_op.items()}, known[min(known)])
 
 
 def _spans(by_op: Mapping[int, tuple[Column, ...]], first: tuple[Column, ...]) -> list[OpColumns]:
-    """Join ops to spans. Columns never go back: between two ops that had the same, all ops had."""
+    """Join ops to spans. Columns never change back: all ops between two with the same columns had them too."""
     spans: list[OpColumns] = []
-    # Before op 1 the table had its first columns: where the oldest op that is kept still has them, all before it did.
+    # The table began with its first columns: where the oldest op that is kept has them, all ops before it had them.
     for op, known in sorted({0: first, **by_op}.items()):
         if spans and spans[-1].columns == known:
             spans[-1] = OpColumns(spans[-1].first, op, known)
@@ -107,36 +108,36 @@ def _spans(by_op: Mapping[int, tuple[Column, ...]], first: tuple[Column, ...]) -
 
 
 def _named_now(schema: Mapping[str, Any], now: Mapping[int, str]) -> tuple[Column, ...]:
-    """Return a schema's columns under their names of now."""
-    ids = {one["name"]: one["id"] for one in schema["fields"]}
+    """Return a schema's columns under their present names."""
+    ids = {field["name"]: field["id"] for field in schema["fields"]}
     return tuple(Column(now[ids[lake_column.name]], lake_column.type) for lake_column in lake_columns(schema))
 
 
 def _as_declared(columns: tuple[Column, ...], settings: TableSettings) -> tuple[Column, ...]:
-    """Return columns the types they are declared with, which are narrower than the lake's where Iceberg has no room."""
-    declared = {one.name: one for one in settings.columns or ()}
-    found = ((declared.get(one.name, one), one) for one in columns)
+    """Return columns with their declared types, which are narrower than the lake's where Iceberg lacks the type."""
+    declared = {lake_column.name: lake_column for lake_column in settings.columns or ()}
+    found = ((declared.get(lake_column.name, lake_column), lake_column) for lake_column in columns)
     return tuple(wanted if wanted.lake_type == stored.type else stored for wanted, stored in found)
 
 
 def _settings_of(columns: tuple[Column, ...], settings: TableSettings) -> TableSettings:
-    """Declare only the columns of the day: they tell what a headerless record holds."""
+    """Return settings that declare only these columns, which define the fields of a record without a header."""
     if settings.columns is None:
         return settings
-    present = {one.name: one for one in columns}
-    declared = tuple(present[one.name] for one in settings.columns if one.name in present)
+    present = {lake_column.name: lake_column for lake_column in columns}
+    declared = tuple(present[lake_column.name] for lake_column in settings.columns if lake_column.name in present)
     return settings.model_copy(update={"table_schema": format_ddl(declared)})
 
 
-# Changes of these ops stand in no file.
+# Changes of these ops are not in any file.
 _WITHOUT_FILES = (OpKind.RETRY, OpKind.REPAIR)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a recomputation starts from: the load's rows, each key once, and all changes that stand.
+    """The input of a recomputation: the load's rows, each key once, and all changes that were not undone.
 
-    ``rows`` is about how many there are of both.
+    ``rows`` is the approximate number of both.
     """
 
     load: DataFrame | None
@@ -147,7 +148,7 @@ class Origin:
 
 
 def find_origin(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...], basis: Basis) -> Origin:
-    """Choose what to recompute from: the files wherever they are all still as they were consumed.
+    """Choose what to recompute from: the files where all of them are still as they were consumed.
 
     Raises:
         DataError: files were asked for, and some are gone or changed.
@@ -186,7 +187,7 @@ def recomputed(at: PointInTime, workspace: Workspace, origin: Origin, names: tup
 
 
 def narrowed(origin: Origin, wanted: SparkColumn) -> Origin:
-    """Keep only some keys, if that is the same before and after folding: no row comes from another key."""
+    """Restrict the origin to some keys, unless rows changed their key: then they may come from other keys."""
     if origin.changes.filter(is_arrival()).take(1):
         return origin
     load = origin.load.filter(wanted) if origin.load is not None else None
@@ -216,12 +217,12 @@ def _from_files(at: PointInTime, read: FilesRead, wanted: tuple[Column, ...], re
     changes = rows.filter(~is_from_load()).drop(S.OP)
     load = _load_once_per_key(rows.filter(is_from_load()), keys)
     by_hand = conformed(_changes_without_files(at), wanted, {})
-    names = tuple(one.name for one in wanted)
+    names = tuple(lake_column.name for lake_column in wanted)
     return Origin(load.select(*columns(names)), changes.unionByName(by_hand), read.rows, Basis.FILES, reason)
 
 
 def _load_once_per_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Keep each key's last row in the order of ops, parts and rows: a part that came later replaces rows."""
+    """Return the last row of each key in the order of ops, parts and rows: later parts replace rows."""
     if not keys:
         return rows
     by_op = F.lpad(column(S.OP).cast("string"), 20, "0")
@@ -230,14 +231,11 @@ def _load_once_per_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
 
 def _changes_without_files(at: PointInTime) -> DataFrame:
-    """Return rows that were put back from quarantine, and repairs.
-
-    What stands in a file for them is not what counts.
-    """
+    """Return rows that were put back from quarantine, and repairs: for these the files do not count."""
     log = _log(at).filter((column(S.OP) <= at.progress.op) & is_standing(at.progress.undone))
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull()
     kind = F.get_json_object(column(S.DETAIL), "$.kind")
-    ops = log.filter(own & kind.isin(*[file.value for file in _WITHOUT_FILES])).select(S.OP)
+    ops = log.filter(own & kind.isin(*[op_kind.value for op_kind in _WITHOUT_FILES])).select(S.OP)
     changes = log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == at.generation.number))
     return changes.join(ops, on=S.OP, how="left_semi").drop(S.OP, S.GENERATION)
 

@@ -1,8 +1,8 @@
-"""Put right what a verification found, as one audited op that touches the differing keys and nothing else.
+"""Repair what a verification found, as one recorded op that touches only the differing keys.
 
-A mirror that differs from its own files or changelog gets the rows that these give; the changelog only notes that it
-was repaired. A mirror that differs from another copy gets that copy's rows as changes in the changelog, placed after
-all others, so that every later recomputation gives them too.
+A mirror that differs from its own files or changelog gets the rows recomputed from them; the changelog only records
+the repair. A mirror that differs from another copy gets that copy's rows as changes in the changelog, placed after
+all others, so that every later recomputation includes them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _BEFORE_ALL_FILES = "19700101000000000000"
 def repair_table(
     context: TableContext, options: VerifyOptions, lease: Callable[[], AbstractContextManager[TableContext]]
 ) -> TableVerification:
-    """Verify a table; where anything is found, take its lease, put it right and verify again.
+    """Verify a table; where anything is found, take its lease, repair it and verify again.
 
-    Gives what was found, with the op that put it right.
+    Return what was found, with the op that repaired it.
 
     Raises:
-        ConfigurationError: it cannot be put right from the other copy.
+        ConfigurationError: it cannot be repaired from the other copy.
         LeaseHeldError: a live writer has the table.
     """
     started = time.monotonic()
@@ -70,7 +70,7 @@ def repair_table(
         if examined.report.verdict is Verdict.CLEAN:
             return replace(recorded(context, bases, examined.report), seconds=time.monotonic() - started)
         with lease() as leased:
-            # One session from beginning to end: the frames of the comparison belong to it.
+            # Keep the session: the frames of the comparison belong to it.
             writing = replace(context, permission=leased.permission)
             report = _repaired(writing, workspace, examined, options)
     return replace(report, seconds=time.monotonic() - started)
@@ -79,7 +79,7 @@ def repair_table(
 def _repaired(
     context: TableContext, workspace: Workspace, examined: Examined, options: VerifyOptions
 ) -> TableVerification:
-    """Put right what was found; where the table has moved since, look again first."""
+    """Repair what was found; where the table has changed since, compare again first."""
     finish_interrupted(context)
     bases = capture(context)
     if (bases.changelog, bases.mirror) != (examined.bases.changelog, examined.bases.mirror):
@@ -87,7 +87,7 @@ def _repaired(
     context.reached(Step.REPAIR_COMPARED)
     if examined.report.verdict is Verdict.CLEAN:
         return recorded(context, bases, examined.report)
-    op = _put_right(context, workspace, examined, options)
+    op = _apply_repair(context, workspace, examined, options)
     context.reached(Step.REPAIR_APPLIED)
     again = verify_table(context, options)
     left = counted(again.differences, "row still differs", "rows still differ")
@@ -95,7 +95,7 @@ def _repaired(
     return replace(examined.report, repair=op, verified=again.verified, message=problem)
 
 
-def _put_right(context: TableContext, workspace: Workspace, examined: Examined, options: VerifyOptions) -> OpReport:
+def _apply_repair(context: TableContext, workspace: Workspace, examined: Examined, options: VerifyOptions) -> OpReport:
     if examined.bases.changelog is None or examined.bases.mirror is None:
         msg = f"{context.table} has no rows to put right"
         raise DataError(msg)
@@ -105,12 +105,12 @@ def _put_right(context: TableContext, workspace: Workspace, examined: Examined, 
 
 
 def _from_recomputation(context: TableContext, workspace: Workspace, examined: Examined) -> OpReport:
-    """Write the rows that the recomputation gives for every differing key.
+    """Write the recomputed rows of every differing key.
 
-    Without a key a row is told by all its columns: every copy of a row that comes too often or too seldom is taken
-    away, and as many as there must be are written.
+    Without a key a row is identified by all its columns: where the number of its copies is wrong, all copies are
+    deleted and the right number is written.
     """
-    names = tuple(one.name for one in examined.bases.columns)
+    names = tuple(lake_column.name for lake_column in examined.bases.columns)
     keys = context.settings.primary_key or names
     rows = kept(workspace, _corrections(examined, keys, names), keys)
     count = examined.comparison.left.select(*columns(keys)).distinct().count()
@@ -124,7 +124,7 @@ def _from_recomputation(context: TableContext, workspace: Workspace, examined: E
 
 
 def _corrections(examined: Examined, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Return every differing key's expected rows, and a delete for keys that must have none."""
+    """Return the expected rows of every differing key, and a delete for keys that must have none."""
     comparison = examined.comparison
     touched = comparison.left.select(*columns(keys)).distinct()
     expected = having_keys(comparison.expected.select(*columns(names)), touched, keys=keys)
@@ -139,7 +139,7 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
     """Log the other copy's rows as the newest changes of every differing key, and apply them like any others."""
     _require_exact(context, examined)
     bases, keys = examined.bases, context.settings.primary_key
-    names = tuple(one.name for one in bases.columns)
+    names = tuple(lake_column.name for lake_column in bases.columns)
     corrections = workspace.keep(_corrections(examined, keys, names))
     _require_lossless(context, corrections, bases)
     rows = conformed(corrections, bases.columns, {})
@@ -159,7 +159,7 @@ def _from_other_copy(context: TableContext, workspace: Workspace, examined: Exam
 def _as_changes(
     rows: DataFrame, keys: Sequence[str], names: Sequence[str], progress: Progress, micros: int
 ) -> DataFrame:
-    """Return rows a place after every change that was logged."""
+    """Return rows as changes whose place is after every logged change."""
     place = _place(progress, 0)
     by_key = Window.orderBy(*[column(key).asc_nulls_first() for key in keys])
     given = {
@@ -177,10 +177,10 @@ def _as_changes(
 
 
 def _place(progress: Progress, row: int) -> Place:
-    """Return the place of a repair's row: the file's name sorts after the last file's and before the next one's."""
+    """Return the place of a repair's row: its file name sorts after the last file and before the next one."""
     last = progress.last_place
     if last is None or not last.file_time:
-        # So far there are rows of the load only, which come first anyway: a row without a file time would be one.
+        # There are only rows of the load so far, which come first. Without a file time this row would count as one.
         last = Place("", _BEFORE_ALL_FILES, "", 0)
     return Place(last.sequence, last.file_time, f"{last.file}~repair-{progress.op + 1}", row)
 
@@ -197,7 +197,11 @@ def _commit_micros(against: Against) -> int:
 
 
 def _require_exact(context: TableContext, examined: Examined) -> None:
-    """Refuse a repair that could only guess."""
+    """Refuse a repair that cannot be exact.
+
+    Raises:
+        ConfigurationError: the table has no key, or the other copy lacks columns.
+    """
     if not context.settings.primary_key:
         msg = (
             f"{context.table} has no key: its changelog holds inserts only, and a row that the other copy does not "
@@ -211,16 +215,18 @@ def _require_exact(context: TableContext, examined: Examined) -> None:
 
 
 def _require_lossless(context: TableContext, corrections: DataFrame, bases: Bases) -> None:
-    """Refuse values that the mirror's types cannot hold as they are."""
+    """Refuse values that the mirror's types cannot hold exactly.
+
+    Raises:
+        DataError: there are such values.
+    """
     there = {field.name: field.dataType.simpleString() for field in corrections.schema.fields}
     changed = [
-        ~column(one.name).eqNullSafe(
-            F.expr(f"CAST(try_cast({quote_name(one.name)} AS {one.lake_type}) AS {there[one.name]})")
-        )
-        for one in bases.columns
-        if there[one.name] != spark_type(one.lake_type).simpleString()
+        ~column(name).eqNullSafe(F.expr(f"CAST(try_cast({quote_name(name)} AS {lake_type}) AS {there[name]})"))
+        for name, lake_type in ((lake_column.name, lake_column.lake_type) for lake_column in bases.columns)
+        if there[name] != spark_type(lake_type).simpleString()
     ]
-    if changed and corrections.filter(reduce(lambda one, other: one | other, changed)).take(1):
+    if changed and corrections.filter(reduce(lambda left, right: left | right, changed)).take(1):
         msg = f"{context.table}: the other copy has values that the mirror's types cannot hold; nothing was written"
         raise DataError(msg, hint="declare wider types in schema:, and run the table once")
 
@@ -235,7 +241,7 @@ def _record(context: TableContext, bases: Bases, *, keys: int, reason: str) -> O
 def _execute(
     context: TableContext, bases: Bases, record: OpRecord, effect: Effect, rows: DataFrame | None, row_count: int
 ) -> OpReport:
-    """Log and apply the op; ``rows`` are those that the changelog keeps, None where it only notes the repair."""
+    """Log and apply the op; ``rows`` are those for the changelog, None where it only records the repair."""
     started = time.monotonic()
     report = carry_out(context, PreparedOp(record, bases, bases.columns, (), (), (), rows, row_count, effect))
     return replace(report, seconds=time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""What a verification is asked and what it answers, as typed values."""
+"""The options and the report of a verification."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import OpReport
 
 USER_VARIABLE, PASSWORD_VARIABLE = "LAKEWARD_AGAINST_USER", "LAKEWARD_AGAINST_PASSWORD"
-# Options of a JDBC address: names and e-mail addresses in them are no login.
+# Options of a JDBC address: names and e-mail addresses in them are not a login.
 _OPTION = re.compile(r"[?;&][\w.-]+=[^?;&]*")
 _SECRET_OPTION = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|secretaccesskey|token)\s*=")
-# user:password@host as in all addresses, user/password@ as Oracle has it.
+# user:password@host in most addresses, user/password@ in those of Oracle.
 _LOGIN = re.compile(r"(?i)(//|,)[^@/:,]*:[^@]*@|^jdbc:oracle:[^:]*:[^@/]+/.*@")
 
 
 class Basis(StrEnum):
-    """What a mirror is held against."""
+    """What a mirror is compared with."""
 
     AUTO = "auto"
     FILES = "files"
@@ -33,7 +33,7 @@ class Basis(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a table came out of a verification."""
+    """The result of verifying a table."""
 
     CLEAN = "clean"
     DIFFERENT = "different"
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Values of one key column, both ends included; None: no limit on that side. Ends are text of the column's type."""
+    """A range of a key column, both ends included and given as text; None where there is no limit."""
 
     column: str
     low: str | None
@@ -67,9 +67,9 @@ class KeyRange:
 class Against:
     """Another copy of a table to compare with: a JDBC address or a folder.
 
-    ``table`` is its name in the database. Keys with changes after ``cut_off`` are left out: those that the changelog
-    tells, and rows of the other side whose column ``changed_at`` says so. ``asked_us`` is the time that a repair
-    without a cut-off is given, in microseconds since 1970.
+    ``table`` is its name in the database. Keys that changed after ``cut_off`` are left out, according to the changelog
+    and to the column ``changed_at`` of the other side. ``asked_us`` is the commit time of a repair without a cut-off,
+    in microseconds since 1970.
 
     Raises:
         ConfigurationError: the address holds a password; logs, reports and the changelog name the other copy by it.
@@ -94,7 +94,7 @@ class Against:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """How to verify. ``sample`` is a share of the keys, ``ranges`` limits on key columns; both look at a part only."""
+    """How to verify. ``sample`` (a share of the keys) and ``ranges`` of key columns select a part of the rows."""
 
     basis: Basis = Basis.AUTO
     sample: float | None = None
@@ -104,17 +104,17 @@ class VerifyOptions:
 
     @property
     def part(self) -> str | None:
-        """The part of the rows that is looked at, in words; None: all."""
+        """A description of the part of the rows that is verified, None for all."""
         parts = [f"a sample of {self.sample:.4%} of the keys"] if self.sample is not None else []
-        parts += [f"keys with {token_range}" for token_range in self.ranges]
+        parts += [f"keys with {key_range}" for key_range in self.ranges]
         return ", ".join(parts) or None
 
 
 @dataclass(frozen=True)
 class RowFinding:
-    """One difference. A row that is missing or extra is given whole, of one that is different a column at a time.
+    """One difference. A missing or extra row is included as a whole, a different row one column at a time.
 
-    Values are texts, binary ones hexadecimal, those of more than 500 characters cut off.
+    Values are texts, binary ones in hexadecimal; those of more than 500 characters are cut off.
     """
 
     kind: str
@@ -139,13 +139,13 @@ class Verified(Record):
 
 @dataclass(frozen=True)
 class TableVerification(Document):
-    """One table's part in a verification.
+    """The verification of one table.
 
-    ``reason`` tells why this basis was taken. ``columns`` counts in how many rows each column differs. ``part`` tells
-    what was looked at where it was not all. ``only_here`` and ``only_there`` are columns that one side lacks,
-    ``not_compared`` those whose types cannot be compared without loss; ``left_out`` counts keys changed after the
-    cut-off. ``repair`` is the op that put findings right, and ``verified`` what is on record afterwards. ``landing``
-    are faults found among the files in landing: some were not taken as their content says.
+    ``reason`` says why this basis was chosen. ``columns`` counts in how many rows each column differs. ``part``
+    describes what was verified if not everything. ``only_here`` and ``only_there`` are columns that one side lacks,
+    ``not_compared`` those whose types cannot be compared without loss; ``left_out`` counts keys that changed after the
+    cut-off. ``repair`` is the op that repaired the findings, and ``verified`` the record of the last clean
+    verification. ``landing`` are faults in how files in landing were used.
     """
 
     table: str
@@ -196,5 +196,5 @@ class VerifyReport(Document, keys=("exit_code", "tables")):
         return max((table.exit_code for table in self.tables), default=0)
 
     def table(self, name: str) -> TableVerification:
-        """One table's part by name."""
+        """Return the verification of one table by name."""
         return next(table for table in self.tables if table.table == name)

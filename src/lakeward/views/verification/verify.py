@@ -1,7 +1,7 @@
-"""Verify one table: compute its rows again, independently, and compare them with its mirror row for row.
+"""Verify one table: recompute its rows independently and compare them with its mirror row by row.
 
-Nothing is locked: changelog and mirror are read at the snapshots that stood when it began, and an op that is published
-meanwhile does not disturb.
+Nothing is locked: changelog and mirror are read at the snapshots that were current at the start, so that an op
+published meanwhile has no influence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from lakeward.storage.checksum import checksum_of
 from lakeward.text import json_object, reading_property
 from lakeward.transforms import compare
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.columns import columns as named
 from lakeward.views.verification.against import shown_location, two_sides
 from lakeward.views.verification.landing import audit_landing
 from lakeward.views.verification.recompute import find_origin, narrowed, recomputed
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql.types import DataType
 
     from lakeward.iceberg.metadata import TableMetadata
@@ -54,12 +52,9 @@ if TYPE_CHECKING:
     from lakeward.views.verification.report import Against, VerifyOptions
 
 
-# Hold the rows that a table must have against those that its mirror has, at one pinned snapshot.
-
-
 @dataclass(frozen=True)
 class Counts:
-    """How many rows differ, and each column in how many of them."""
+    """The number of rows that differ, in total and by column."""
 
     missing: int
     extra: int
@@ -74,7 +69,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of comparing. ``left`` are the rows that do not come equally often on both sides, kept in Spark."""
+    """The result of comparing rows. ``left`` are the rows whose number differs between the sides, kept in Spark."""
 
     left: DataFrame
     expected: DataFrame
@@ -110,29 +105,30 @@ def compare_rows(
     )
 
 
-def chosen_keys(context: TableContext, bases: Bases, options: VerifyOptions) -> SparkColumn | None:
-    """Return the condition of the part of the table that is looked at; None: all of it.
+def chosen_keys(context: TableContext, bases: Bases, options: VerifyOptions) -> Column | None:
+    """Return the condition for the rows to verify, None for all.
 
     Raises:
         ConfigurationError: a range names a column that is not in the key, or a value that does not fit it.
     """
     keys = context.settings.primary_key
     conditions = [
-        _in_range(context, bases, token_range.column, token_range.low, token_range.high)
-        for token_range in options.ranges
+        _in_range(context, bases, key_range.column, key_range.low, key_range.high) for key_range in options.ranges
     ]
     if options.sample is not None:
-        conditions.append(compare.in_sample(options.sample, keys or sorted(one.name for one in bases.columns)))
+        conditions.append(
+            compare.in_sample(options.sample, keys or sorted(lake_column.name for lake_column in bases.columns))
+        )
     return compare.all_of(conditions) if conditions else None
 
 
-def _in_range(context: TableContext, bases: Bases, name: str, low: str | None, high: str | None) -> SparkColumn:
+def _in_range(context: TableContext, bases: Bases, name: str, low: str | None, high: str | None) -> Column:
     keys = context.settings.primary_key
     if name not in keys:
         have = f"its key is {', '.join(keys)}" if keys else "it has no key"
         msg = f"{context.table}: --key-range names {name!r}, and {have}"
         raise ConfigurationError(msg)
-    lake_type = spark_type(next(one.lake_type for one in bases.columns if one.name == name))
+    lake_type = spark_type(next(lake_column.lake_type for lake_column in bases.columns if lake_column.name == name))
     ends = [_as_type(end, lake_type) if end is not None else None for end in (low, high)]
     _require_values(context, name, [(text, end) for text, end in zip((low, high), ends, strict=True) if text])
     conditions = []
@@ -143,8 +139,8 @@ def _in_range(context: TableContext, bases: Bases, name: str, low: str | None, h
     return compare.all_of(conditions)
 
 
-def _as_type(text: str, wanted: DataType) -> SparkColumn:
-    """Return a text as a value, null where it is none; a function of SQL, as Spark 3.5 has no other."""
+def _as_type(text: str, wanted: DataType) -> Column:
+    """Return a text as a value, null where it is not one. In SQL, as Spark 3.5 has no other ``try_cast``."""
     literal = text.replace("\\", "\\\\").replace("'", "\\'")
     return F.expr(f"try_cast('{literal}' AS {wanted.simpleString()})")
 
@@ -177,12 +173,12 @@ def _findings(pairs: DataFrame, keys: Sequence[str], names: Sequence[str], limit
         compare.as_texts(pairs, compare.FOUND, names),
         compare.differing_columns(keys=keys, names=names),
     )
-    given = 0
+    yielded = 0
     for row in rows.collect():
         for finding in _of_pair(row, keys, names):
-            if given == limit:
+            if yielded == limit:
                 return
-            given += 1
+            yielded += 1
             yield finding
 
 
@@ -198,14 +194,14 @@ def _of_pair(row: Row, keys: Sequence[str], names: Sequence[str]) -> Iterator[Ro
         yield RowFinding("extra", key, row=found, times=found_times - expected_times)
 
 
-# How far a mirror was verified: kept as one of its properties, so that it goes with the lake.
+# The record of the last clean verification: a property of the mirror, so that it moves with the lake.
 
 
 VERIFIED_PROPERTY = "lakeward.verified"
 
 
 def last_verified(mirror: TableMetadata, progress: Progress) -> Verified | None:
-    """Return the last complete verification that found nothing, None where its op no longer stands."""
+    """Return the last complete verification that found nothing, None where its op was undone."""
     text = mirror.property(VERIFIED_PROPERTY)
     found = _read(text) if text else None
     return None if found is None or is_undone(found.op, progress.undone) else found
@@ -217,7 +213,7 @@ def _read(text: str) -> Verified:
 
 
 def record_verified(mirror: IcebergTable, verified: Verified, before: Verified | None) -> Verified:
-    """Keep a verification, unless one of a later op was kept meanwhile; give the one that is on record."""
+    """Record a verification, unless one of a later op is on record; return the one on record."""
     if before is not None and before.op > verified.op:
         return before
     mirror.set_properties({VERIFIED_PROPERTY: to_compact_json(verified)})
@@ -225,18 +221,18 @@ def record_verified(mirror: IcebergTable, verified: Verified, before: Verified |
 
 
 def forget_verified(mirror: IcebergTable) -> None:
-    """Take the record back: the mirror was found to be wrong."""
+    """Remove the record: the mirror was found to be wrong."""
     mirror.set_properties({VERIFIED_PROPERTY: None})
 
 
 logger = logging.getLogger(__name__)
 FOUND_SOMETHING = 1
-_LOOKS = 5
+_CAPTURE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class Examined:
-    """A verification with the frames that it stands on; they live as long as the workspace."""
+    """A verification with the frames that it used, which are valid as long as the workspace."""
 
     at: PointInTime
     bases: Bases
@@ -246,7 +242,7 @@ class Examined:
 
 
 def verify_table(context: TableContext, options: VerifyOptions) -> TableVerification:
-    """Verify a table and keep on record what that showed.
+    """Verify a table and record the result.
 
     Raises:
         ConfigurationError: it cannot be verified in the way that was asked for.
@@ -265,7 +261,7 @@ def verify_table(context: TableContext, options: VerifyOptions) -> TableVerifica
 def _with_landing(
     context: TableContext, workspace: Workspace, bases: Bases, report: TableVerification
 ) -> TableVerification:
-    """Add what a look over landing finds, where a table is verified from its own files or changelog, and in whole."""
+    """Add the audit of landing, where a whole table is verified from its own files or changelog."""
     if report.basis == Basis.AGAINST or report.part is not None:
         return report
     audit = audit_landing(context, workspace, bases, progress_of(context, bases))
@@ -275,17 +271,17 @@ def _with_landing(
 
 
 def examine(context: TableContext, workspace: Workspace, bases: Bases, options: VerifyOptions) -> Examined:
-    """Compare the mirror at the captured snapshot with what it must be."""
-    # What a newer op logs or writes after the capture is not looked at: the moment is the op that the mirror shows.
+    """Compare the mirror at the captured snapshot with the expected rows."""
+    # The moment is the op that the mirror shows: what newer ops log or write after the capture is ignored.
     at = point_in_time(context, op_moment(bases.applied))
     context.adapt_plans(wanted=True)
     wanted = chosen_keys(context, bases, options)
     if options.against is not None:
         return _against(at, workspace, bases, options, options.against, wanted)
-    names = tuple(one.name for one in bases.columns)
+    names = tuple(lake_column.name for lake_column in bases.columns)
     origin = find_origin(at, workspace, bases.columns, options.basis)
-    told = event("verify.compare", table=str(context.table), basis=origin.basis)
-    logger.info("%s: comparing with its %s (%s)", context.table, origin.basis, origin.reason, extra=told)
+    fields = event("verify.compare", table=str(context.table), basis=origin.basis)
+    logger.info("%s: comparing with its %s (%s)", context.table, origin.basis, origin.reason, extra=fields)
     context.adapt_plans(wanted=origin.rows > ONE_TASK)
     found = _mirror_rows(context, bases)
     if wanted is not None:
@@ -301,7 +297,7 @@ def examine(context: TableContext, workspace: Workspace, bases: Bases, options: 
 
 
 def recorded(context: TableContext, bases: Bases, report: TableVerification) -> TableVerification:
-    """Keep on record that all of a mirror was found right; take an earlier record back where it was found wrong."""
+    """Record that a whole mirror was found right, or remove an earlier record where it was found wrong."""
     before = last_verified(context.mirror.metadata(), progress_of(context, bases))
     if report.basis == Basis.AGAINST or (report.verdict is Verdict.CLEAN and report.part is not None):
         return replace(report, verified=before)
@@ -315,9 +311,9 @@ def recorded(context: TableContext, bases: Bases, report: TableVerification) -> 
 
 
 def has_other_count(context: TableContext, report: TableVerification) -> bool:
-    """Return whether a mirror that was found right in whole counts other rows in its metadata than the last op left.
+    """Whether the metadata of a mirror that was found right counts other rows than the last op left.
 
-    Something else has compacted it then: its rows are the same, and delete files may be left that delete nothing.
+    Then another program has compacted it: the rows are the same, but delete files may be left that delete nothing.
     """
     if report.verdict is not Verdict.CLEAN or report.part is not None or report.basis == Basis.AGAINST:
         return False
@@ -326,7 +322,7 @@ def has_other_count(context: TableContext, report: TableVerification) -> bool:
 
 
 def stamp_row_count(context: TableContext, report: TableVerification) -> TableVerification:
-    """Let the mirror's present count be the expected one; the caller holds the lease."""
+    """Make the mirror's present row count the expected one; the caller holds the lease."""
     bases = capture(context)
     if bases.mirror is None or not (_is_examined(bases, report) and _counts_differently(bases)):
         return report
@@ -350,13 +346,13 @@ def _counts_differently(bases: Bases) -> bool:
 
 
 def never_run(context: TableContext) -> TableVerification:
-    """Say that there is nothing to verify."""
+    """Return the report for a table that has nothing to verify."""
     return TableVerification(str(context.table), Verdict.SKIPPED, message="nothing was run yet")
 
 
 def captured(context: TableContext) -> Bases:
-    """Capture a state in which the changelog knows what the mirror shows: an op may be published in between."""
-    for _ in range(_LOOKS):
+    """Capture a state in which the changelog includes what the mirror shows; an op may be published in between."""
+    for _ in range(_CAPTURE_ATTEMPTS):
         bases = capture(context)
         if bases.applied <= bases.logged:
             break
@@ -366,7 +362,7 @@ def captured(context: TableContext) -> Bases:
 
 def _mirror_rows(context: TableContext, bases: Bases) -> DataFrame:
     head = bases.mirror or context.mirror.require_head()
-    return context.mirror.read(head.id).select(*named(one.name for one in bases.columns))
+    return context.mirror.read(head.id).select(*columns(lake_column.name for lake_column in bases.columns))
 
 
 def _against(
@@ -378,8 +374,8 @@ def _against(
     wanted: Column | None,
 ) -> Examined:
     context = at.context
-    told = event("verify.compare", table=str(context.table), basis="against")
-    logger.info("%s: comparing with %s", context.table, shown_location(against), extra=told)
+    fields = event("verify.compare", table=str(context.table), basis="against")
+    logger.info("%s: comparing with %s", context.table, shown_location(against), extra=fields)
     sides = two_sides(at, bases, _mirror_rows(context, bases), workspace, against)
     expected, found, keys = sides.expected, sides.found, context.settings.primary_key
     if wanted is not None:

@@ -1,4 +1,4 @@
-"""Create a version as files: the rows as of a moment, written whole, described and recorded."""
+"""Create a version as files: the rows as of a moment, written completely, described by a manifest and recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,16 @@ from lakeward.storage.checksum import CHECKSUM_VERSION
 from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
-from lakeward.views.versions.folders import Place, publishing, put_in_place, require_free, require_own, table_root, tidy
-from lakeward.views.versions.layouts import Target, require_rows, set_keys, write_rows, write_rows_as_set
+from lakeward.views.versions.folders import (
+    VersionPlace,
+    publishing,
+    put_in_place,
+    require_free,
+    require_own,
+    table_root,
+    tidy,
+)
+from lakeward.views.versions.layouts import WriteTarget, require_rows, set_keys, write_rows, write_rows_as_set
 from lakeward.views.versions.manifest import (
     Lineage,
     Manifest,
@@ -42,46 +50,46 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
     from lakeward.storage.claims import Claim
-    from lakeward.views.versions.layouts import Shape
+    from lakeward.views.versions.layouts import FileShape
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class FilesOrder:
-    """A version wanted as files: ``to`` is the folder above all tables, ``registered`` a table that points to it.
+class FilesRequest:
+    """A version to publish as files: ``to`` is the folder of all tables, ``registered`` a table that points to it.
 
-    ``created`` is when it was made first, for one that is made anew: retention counts from then.
+    ``created`` is the time of the first creation of a version that is rebuilt: retention counts from then.
     """
 
     to: str
-    shape: Shape
+    shape: FileShape
     registered: str = ""
     replace: bool = False
     created: str = ""
 
 
-def create_files(context: TableContext, moment: Moment, order: FilesOrder) -> Publication:
+def create_files(context: TableContext, moment: Moment, request: FilesRequest) -> Publication:
     """Publish a table as of a moment as files.
 
-    The table's lease is not taken: rows are read from pinned snapshots, and an erasure that came in between is seen at
+    The table's lease is not taken: rows are read from pinned snapshots, and an erasure in the meantime is noticed at
     the end.
 
     Raises:
-        ConfigurationError: the version exists, or the table cannot be asked for the moment.
+        ConfigurationError: the version exists, or the table has no state for the moment.
         LeaseHeldError: another command is publishing the table.
     """
-    store = open_filesystem(context.spark, context.config, order.to)
-    place = Place(store, table_root(order.to, context.table), moment.label)
+    store = open_filesystem(context.spark, context.config, request.to)
+    place = VersionPlace(store, table_root(request.to, context.table), moment.label)
     with publishing(context) as lease:
         tidy(place)
-        require_free(place, replace=order.replace)
+        require_free(place, replace=request.replace)
         require_own(place, table_uuid(context))
-        return publish_as_of(context, moment, place, order, before=lease.require)
+        return publish_as_of(context, moment, place, request, before=lease.require)
 
 
 def publish_as_of(
-    context: TableContext, moment: Moment, place: Place, order: FilesOrder, *, before: Callable[[], None]
+    context: TableContext, moment: Moment, place: VersionPlace, request: FilesRequest, *, before: Callable[[], None]
 ) -> Publication:
     """Write the rows as of a moment to a place, again if an erasure was logged meanwhile.
 
@@ -93,37 +101,37 @@ def publish_as_of(
             found = rows_as_of(context, workspace, moment)
             require_erasures_applied(context, found.at.bases)
             context.reached(Step.PUBLISH_ROWS)
-            published = _publish(context, found, place, order, before)
+            published = _publish(context, found, place, request, before)
         if not is_erased_since(context, found.at.bases.logged):
             return published
 
 
 def _publish(
-    context: TableContext, found: AsOf, place: Place, order: FilesOrder, before: Callable[[], None]
+    context: TableContext, found: AsOf, place: VersionPlace, request: FilesRequest, before: Callable[[], None]
 ) -> Publication:
-    shape, columns = order.shape, found.at.bases.columns
+    shape, columns = request.shape, found.at.bases.columns
     folder_column = shape.folder_column(str(context.table), columns)
     head = describe(context, found, place.version, shape, folder_column)
     publications: list[Publication] = []
 
     def write(claim: Claim) -> Manifest:
         former = claim.store.files(claim.folder)
-        target = Target(claim.store, claim.folder, shape, columns, folder_column)
+        target = WriteTarget(claim.store, claim.folder, shape, columns, folder_column)
         return written(context, found.rows, target, head, former=former)
 
     def record(manifest: Manifest) -> None:
         before()
-        made = publication_of(manifest, place.folder, PublicationKind.FILES, registered=order.registered)
-        publications.append(record_instead(context, replace(made, created=order.created or made.created)))
+        made = publication_of(manifest, place.folder, PublicationKind.FILES, registered=request.registered)
+        publications.append(record_instead(context, replace(made, created=request.created or made.created)))
 
     put_in_place(context, place, head.lineage.mirror_uuid, write, record)
     return publications[0]
 
 
 def written(
-    context: TableContext, rows: DataFrame, target: Target, head: Manifest, *, former: dict[str, int]
+    context: TableContext, rows: DataFrame, target: WriteTarget, head: Manifest, *, former: dict[str, int]
 ) -> Manifest:
-    """Write rows and give the manifest of the files that came of it, after counting what is in them."""
+    """Write rows and return the manifest of the written files, after checking their content."""
     keys, layout = set_keys(context, target), None
     if keys:
         content, layout = write_rows_as_set(context, rows, target, keys)
@@ -136,8 +144,8 @@ def written(
     return manifest
 
 
-def describe(context: TableContext, found: AsOf, version: str, shape: Shape, folder_column: str) -> Manifest:
-    """Return a version's manifest as far as it is known before anything is written."""
+def describe(context: TableContext, found: AsOf, version: str, shape: FileShape, folder_column: str) -> Manifest:
+    """Return a version's manifest, as far as it is known before anything is written."""
     bases, checkpoint = found.at.bases, found.checkpoint
     lineage = Lineage(
         mirror_uuid=table_uuid(context),
@@ -169,7 +177,7 @@ def describe(context: TableContext, found: AsOf, version: str, shape: Shape, fol
 
 
 def table_uuid(context: TableContext) -> str:
-    """Return the id that the mirror has for ever."""
+    """Return the permanent id of the mirror."""
     return str(context.mirror.load().uuid())
 
 
@@ -197,12 +205,16 @@ def publication_of(manifest: Manifest, location: str, kind: PublicationKind, *, 
 def record_instead(context: TableContext, made: Publication) -> Publication:
     """Record a publication in place of those at the same location."""
     known = list_publications(context.mirror.metadata())
-    record_publication(context.mirror, made, instead_of=[one.id for one in known if one.location == made.location])
+    record_publication(
+        context.mirror,
+        made,
+        instead_of=[publication.id for publication in known if publication.location == made.location],
+    )
     return made
 
 
 def moment_text(moment: Moment) -> str:
-    """Return a moment in a form that means the same whatever the configured time zone is by then."""
+    """Return a moment as text that does not depend on the configured time zone."""
     if moment.micros is not None:
         return (_EPOCH + timedelta(microseconds=moment.micros)).isoformat(timespec="microseconds")
     return f"{moment.kind}:{str(moment.limit).lstrip('0') or '0'}"
@@ -214,10 +226,10 @@ def moment_of(publication: Publication) -> Moment:
 
 
 def require_erasures_applied(context: TableContext, bases: Bases) -> None:
-    """Refuse to write what an erasure that is logged and not yet applied is about to remove.
+    """Refuse to publish while an erasure is logged and not yet applied.
 
     Raises:
-        ConflictError: there is one.
+        ConflictError: there is such an erasure.
     """
     if bases.applied < bases.logged and is_erased_since(context, bases.applied):
         msg = f"{context.table}: an erasure is logged and not yet applied; what it erases would be published"
@@ -225,7 +237,7 @@ def require_erasures_applied(context: TableContext, bases: Bases) -> None:
 
 
 def is_erased_since(context: TableContext, op: int) -> bool:
-    """Return whether an erasure was logged after an op: what was written from before it may hold what must not be."""
+    """Whether an erasure was logged after an op: files written from before it may hold erased rows."""
     bases = capture(context)
     if bases.changelog is None or bases.logged == op:
         return False

@@ -1,6 +1,6 @@
-"""The current state as plain files: a new version beside the old, then one pointer flip.
+"""The current state as plain files: a new version is written beside the old, then one pointer is switched.
 
-Dates whose rows did not change are not written again: their files are linked from the version before.
+Dates whose rows did not change are not written again: their files are linked from the previous version.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lakeward.views.versions.create import (
     require_erasures_applied,
     written,
 )
-from lakeward.views.versions.folders import Place, place_of, publishing, put_in_place, table_root, tidy
-from lakeward.views.versions.layouts import NO_DATE, Shape, Target, require_rows, with_dates, write_rows
+from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, table_root, tidy
+from lakeward.views.versions.layouts import NO_DATE, FileShape, WriteTarget, require_rows, with_dates, write_rows
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.tags import remove_versions
 
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from lakeward.views.versions.manifest import Manifest, Publication
 
 POINTER, LINK = "_current.json", "current"
-# Readers that opened the version before the flip can finish.
+# Readers that opened the previous version before the switch can finish.
 KEPT_VERSIONS = 2
 _DATE = f"{S.PREFIX}date"
 
 
 def publish_current(context: TableContext) -> Publication | None:
-    """Bring the plain copy of a table up to its mirror; None where nothing changed or nothing is to be published.
+    """Update the plain copy of a table to its mirror; return None where nothing changed or nothing is published.
 
     The caller holds the table's lease.
     """
@@ -62,8 +62,8 @@ def publish_current(context: TableContext) -> Publication | None:
     if bases.mirror is None or not bases.applied:
         return None
     to = context.config.resolve(settings.to)
-    shape = Shape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
-    place = Place(
+    shape = FileShape(settings.format, settings.layout, settings.date_column or "", context.config.timezone)
+    place = VersionPlace(
         open_filesystem(context.spark, context.config, to),
         table_root(to, context.table),
         op_moment(bases.applied).label,
@@ -74,54 +74,59 @@ def publish_current(context: TableContext) -> Publication | None:
             tidy(place)
             return _publish(context, place, shape, lease.require)
     if len(known) > KEPT_VERSIONS:
-        # A crash came between the flip and this.
+        # A crash came after the switch and before the old versions were removed.
         with publishing(context):
             remove_versions(context, known[:-KEPT_VERSIONS])
     return None
 
 
 def rebuild_current(context: TableContext, publication: Publication) -> Publication:
-    """Make the copy of the current state anew, and let go of one that is no longer the newest."""
+    """Rebuild the copy of the current state, and remove all older copies."""
     store = open_filesystem(context.spark, context.config, publication.location)
     former = place_of(store, publication.location)
     timezone = context.config.timezone
-    shape = Shape(publication.format, publication.layout, publication.date_column, timezone)
+    shape = FileShape(publication.format, publication.layout, publication.date_column, timezone)
     place = replace(former, version=op_moment(capture(context).applied).label)
     with publishing(context) as lease:
         tidy(place)
-        made = _publish(context, place, shape, lease.require, anew=True)
+        made = _publish(context, place, shape, lease.require, from_scratch=True)
         own = _known(context, place.root)
-        remove_versions(context, [one for one in own if one.id != made.id])
+        remove_versions(context, [publication for publication in own if publication.id != made.id])
     return made
 
 
 def _publish(
-    context: TableContext, place: Place, shape: Shape, before: Callable[[], None], *, anew: bool = False
+    context: TableContext,
+    place: VersionPlace,
+    shape: FileShape,
+    before: Callable[[], None],
+    *,
+    from_scratch: bool = False,
 ) -> Publication:
     _require_own_pointer(place, str(context.table))
     while True:
-        found, former = _current_rows(context), None if anew else _former(context, place, shape)
+        found, former = _current_rows(context), None if from_scratch else _former(context, place, shape)
         require_erasures_applied(context, found.at.bases)
         context.reached(Step.PUBLISH_ROWS)
         made = _written(context, found, place, shape, former, before)
-        _flip(context, place, made)
-        anew = is_erased_since(context, found.at.bases.logged)
-        if not anew:
+        _switch(context, place, made)
+        from_scratch = is_erased_since(context, found.at.bases.logged)
+        if not from_scratch:
             break
     remove_versions(context, _known(context, place.root)[:-KEPT_VERSIONS])
     return made
 
 
-def _is_published(place: Place, shape: Shape, known: Sequence[Publication]) -> bool:
-    """Return whether readers have the mirror's newest op already, in the shape that is wanted."""
+def _is_published(place: VersionPlace, shape: FileShape, known: Sequence[Publication]) -> bool:
+    """Whether the mirror's newest op is published already, in the wanted shape."""
     manifest = place.manifest()
     if manifest is None or _pointed(place) != place.version:
         return False
-    return manifest.shape == shape and any(one.id == manifest.id for one in known)
+    return manifest.shape == shape and any(publication.id == manifest.id for publication in known)
 
 
-def _pointed(place: Place) -> str | None:
-    """Return the version that readers are led to; None where nothing or nothing readable says it."""
+def _pointed(place: VersionPlace) -> str | None:
+    """Return the version that the pointer names, None where there is no readable pointer."""
     text = place.store.read_text(f"{place.root}/{POINTER}")
     try:
         found = json.loads(text or "{}")
@@ -130,8 +135,8 @@ def _pointed(place: Place) -> str | None:
     return str(found.get("version")) if isinstance(found, dict) else None
 
 
-def _require_own_pointer(place: Place, table: str) -> None:
-    """Refuse to replace a file of somebody else that has the pointer's name."""
+def _require_own_pointer(place: VersionPlace, table: str) -> None:
+    """Refuse to replace a foreign file that has the pointer's name."""
     text = place.store.read_text(f"{place.root}/{POINTER}")
     if text is None:
         return
@@ -147,23 +152,27 @@ def _require_own_pointer(place: Place, table: str) -> None:
 def _known(context: TableContext, root: str) -> list[Publication]:
     """Return the recorded copies below a folder, oldest first."""
     found = list_publications(context.mirror.metadata())
-    return [one for one in found if one.kind is PublicationKind.CURRENT and one.location.startswith(f"{root}/")]
+    return [
+        publication
+        for publication in found
+        if publication.kind is PublicationKind.CURRENT and publication.location.startswith(f"{root}/")
+    ]
 
 
-def _former(context: TableContext, place: Place, shape: Shape) -> tuple[str, Manifest] | None:
-    """Return the newest whole version of the same shape, whose files may be used again."""
-    for one in reversed(_known(context, place.root)):
-        manifest = place_of(place.store, one.location).manifest()
+def _former(context: TableContext, place: VersionPlace, shape: FileShape) -> tuple[str, Manifest] | None:
+    """Return the newest complete version of the same shape, whose files can be linked."""
+    for publication in reversed(_known(context, place.root)):
+        manifest = place_of(place.store, publication.location).manifest()
         if manifest is None or manifest.shape != shape or not manifest.parts:
             continue
-        present = place.store.files(one.location)
+        present = place.store.files(publication.location)
         if all(present.get(path) == size for path, size in manifest.files.items()):
-            return one.location, manifest
+            return publication.location, manifest
     return None
 
 
 def _current_rows(context: TableContext) -> AsOf:
-    """Return the mirror as it is: its newest snapshot is the state after its newest op."""
+    """Return the mirror's rows at its newest snapshot, the state after its newest op."""
     bases = capture(context)
     at = point_in_time(context, op_moment(bases.applied))
     head = context.mirror.require_head().id if at.bases.mirror is None else at.bases.mirror.id
@@ -173,8 +182,8 @@ def _current_rows(context: TableContext) -> AsOf:
 def _written(
     context: TableContext,
     found: AsOf,
-    place: Place,
-    shape: Shape,
+    place: VersionPlace,
+    shape: FileShape,
     former: tuple[str, Manifest] | None,
     before: Callable[[], None],
 ) -> Publication:
@@ -183,7 +192,7 @@ def _written(
     publications: list[Publication] = []
 
     def write(claim: Claim) -> Manifest:
-        target = Target(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
+        target = WriteTarget(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
         if folder_column:
             return _write_dates(context, found, target, head, former, claim)
         return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
@@ -200,7 +209,7 @@ def _written(
 def _write_dates(
     context: TableContext,
     found: AsOf,
-    target: Target,
+    target: WriteTarget,
     head: Manifest,
     former: tuple[str, Manifest] | None,
     claim: Claim,
@@ -226,7 +235,7 @@ def _write_dates(
     return replace(head, rows=whole.rows, content_hash=whole.text, files=files, parts=by_date)
 
 
-def _checksum_by_date(found: AsOf, target: Target, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
+def _checksum_by_date(found: AsOf, target: WriteTarget, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
     """Return each date's checksum, and its text in a version of the checksum, by the text that names its folder."""
     dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
     wanted = checksum_columns(found.rows.schema, target.names)
@@ -240,7 +249,7 @@ def _checksum_by_date(found: AsOf, target: Target, version: int) -> tuple[dict[s
     return checksums, texts
 
 
-def _is_among(target: Target, dates: Iterable[str]) -> Column:
+def _is_among(target: WriteTarget, dates: Iterable[str]) -> Column:
     text = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE))
     return text.isin(sorted(dates))
 
@@ -261,8 +270,8 @@ def _date_of(path: str) -> str:
     return path.partition("/")[0].rpartition("=")[2]
 
 
-def _flip(context: TableContext, place: Place, made: Publication) -> None:
-    """Let readers go to the new version by one step."""
+def _switch(context: TableContext, place: VersionPlace, made: Publication) -> None:
+    """Switch readers to the new version in one step."""
     pointer: Mapping[str, object] = {
         "table": str(context.table),
         "version": place.version,
@@ -272,7 +281,7 @@ def _flip(context: TableContext, place: Place, made: Publication) -> None:
         "content_hash": made.content_hash,
         "created": made.created,
     }
-    # The link first: where something else has its name, the pointer does not say either that this was published.
+    # The link comes first: where its name is taken by something else, the pointer must not be switched either.
     place.store.point(place.root, LINK, place.name)
     place.store.write_text(f"{place.root}/{POINTER}", json.dumps(pointer, ensure_ascii=False, indent=2) + "\n")
     context.reached(Step.PUBLISH_FLIPPED)

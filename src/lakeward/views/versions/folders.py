@@ -1,7 +1,7 @@
 """The folders of a table's versions: where they are, who may publish them, and which may be replaced or removed.
 
-How a folder appears whole, and what becomes of one whose publisher died, is in :mod:`lakeward.storage.publish`. A
-version's record comes before it is seen: whatever a crash leaves, no place that holds rows is unknown.
+Publishing a folder as a whole, and cleaning up after a publisher that died, is in :mod:`lakeward.storage.publish`. A
+version is recorded before it becomes visible: whatever a crash leaves, every place that holds rows is known.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 VERSION_PREFIX = "version="
-# Another command that publishes the same table is waited for this long.
-_PATIENCE_SECONDS = 60.0
+# How long to wait for another command that publishes the same table.
+_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Place:
+class VersionPlace:
     """The place of one version of a table on a file system."""
 
     store: FileSystem
@@ -65,23 +65,23 @@ class Place:
         return self.root.rpartition("/")[2]
 
     def manifest(self) -> Manifest | None:
-        """Return the manifest of what is there, None where nothing complete is."""
+        """Return the manifest of the version, None where there is no complete one."""
         return complete_manifest(self.store, self.folder)
 
 
 def table_root(to: str, table: TableId) -> str:
-    """Return the folder of a table's versions below the folder that was named."""
+    """Return the folder of a table's versions below the folder of all tables."""
     return f"{to.rstrip('/')}/{table}"
 
 
-def place_of(store: FileSystem, location: str) -> Place:
+def place_of(store: FileSystem, location: str) -> VersionPlace:
     """Return the place of a version by its folder."""
     root, _, name = location.rpartition("/")
-    return Place(store, root, name.removeprefix(VERSION_PREFIX))
+    return VersionPlace(store, root, name.removeprefix(VERSION_PREFIX))
 
 
 def complete_manifest(store: FileSystem, folder: str) -> Manifest | None:
-    """Return a folder's manifest, None where it is missing or damaged or the version was not finished."""
+    """Return a folder's manifest, None where it is missing or damaged or the version is not finished."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
@@ -93,17 +93,17 @@ def complete_manifest(store: FileSystem, folder: str) -> Manifest | None:
 
 @contextmanager
 def publishing(context: TableContext) -> Iterator[HeldLease]:
-    """Keep other publishers of the table out; runs go on meanwhile: files are written from pinned snapshots.
+    """Hold the lease for publishing a table. Runs continue meanwhile: files are written from pinned snapshots.
 
-    What lies half done under a table's folders is then a dead writer's. The table's own lease is taken by those who
-    write to the mirror, and always before this one.
+    Under this lease, unfinished folders are those of a dead writer. Whoever also writes to the mirror takes the
+    table's own lease, always before this one.
 
     Raises:
-        LeaseHeldError: another command has been publishing the table for as long as this one was willing to wait.
+        LeaseHeldError: another command is publishing the table and did not finish in time.
     """
     owner, seconds = current_owner(f"publish-{uuid.uuid4().hex[:8]}"), context.config.lease_seconds
     name = TableId(context.table.schema, f"{context.table.name} (publishing)")
-    lease = HeldLease(context.state, name, owner, seconds=seconds, wait=_PATIENCE_SECONDS)
+    lease = HeldLease(context.state, name, owner, seconds=seconds, wait=_WAIT_SECONDS)
     try:
         lease.__enter__()
     except LeaseHeldError as error:
@@ -115,26 +115,30 @@ def publishing(context: TableContext) -> Iterator[HeldLease]:
         lease.__exit__(None, None, None)
 
 
-def tidy(place: Place) -> None:
-    """Finish or take back what a dead publisher left in a table's folder; the caller holds the publishing lease."""
+def tidy(place: VersionPlace) -> None:
+    """Finish or undo what a dead publisher left in a table's folder; the caller holds the publishing lease."""
     tidy_folders(place.store, place.folder, lease=place.table)
 
 
-def require_free(place: Place, *, replace: bool) -> None:
-    """Refuse a version that is there already, unless it shall be replaced."""
+def require_free(place: VersionPlace, *, replace: bool) -> None:
+    """Refuse a version that exists already, unless it is to be replaced.
+
+    Raises:
+        ConfigurationError: it exists.
+    """
     store, folder = place.store, place.folder
-    # Stores without folders may list one that lost its last file.
+    # Object stores may still list a folder that lost its last file.
     is_taken = store.exists(folder) if store.can_rename else bool(store.files(folder))
     if is_taken and not replace:
         msg = f"{place.folder} exists already; a version is never overwritten unasked"
         raise ConfigurationError(msg, hint="the same command with --replace")
 
 
-def require_own(place: Place, mirror_uuid: str) -> None:
-    """Refuse to replace or remove what is not a version of this table that this program wrote.
+def require_own(place: VersionPlace, mirror_uuid: str) -> None:
+    """Refuse to replace or remove anything but a version of this table that Lakeward wrote.
 
     Raises:
-        ConfigurationError: files are there without a manifest of it.
+        ConfigurationError: the folder holds files without such a manifest.
     """
     store, folder = place.store, place.folder
     text, present = store.read_text(f"{folder}/{MANIFEST}"), store.files(folder)
@@ -152,7 +156,7 @@ def require_own(place: Place, mirror_uuid: str) -> None:
 
 
 class _VersionHooks(PublishHooks[Manifest]):
-    """Names the steps of a version's publication, and records it."""
+    """Hooks that report the steps of a version's publication, and record it."""
 
     def __init__(self, context: TableContext, record: Callable[[Manifest], None]) -> None:
         self._context, self._record = context, record
@@ -176,17 +180,17 @@ class _VersionHooks(PublishHooks[Manifest]):
 
 def put_in_place(
     context: TableContext,
-    place: Place,
+    place: VersionPlace,
     mirror_uuid: str,
     write: Callable[[Claim], Manifest],
     record: Callable[[Manifest], None],
 ) -> Manifest:
-    """Write a version, record it and put it in its place; ``write`` fills the claim's folder by the claim's store.
+    """Write a version, record it and move it into place; ``write`` fills the claim's folder by the claim's store.
 
-    A crash at any point leaves the former version or the new one; :func:`tidy` does the rest.
+    A crash at any point leaves the former version or the new one; :func:`tidy` cleans up the rest.
 
     Raises:
-        ConfigurationError: what is in its place is no version of this table.
+        ConfigurationError: its place holds something other than a version of this table.
     """
     require_own(place, mirror_uuid)
 
@@ -197,11 +201,11 @@ def put_in_place(
     return replace_folder(place.store, place.folder, described, _VersionHooks(context, record), lease=place.table)
 
 
-def remove_folder(place: Place, mirror_uuid: str) -> None:
-    """Remove a version, but for files of others in its folder: it is gone for readers at once.
+def remove_folder(place: VersionPlace, mirror_uuid: str) -> None:
+    """Remove a version, except for foreign files in its folder; readers lose it at once.
 
     Raises:
-        ConfigurationError: what is there is no version of this table.
+        ConfigurationError: the folder holds something other than a version of this table.
     """
     require_own(place, mirror_uuid)
     if place.store.exists(place.folder) and (left := remove_published(place.store, place.folder)):
@@ -209,19 +213,19 @@ def remove_folder(place: Place, mirror_uuid: str) -> None:
         logger.warning(text, place.folder, shown(left), extra=event("snapshot.left"))
 
 
-# Reading a published version: all of it and nothing else, or an error that says why not.
+# Reading a published version: exactly its files, or an error that says why not.
 
 
 @dataclass(frozen=True)
 class FoundVersion:
-    """A complete version: its folder, its manifest and the file system it lies on."""
+    """A complete version: its folder, its manifest and its file system."""
 
     store: FileSystem
     folder: str
     manifest: Manifest
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Read its rows in the table's column order."""
+        """Return its rows in the table's column order."""
         found = self.manifest
         return read_files(spark, self.store, self.folder, sorted(found.files), found.columns, found.shape)
 
@@ -236,10 +240,10 @@ def read_version(spark: SparkSession, config: Config, location: str) -> DataFram
 
 
 def find_version(store: FileSystem, location: str) -> FoundVersion:
-    """Find the version in a folder and hold its files against its manifest.
+    """Find the version in a folder and check its files against its manifest.
 
     Raises:
-        DataError: the folder holds no version or several, or what it lists is missing or of another size.
+        DataError: the folder holds no version or several, or files are missing or have another size.
     """
     folder = _readable(store, location.rstrip("/"))
     text = store.read_text(f"{folder}/{MANIFEST}")
@@ -257,19 +261,19 @@ def find_version(store: FileSystem, location: str) -> FoundVersion:
 
 
 def _readable(store: FileSystem, folder: str) -> str:
-    """Return the folder, or the former version that an interrupted replacement has put aside."""
+    """Return the folder, or the former version that an interrupted replacement has set aside."""
     parent, _, name = folder.rpartition("/")
     if not name.startswith(VERSION_PREFIX) or not store.can_rename or store.exists(folder):
         return folder
-    aside = [one for one in store.folders(parent) if one.startswith(f"{SET_ASIDE}{name}@")]
+    aside = [sibling for sibling in store.folders(parent) if sibling.startswith(f"{SET_ASIDE}{name}@")]
     return f"{parent}/{aside[0]}" if aside else folder
 
 
 def _no_version(store: FileSystem, location: str, folder: str) -> DataError:
-    """Return what is there instead: reading several versions as one would mix them."""
-    below = [one for one in store.folders(folder) if not one.startswith((".", "_"))]
-    versions = [one for one in below if one.startswith(VERSION_PREFIX)] or [
-        f"{one}/{inner}" for one in below for inner in store.folders(f"{folder}/{one}") if VERSION_PREFIX in inner
+    """Return the error for a folder that is not a version; reading several versions as one would mix them."""
+    below = [child for child in store.folders(folder) if not child.startswith((".", "_"))]
+    versions = [child for child in below if child.startswith(VERSION_PREFIX)] or [
+        f"{child}/{inner}" for child in below for inner in store.folders(f"{folder}/{child}") if VERSION_PREFIX in inner
     ]
     if versions:
         msg = f"{location} is not one version but holds {len(versions)}: {', '.join(versions[:20])}"

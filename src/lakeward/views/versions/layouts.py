@@ -1,4 +1,4 @@
-"""Rows into files and back, in every format and layout, without a value changing on the way."""
+"""Writing rows to files and reading them back, in every format and layout, without changing a value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _INSTANT, _LOCAL_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-# Microseconds as they are; nulls and empty texts kept apart; quotes doubled as everybody but Spark writes them.
+# Times keep their microseconds; nulls differ from empty texts; quotes are doubled, which is not Spark's default.
 _TIMES = {"timestampFormat": _INSTANT, "timestampNTZFormat": _LOCAL_TIME, "dateFormat": "yyyy-MM-dd"}
 _OPTIONS: dict[str, dict[str, str]] = {
     "parquet": {},
@@ -45,30 +45,30 @@ _OPTIONS: dict[str, dict[str, str]] = {
     },
     "json": {**_TIMES, "ignoreNullFields": "false"},
 }
-# Spark reads an empty text in quotes as a null, unless it is told to read something else there.
+# Spark reads an empty text in quotes as null, unless another value is set for it.
 EMPTY_TEXT = "\x01empty\x01"
 _READ_ONLY = {"csv": {"multiLine": "true", "mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
-# The job's own mark says that Spark is done, not that the version is.
-_NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
+# Without Spark's own success file, which says that the job is done and not that the version is.
+_NO_SUCCESS_FILE = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 @dataclass(frozen=True)
-class Target:
-    """Files to write: where, how, and the table's columns in order. ``folder_column`` is empty for flat ones."""
+class WriteTarget:
+    """Where and how to write files, and the table's columns in order. ``folder_column`` is empty for flat ones."""
 
     store: FileSystem
     folder: str
-    shape: Shape
+    shape: FileShape
     columns: tuple[Column, ...]
     folder_column: str
 
     @property
     def names(self) -> tuple[str, ...]:
         """The table's column names."""
-        return tuple(one.name for one in self.columns)
+        return tuple(lake_column.name for lake_column in self.columns)
 
 
-def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checksum:
+def write_rows(context: TableContext, rows: DataFrame, target: WriteTarget) -> Checksum:
     """Write rows into a folder and return their checksum, which is taken while they are written.
 
     Raises:
@@ -77,11 +77,11 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checks
     shape = target.shape
     dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
     observation = Observation()
-    # Rows of a date come together: each task would otherwise write a file for every date it meets.
+    # Bring the rows of a date together: otherwise each task would write a file for every date it has.
     together = gathered(dated, column(target.folder_column)) if target.folder_column else dated
     observed = together.observe(observation, *checksum_columns(rows.schema))
     writer = _as_text(observed, target).write.format(shape.format).mode("append")
-    for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_MARK}.items():
+    for name, value in {**_OPTIONS[shape.format], **target.store.options, **_NO_SUCCESS_FILE}.items():
         writer = writer.option(name, value)
     if target.folder_column:
         writer = writer.partitionBy(target.folder_column)
@@ -90,8 +90,8 @@ def write_rows(context: TableContext, rows: DataFrame, target: Target) -> Checks
     return read_checksum(observation.get)
 
 
-def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
-    """Return the key by which a version's rows lie in buckets; empty where they lie otherwise."""
+def set_keys(context: TableContext, target: WriteTarget) -> tuple[str, ...]:
+    """Return the key by which a version's rows are bucketed, empty where they are not."""
     keys = context.settings.primary_key
     if target.folder_column or target.shape.format != "parquet":
         return ()
@@ -99,16 +99,16 @@ def set_keys(context: TableContext, target: Target) -> tuple[str, ...]:
 
 
 def write_rows_as_set(
-    context: TableContext, rows: DataFrame, target: Target, keys: Sequence[str]
+    context: TableContext, rows: DataFrame, target: WriteTarget, keys: Sequence[str]
 ) -> tuple[Checksum, SetLayout]:
-    """Write rows into a folder in buckets of their key; return the checksum as :func:`write_rows` does, and the set.
+    """Write rows into a folder, bucketed by key; return the checksum as :func:`write_rows` does, and the layout.
 
     Raises:
         DataError: a reader finds another number of rows in the files than were written.
     """
     observation = Observation()
     observed = rows.select(*columns(target.names)).observe(observation, *checksum_columns(rows.schema))
-    # The mirror's rows are near enough: sets of different numbers of buckets can be compared too.
+    # The mirror's row count is a good estimate. Sets with different numbers of buckets can be compared, too.
     count = bucket_count(context.mirror.require_head().rows)
     layout = write_set(observed, target.store, target.folder, keys, count=count)
     content = read_checksum(observation.get)
@@ -116,8 +116,8 @@ def write_rows_as_set(
     return content, layout
 
 
-def with_dates(rows: DataFrame, shape: Shape, folder_column: str) -> DataFrame:
-    """Return rows the column of their date folder."""
+def with_dates(rows: DataFrame, shape: FileShape, folder_column: str) -> DataFrame:
+    """Return rows with the column of their date folder."""
     if not folder_column or folder_column == shape.date_column:
         return rows
     return rows.withColumn(folder_column, _date_of(rows, shape))
@@ -129,7 +129,7 @@ def read_files(
     folder: str,
     paths: Iterable[str],
     target_columns: Sequence[Column],
-    shape: Shape,
+    shape: FileShape,
 ) -> DataFrame:
     """Read files of a version exactly as they were written: nothing is inferred."""
     wanted = [store.for_spark(f"{folder}/{path}") for path in paths]
@@ -144,26 +144,29 @@ def read_files(
     return found.select(*[from_text(field, shape) for field in struct.fields])
 
 
-def reader_options(shape: Shape) -> dict[str, str]:
+def reader_options(shape: FileShape) -> dict[str, str]:
     """Return the options with which Spark reads the files of a format as they were written."""
     return {**_OPTIONS[shape.format], **_READ_ONLY.get(shape.format, {})}
 
 
 def require_rows(
-    context: TableContext, target: Target, paths: Iterable[str], rows: DataFrame, content: Checksum
+    context: TableContext, target: WriteTarget, paths: Iterable[str], rows: DataFrame, content: Checksum
 ) -> None:
-    """Require that a reader finds in files what was written: ``rows``, whose checksum was taken on the way.
+    """Require that readers of the files find ``rows``, whose checksum was computed while they were written.
 
-    Parquet holds every value of the lake, so that the number of rows in its footers is enough. ORC has no place for
-    some times and gives them back as others, and text is only as good as its writer: there the values are read, too.
+    Parquet holds every value of the lake, so that the number of rows in its footers is enough. ORC cannot store some
+    times exactly, and text depends on its writer: for these the values are read back, too.
+
+    Raises:
+        DataError: the files have another number of rows, or other values.
     """
     found = read_files(context.spark, target.store, target.folder, paths, target.columns, target.shape)
     if target.shape.format == "parquet":
         _require_same(context, target, found.count(), content.rows)
         return
-    given_back = checksum_of(found)
-    _require_same(context, target, given_back.rows, content.rows)
-    if given_back != content:
+    read_back = checksum_of(found)
+    _require_same(context, target, read_back.rows, content.rows)
+    if read_back != content:
         names = ", ".join(_changed_columns(found, rows, target.names))
         msg = f"{context.table}: {target.shape.format} files do not give back every value of {names} as it was written"
         raise DataError(msg, hint="nothing was published: choose --format parquet (or format: parquet under publish:)")
@@ -177,32 +180,32 @@ def _changed_columns(found: DataFrame, rows: DataFrame, names: Sequence[str]) ->
     return [name for name, found_sums, sums in zip(names, each, other, strict=True) if found_sums != sums]
 
 
-def _require_same(context: TableContext, target: Target, found: int, expected: int) -> None:
+def _require_same(context: TableContext, target: WriteTarget, found: int, expected: int) -> None:
     if found != expected:
         msg = f"{context.table}: the files in {target.folder} hold {found:,} rows, expected {expected:,}"
         raise DataError(msg, hint="nothing was published: try again, with another --format if it stays so")
 
 
-def _date_of(rows: DataFrame, shape: Shape) -> SparkColumn:
+def _date_of(rows: DataFrame, shape: FileShape) -> SparkColumn:
     value = column(shape.date_column)
     if isinstance(rows.schema[shape.date_column].dataType, T.TimestampType):
-        # The session counts in UTC.
+        # The session is in UTC.
         value = F.from_utc_timestamp(value, shape.timezone)
     return F.to_date(value)
 
 
-def _as_text(rows: DataFrame, target: Target) -> DataFrame:
-    """CSV has no form of its own for bytes."""
+def _as_text(rows: DataFrame, target: WriteTarget) -> DataFrame:
+    """Return rows with binary values as Base64 for CSV, which has no form for bytes."""
     if target.shape.format != "csv":
         return rows
-    binary = {one.name for one in target.columns if one.lake_type == "binary"}
+    binary = {lake_column.name for lake_column in target.columns if lake_column.lake_type == "binary"}
     return rows.select(
         *[F.base64(column(name)).alias(name) if name in binary else column(name) for name in rows.columns]
     )
 
 
-def text_struct(struct: T.StructType, shape: Shape) -> T.StructType:
-    """Return the schema with which files of a format are read: CSV has no form of its own for bytes."""
+def text_struct(struct: T.StructType, shape: FileShape) -> T.StructType:
+    """Return the schema for reading files of a format: CSV holds bytes as text."""
     if shape.format != "csv":
         return struct
     return T.StructType([T.StructField(field.name, _csv_type(field.dataType)) for field in struct.fields])
@@ -212,8 +215,8 @@ def _csv_type(data_type: T.DataType) -> T.DataType:
     return T.StringType() if isinstance(data_type, T.BinaryType) else data_type
 
 
-def from_text(field: T.StructField, shape: Shape) -> SparkColumn:
-    """Return a column's value as it was before it was written."""
+def from_text(field: T.StructField, shape: FileShape) -> SparkColumn:
+    """Return a column's original value from the value read."""
     value = column(field.name)
     if shape.format != "csv" or not isinstance(field.dataType, T.StringType | T.BinaryType):
         return value
@@ -221,7 +224,7 @@ def from_text(field: T.StructField, shape: Shape) -> SparkColumn:
     return (F.unbase64(text) if isinstance(field.dataType, T.BinaryType) else text).alias(field.name)
 
 
-# How a version's rows lie in files: the format, and one folder per date or none.
+# The shape of a version's files: their format, and whether there is one folder per date.
 
 
 FLAT, DATED = "flat", "dated"
@@ -233,8 +236,8 @@ _TIMESTAMPS = ("timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Format and layout; ``timezone`` says where the dates of a timestamp column begin."""
+class FileShape:
+    """Format and layout of files; the dates of a timestamp column begin in ``timezone``."""
 
     format: str = "parquet"
     layout: str = FLAT
@@ -247,7 +250,7 @@ class Shape:
         return self.layout == DATED
 
     def require_usable(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse a format and layout that do not fit together.
 
         Raises:
             ConfigurationError: the layout and the date column do not go together, or a name is not known.
@@ -266,11 +269,11 @@ class Shape:
         """Return the name of the date folders for a table's columns; empty for the flat layout.
 
         Raises:
-            ConfigurationError: the date column is not there, is no date, or its folders' name is taken.
+            ConfigurationError: the date column is missing, is not a date, or the name of its folders is taken.
         """
         if not self.is_dated:
             return ""
-        types = {one.name: one.lake_type for one in columns}
+        types = {lake_column.name: lake_column.lake_type for lake_column in columns}
         found = types.get(self.date_column)
         if found is None:
             msg = f"{table} has no column {self.date_column!r}; it has {', '.join(types)}"
@@ -290,7 +293,7 @@ class Shape:
 
     def _from_timestamp(self, table: str, types: dict[str, str]) -> str:
         name = f"{self.date_column}_date"
-        taken = next((data_type for data_type in types if data_type.casefold() == name.casefold()), None)
+        taken = next((column_name for column_name in types if column_name.casefold() == name.casefold()), None)
         if taken is not None:
             msg = f"{table}: the folders of {self.date_column!r} would be named like its column {taken!r}"
             hint = f"--date-column {taken}" if types[taken] == "date" else "--layout flat"

@@ -1,4 +1,4 @@
-"""Versions of a table listed, made anew where they are out of date, and dropped."""
+"""The versions of a table: listing them with their state, and rebuilding those that are out of date."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lakeward.mirror.op.ledger import applied_progress
 from lakeward.storage.filesystem import open_filesystem
 from lakeward.transforms.columns import column
 from lakeward.transforms.fold import is_standing
-from lakeward.views.versions.create import FilesOrder, moment_of, publish_as_of
+from lakeward.views.versions.create import FilesRequest, moment_of, publish_as_of
 from lakeward.views.versions.current import rebuild_current
 from lakeward.views.versions.folders import find_version, place_of, publishing, tidy
-from lakeward.views.versions.layouts import Shape
+from lakeward.views.versions.layouts import FileShape
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.register import renew_registration
 from lakeward.views.versions.tags import create_tag
@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from lakeward.views.versions.manifest import Publication
 
 
-# Which versions of a table there are, and whether each still says what it would say today.
-
-
 class VersionState(StrEnum):
-    """Whether a version still says what it would say if it were made now."""
+    """Whether a version is what it would be if it were created now."""
 
     CURRENT = "current"
     STALE = "stale"
@@ -73,8 +70,8 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A publication and what became of it."""
+class CheckedPublication:
+    """A publication and its state."""
 
     publication: Publication
     state: VersionState
@@ -102,7 +99,7 @@ class Judged:
         )
 
 
-def judge(context: TableContext) -> list[Judged]:
+def check_publications(context: TableContext) -> list[CheckedPublication]:
     """Return every publication of a table with its state, oldest first; one Spark job for all of them."""
     mirror = context.mirror.look()
     found = list_publications(mirror) if mirror else []
@@ -111,118 +108,130 @@ def judge(context: TableContext) -> list[Judged]:
     bases = bases_of(context.changelog.look(), mirror)
     progress = applied_progress(context, bases)
     late = _arrived_late(context, bases, progress, found)
-    newest = {one.location.rpartition("/")[0]: one.id for one in found if one.kind is PublicationKind.CURRENT}
-    return [_judged(context, mirror, bases, progress, one, late, newest) for one in found]
+    newest = {
+        publication.location.rpartition("/")[0]: publication.id
+        for publication in found
+        if publication.kind is PublicationKind.CURRENT
+    }
+    return [_checked(context, mirror, bases, progress, publication, late, newest) for publication in found]
 
 
-def _judged(
+def _checked(
     context: TableContext,
     mirror: TableMetadata,
     bases: Bases,
     progress: Progress,
-    one: Publication,
+    publication: Publication,
     late: set[str],
     newest: dict[str, str],
-) -> Judged:
-    if problem := _missing(context, mirror, one):
-        return Judged(one, VersionState.MISSING, problem)
-    if one.kind is PublicationKind.CURRENT:
-        if newest[one.location.rpartition("/")[0]] != one.id:
-            return Judged(one, VersionState.FORMER, "a newer copy took its place")
-        behind = f"the mirror is at op {bases.applied}" if bases.applied != one.op else None
-        return Judged(one, VersionState.STALE if behind else VersionState.CURRENT, behind)
-    if is_undone(one.op, progress.undone):
-        return Judged(one, VersionState.UNDONE, f"it holds op {one.op} or ops before it that were undone since")
-    if reason := _outdated(mirror, progress, one, late):
-        return Judged(one, VersionState.STALE, reason)
-    return Judged(one, VersionState.CURRENT)
+) -> CheckedPublication:
+    if problem := _missing(context, mirror, publication):
+        return CheckedPublication(publication, VersionState.MISSING, problem)
+    if publication.kind is PublicationKind.CURRENT:
+        if newest[publication.location.rpartition("/")[0]] != publication.id:
+            return CheckedPublication(publication, VersionState.FORMER, "a newer copy took its place")
+        behind = f"the mirror is at op {bases.applied}" if bases.applied != publication.op else None
+        return CheckedPublication(publication, VersionState.STALE if behind else VersionState.CURRENT, behind)
+    if is_undone(publication.op, progress.undone):
+        return CheckedPublication(
+            publication, VersionState.UNDONE, f"it holds op {publication.op} or ops before it that were undone since"
+        )
+    if reason := _outdated(mirror, progress, publication, late):
+        return CheckedPublication(publication, VersionState.STALE, reason)
+    return CheckedPublication(publication, VersionState.CURRENT)
 
 
-def _missing(context: TableContext, mirror: TableMetadata, one: Publication) -> str | None:
-    if one.kind is PublicationKind.TAG:
-        return None if one.location in mirror.tags() else "the tag is gone"
+def _missing(context: TableContext, mirror: TableMetadata, publication: Publication) -> str | None:
+    if publication.kind is PublicationKind.TAG:
+        return None if publication.location in mirror.tags() else "the tag is gone"
     try:
-        found = find_version(open_filesystem(context.spark, context.config, one.location), one.location)
+        found = find_version(open_filesystem(context.spark, context.config, publication.location), publication.location)
     except (DataError, ConfigurationError) as error:
         return error.message
-    return None if found.manifest.id == one.id else "another version than the recorded one lies there"
+    return None if found.manifest.id == publication.id else "another version than the recorded one lies there"
 
 
-def _outdated(mirror: TableMetadata, progress: Progress, one: Publication, late: set[str]) -> str | None:
-    """Return why a version would come out differently now; one by op never does."""
-    moment = moment_of(one)
+def _outdated(mirror: TableMetadata, progress: Progress, publication: Publication, late: set[str]) -> str | None:
+    """Return why a version would be different if created now; a version by op never is."""
+    moment = moment_of(publication)
     if moment.kind is MomentKind.OP:
         return None
-    if one.id in late:
+    if publication.id in late:
         return "changes that belong into it arrived later"
     begun = [generation.number for generation in progress.generations if generation.began <= moment.digits]
-    if begun and begun[-1] != one.generation:
+    if begun and begun[-1] != publication.generation:
         return f"load {begun[-1]}, which arrived later, had begun by then"
-    if _has_later_load(mirror, progress, one):
+    if _has_later_load(mirror, progress, publication):
         return "a part of its load arrived later"
     head = mirror.head(MAIN)
-    if head is not None and int(mirror.stamp_at(REPAIRED_STAMP, head.id) or 0) > one.op:
+    if head is not None and int(mirror.stamp_at(REPAIRED_STAMP, head.id) or 0) > publication.op:
         return "rows of the mirror were repaired since"
     return None
 
 
-def _has_later_load(mirror: TableMetadata, progress: Progress, one: Publication) -> bool:
+def _has_later_load(mirror: TableMetadata, progress: Progress, publication: Publication) -> bool:
     loads = (
         int(found.summary[LOAD_STAMP])
         for found in mirror.snapshots().values()
-        if LOAD_STAMP in found.summary and found.summary.get(GENERATION_STAMP) == str(one.generation)
+        if LOAD_STAMP in found.summary and found.summary.get(GENERATION_STAMP) == str(publication.generation)
     )
-    return any(op > one.op and not is_undone(op, progress.undone) for op in loads)
+    return any(op > publication.op and not is_undone(op, progress.undone) for op in loads)
 
 
 def _arrived_late(context: TableContext, bases: Bases, progress: Progress, found: Sequence[Publication]) -> set[str]:
-    """Return the ids of versions into which changes of later ops belong, by one pass over those ops."""
-    asked = [one for one in found if moment_of(one).kind is not MomentKind.OP and one.op < progress.op]
+    """Return the ids of versions that lack changes of later ops, by one pass over those ops."""
+    asked = [
+        publication
+        for publication in found
+        if moment_of(publication).kind is not MomentKind.OP and publication.op < progress.op
+    ]
     if not asked or bases.changelog is None:
         return set()
     log = context.changelog.read(bases.changelog.id)
-    is_later = (column(S.OP) > min(one.op for one in asked)) & (column(S.OP) <= progress.op)
-    checks = [F.max(_belongs_into(one)).alias(one.id) for one in asked]
+    is_later = (column(S.OP) > min(publication.op for publication in asked)) & (column(S.OP) <= progress.op)
+    checks = [F.max(_belongs_into(publication)).alias(publication.id) for publication in asked]
     later = log.filter((column(S.KIND) == S.KIND_CHANGE) & is_later & is_standing(progress.undone))
     answer = later.agg(*checks).collect()[0]
-    return {one.id for one in asked if answer[one.id]}
+    return {publication.id for publication in asked if answer[publication.id]}
 
 
-def _belongs_into(one: Publication) -> Column:
-    moment = moment_of(one)
+def _belongs_into(publication: Publication) -> Column:
+    moment = moment_of(publication)
     if moment.kind is MomentKind.SEQUENCE:
         counts = column(S.SEQUENCE).isNull() | (column(S.SEQUENCE) <= F.lit(moment.limit))
     else:
         until = F.timestamp_micros(F.lit(moment.micros))
         counts = column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until)
-    return counts & (column(S.OP) > one.op) & (column(S.GENERATION) >= one.generation)
+    return counts & (column(S.OP) > publication.op) & (column(S.GENERATION) >= publication.generation)
 
 
-# Make versions anew that late changes or an undo left behind; the former ones stay until the new are whole.
+# Rebuilding versions that late changes or an undo made outdated; the former ones stay until the new are complete.
 
 
-_LEFT_BEHIND = (VersionState.STALE, VersionState.UNDONE)
+_OUTDATED = (VersionState.STALE, VersionState.UNDONE)
 
 
-def wanting(context: TableContext, version: str | None) -> list[Judged]:
-    """Return the versions to make anew: stale and undone ones, or those of one name, missing ones among them."""
-    found = [one for one in judge(context) if one.publication.kind is not PublicationKind.CURRENT]
+def outdated_publications(context: TableContext, version: str | None) -> list[CheckedPublication]:
+    """Return the versions to rebuild: stale and undone ones, or those with a name, including missing ones."""
+    found = [
+        checked for checked in check_publications(context) if checked.publication.kind is not PublicationKind.CURRENT
+    ]
     if version is not None:
-        named = [one for one in found if one.publication.is_called(version)]
-        return [one for one in named if one.state is not VersionState.CURRENT]
-    return [one for one in found if one.state in _LEFT_BEHIND and may_change(one.publication)]
+        named = [checked for checked in found if checked.publication.is_called(version)]
+        return [checked for checked in named if checked.state is not VersionState.CURRENT]
+    return [checked for checked in found if checked.state in _OUTDATED and can_change(checked.publication)]
 
 
-def may_change(publication: Publication) -> bool:
-    """Return whether making a version anew can change it: the state after an op is what it is, undone or not."""
+def can_change(publication: Publication) -> bool:
+    """Whether rebuilding a version can change it: the state after an op never changes."""
     return moment_of(publication).kind is not MomentKind.OP
 
 
 def rebuild_publication(context: TableContext, publication: Publication) -> Publication:
-    """Make a publication anew from what the lake holds now, whatever its state, and give its new record.
+    """Rebuild a publication from the present state of the lake, and return its new record.
 
-    The caller holds the table's lease, unless the publication is of files. Files of the replaced version are gone when
-    this returns.
+    The caller holds the table's lease, unless the publication is of kind files. The files of the replaced version are
+    gone when this returns.
     """
     if publication.kind is PublicationKind.TAG:
         return create_tag(context, moment_of(publication), publication.location, former=publication)
@@ -232,11 +241,11 @@ def rebuild_publication(context: TableContext, publication: Publication) -> Publ
     place = place_of(store, publication.location)
     former = place.manifest()
     timezone = former.timezone if former else context.config.timezone
-    shape = Shape(publication.format, publication.layout, publication.date_column, timezone)
-    order = FilesOrder(place.root, shape, publication.registered, replace=True, created=publication.created)
+    shape = FileShape(publication.format, publication.layout, publication.date_column, timezone)
+    request = FilesRequest(place.root, shape, publication.registered, replace=True, created=publication.created)
     with publishing(context) as lease:
         tidy(place)
-        made = publish_as_of(context, moment_of(publication), place, order, before=lease.require)
+        made = publish_as_of(context, moment_of(publication), place, request, before=lease.require)
     if made.registered:
         renew_registration(context, made)
     return made

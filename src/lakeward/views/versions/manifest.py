@@ -1,4 +1,4 @@
-"""What a published version says of itself: ``_manifest.json`` beside its files."""
+"""The manifest of a published version, ``_manifest.json``, and the records of all publications of a table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.columns import Column
 from lakeward.documents import Record, to_compact_json
-from lakeward.storage.claims import MANIFEST, SUCCESS
+from lakeward.storage.claims import MANIFEST
 from lakeward.storage.sets import SetLayout, file_list, sizes_of
 from lakeward.text import json_object, reading_property, refusing_damage
-from lakeward.views.versions.layouts import Shape
+from lakeward.views.versions.layouts import FileShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,14 +23,11 @@ if TYPE_CHECKING:
     from lakeward.iceberg.table import IcebergTable
 
 
-__all__ = ["MANIFEST", "SUCCESS", "Lineage", "Manifest", "read_manifest"]
-
-
 @dataclass(frozen=True)
 class Lineage(Record):
-    """What a version was made from: the lake's table, the newest op in it, and the snapshots that were read.
+    """The origin of a version: the mirror, the newest op that it includes, and the snapshots that were read.
 
-    ``checkpoint`` is the mirror's snapshot that the changes were laid upon; None where it was the load or nothing.
+    ``checkpoint`` is the mirror's snapshot that changes were applied to, None where that was the load or nothing.
     """
 
     mirror_uuid: str
@@ -63,12 +60,12 @@ class Manifest(
     write={"columns": _column_list, "files": file_list},
     read={"columns": _columns, "files": sizes_of, "set": SetLayout.from_dict},
 ):  # fmt: skip
-    """A version: where it comes from, what it holds, and every file of it with its size.
+    """A version: its origin, its content, and every file of it with its size.
 
-    ``folder_column`` names the date folders of the dated layout and is no column of the table where it was made from
-    a timestamp. ``parts`` gives the checksum of each date, where later versions are made from this one. ``set``
-    says how the rows lie in buckets of the key, which flat Parquet files of tables with a key do.
-    ``checksum_version`` is that of ``content_hash`` and ``parts``; manifests from before it was written have the first.
+    ``folder_column`` names the date folders of the dated layout; where it is derived from a timestamp, it is not a
+    column of the table. ``parts`` holds the checksum of each date, for versions that later ones build on. ``set``
+    describes how rows are bucketed by key, as flat Parquet files of tables with a key are. ``checksum_version`` applies
+    to ``content_hash`` and ``parts``; manifests without it have version 1.
     """
 
     id: str
@@ -93,12 +90,12 @@ class Manifest(
     checksum_version: int = 1
 
     @property
-    def shape(self) -> Shape:
-        """How the rows lie in the files."""
-        return Shape(self.format, self.layout, self.date_column, self.timezone)
+    def shape(self) -> FileShape:
+        """The format and layout of the files."""
+        return FileShape(self.format, self.layout, self.date_column, self.timezone)
 
     def to_json(self) -> str:
-        """Write as JSON."""
+        """Return the manifest as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n"
 
 
@@ -106,23 +103,23 @@ def read_manifest(text: str, folder: str) -> Manifest:
     """Read what :meth:`Manifest.to_json` wrote.
 
     Raises:
-        DataError: the text is no manifest, or not a whole one.
+        DataError: the text is not a complete manifest.
     """
     remedy = "lakeward snapshot list   (and refresh to make it anew)"
     with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy):
         return Manifest.from_dict(json_object(text))
 
 
-# What was made of a table and is kept for it: published files and tags, recorded with the mirror itself.
-# One table property per publication, so that two writers never undo each other's record, and so that neither the
-# state store nor a listing of any folder is needed to know all places that hold a table's rows.
+# The publications of a table, files and tags, are recorded with the mirror itself: one table property for each, so
+# that two writers never overwrite each other's record, and so that neither the state store nor a listing of folders is
+# needed to know all places that hold a table's rows.
 
 
 PREFIX = "lakeward.publication."
 
 
 class PublicationKind(StrEnum):
-    """What a publication is."""
+    """The kind of a publication."""
 
     FILES = "files"
     CURRENT = "current"
@@ -133,9 +130,9 @@ class PublicationKind(StrEnum):
 class Publication(Record):
     """One version of a table, complete.
 
-    ``moment`` is what ``--as-of`` was given, in a form that can be asked again; ``version`` its name in folders and
-    lists. ``location`` is a folder's URI, or a tag's name. ``op`` is the newest op that was taken into account,
-    ``changelog`` and ``mirror`` the snapshots that were read. ``layout``, ``date_column`` and ``format`` are empty for
+    ``moment`` is the value of ``--as-of`` in a form that does not depend on settings; ``version`` its name in folders
+    and lists. ``location`` is a folder's URI, or a tag's name. ``op`` is the newest op that is included,
+    ``changelog`` the snapshot of the changelog that was read. ``layout``, ``date_column`` and ``format`` are empty for
     a tag.
     """
 
@@ -156,31 +153,31 @@ class Publication(Record):
     registered: str = ""
 
     def is_called(self, name: str) -> bool:
-        """Return whether people mean it by a name: its own, or where it is."""
+        """Whether a name denotes this publication: its version or its location."""
         return name in (self.version, self.location)
 
 
 def new_id() -> str:
-    """Return an id for a publication."""
+    """Return a new id for a publication."""
     return uuid.uuid4().hex[:12]
 
 
 def list_publications(mirror: TableMetadata) -> list[Publication]:
     """Return every recorded publication of a table, oldest first."""
     found = [_read(name, text) for name, text in mirror.properties(PREFIX).items()]
-    return sorted(found, key=lambda one: (one.created, one.id))
+    return sorted(found, key=lambda publication: (publication.created, publication.id))
 
 
 def record_publication(mirror: IcebergTable, publication: Publication, *, instead_of: Iterable[str] = ()) -> None:
-    """Record a complete publication, and forget those it takes the place of, in one commit."""
+    """Record a complete publication and forget those that it replaces, in one commit."""
     text = to_compact_json(publication)
-    gone = {PREFIX + one: None for one in instead_of}
+    gone = {PREFIX + publication_id: None for publication_id in instead_of}
     mirror.set_properties({**gone, PREFIX + publication.id: text})
 
 
 def forget_publications(mirror: IcebergTable, ids: Iterable[str]) -> None:
-    """Remove records; the files or tags are the caller's business."""
-    if names := {PREFIX + identifier: None for identifier in ids}:
+    """Remove records; the caller removes the files or tags."""
+    if names := {PREFIX + publication_id: None for publication_id in ids}:
         mirror.set_properties(names)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeward.views.versions.manifest import Manifest, Publication
 
 
-# External tables of AWS Glue that point to a version, for Athena and whoever reads by Glue's catalog.
+# External tables of AWS Glue, for Athena and other readers of Glue's catalog.
 
 
 Value = TypeVar("Value")
@@ -57,7 +57,7 @@ _FORMATS = {
         "org.openx.data.jsonserde.JsonSerDe",
     ),
 }
-# Hive knows one type of timestamp.
+# Hive has only one timestamp type.
 _TYPES = {"timestamp_ntz": "timestamp"}
 
 
@@ -91,7 +91,7 @@ class GlueTables:
         """Point a table to a version with its partitions.
 
         Raises:
-            ConfigurationError: a table of the name is there that is not Lakeward's, or Glue refuses.
+            ConfigurationError: the name is taken by a table that Lakeward did not create, or Glue refuses.
         """
         database, table = name.split(".")
         where = {**self._catalog, "DatabaseName": database}
@@ -110,7 +110,7 @@ class GlueTables:
             self._add_partitions(database, table, location, manifest)
 
     def points_to(self, name: str, location: str) -> bool:
-        """Return whether a table of Lakeward's points to a version."""
+        """Whether a table that Lakeward created points to a version."""
         with s3_errors(f"glue://{name}"):
             found = self._find(*name.split("."))
         if found is None or OWN_PARAMETER not in found.get("Parameters", {}):
@@ -134,9 +134,9 @@ class GlueTables:
     def _drop_partitions(self, database: str, table: str) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
         pages = self._client.get_paginator("get_partitions").paginate(**where)
-        values = [one["Values"] for page in pages for one in page["Partitions"]]
+        values = [partition["Values"] for page in pages for partition in page["Partitions"]]
         for some in _chunks(values, _DELETED_AT_ONCE):
-            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": one} for one in some])
+            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": value} for value in some])
 
     def _add_partitions(self, database: str, table: str, location: str, manifest: Manifest) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
@@ -151,8 +151,8 @@ class GlueTables:
             ]
             answer = self._client.batch_create_partition(**where, PartitionInputList=wanted)
             if refused := answer.get("Errors"):
-                told = refused[0].get("ErrorDetail", {}).get("ErrorMessage", "no reason given")
-                msg = f"Glue refused {len(refused)} partitions of {database}.{table}: {told}"
+                reason = refused[0].get("ErrorDetail", {}).get("ErrorMessage", "no reason given")
+                msg = f"Glue refused {len(refused)} partitions of {database}.{table}: {reason}"
                 raise ConfigurationError(msg, hint="check the rights of the role, then register again with --replace")
 
 
@@ -181,7 +181,10 @@ def _storage(location: str, manifest: Manifest) -> dict[str, Any]:
     reads, writes, serde = _FORMATS[manifest.format]
     held = [column for column in manifest.columns if column.name != manifest.folder_column]
     return {
-        "Columns": [{"Name": one.name, "Type": _TYPES.get(one.lake_type, one.lake_type)} for one in held],
+        "Columns": [
+            {"Name": lake_column.name, "Type": _TYPES.get(lake_column.lake_type, lake_column.lake_type)}
+            for lake_column in held
+        ],
         "Location": _for_glue(location),
         "InputFormat": reads,
         "OutputFormat": writes,
@@ -194,7 +197,7 @@ def _for_glue(location: str) -> str:
 
 
 SESSION_CATALOG = "spark_catalog"
-# Says whose table it is: one that Lakeward did not make is never replaced.
+# Marks tables that Lakeward created: no other table is ever replaced.
 OWN_PROPERTY = "lakeward.table"
 _NAME_PARTS = 2
 _LASTING = "hive"
@@ -203,12 +206,16 @@ _URI = re.compile(r"(?:([\w.+-]+):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 
 def default_name(table_name: str) -> str:
-    """Return the name under which a table's versions are registered unless another is given."""
+    """Return the default name under which a table's versions are registered."""
     return f"default.{table_name}_snapshot"
 
 
 def require_name(name: str, kind: CatalogKind) -> str:
-    """Refuse a name that is not ``database.table``, or that a catalog cannot have, before any file is written."""
+    """Return the name of a table to register, checked before any file is written.
+
+    Raises:
+        ConfigurationError: it is not ``database.table``, or the catalog does not allow it.
+    """
     parts = name.split(".")
     if len(parts) != _NAME_PARTS or not all(part.strip() for part in parts):
         msg = f"{name!r} cannot name a registered table; expected database.table"
@@ -220,7 +227,7 @@ def require_name(name: str, kind: CatalogKind) -> str:
 
 
 def require_lasting(spark: SparkSession, config: Config) -> None:
-    """Refuse to register where the table would be gone with the process, and nobody could ever read it.
+    """Refuse to register a table that would end with this process.
 
     Raises:
         ConfigurationError: the session keeps its tables in memory.
@@ -239,7 +246,7 @@ def register(context: TableContext, publication: Publication) -> None:
     """Point the external table of a publication to it, with its partitions; other versions stay where they are.
 
     Raises:
-        ConfigurationError: a table of the name is there that is not Lakeward's.
+        ConfigurationError: the name is taken by a table that Lakeward did not create.
     """
     store = open_filesystem(context.spark, context.config, publication.location)
     found = find_version(store, publication.location)
@@ -252,7 +259,7 @@ def register(context: TableContext, publication: Publication) -> None:
 
 
 def renew_registration(context: TableContext, publication: Publication) -> None:
-    """Renew a registered table's partitions after its version was made anew, if it still points there."""
+    """Renew a registered table's partitions after its version was rebuilt, if it still points there."""
     if catalog_kind(context.config) is CatalogKind.GLUE:
         with GlueTables.open(context.config) as glue:
             points = glue.points_to(publication.registered, publication.location)
@@ -263,14 +270,14 @@ def renew_registration(context: TableContext, publication: Publication) -> None:
 
 
 class _SessionTables:
-    """External tables of Spark's own catalog: they last with a Hive metastore, else as long as the application."""
+    """External tables of Spark's own catalog, which are permanent only in a Hive metastore."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._spark = context.spark
 
     def point(self, name: str, found: FoundVersion) -> None:
-        """Make the table anew: Spark's catalog cannot replace a table's schema and place in one step."""
+        """Create or recreate the table: Spark's catalog cannot replace its schema and location in one step."""
         full = _full_name(name)
         described = self._described(full)
         if described is not None and not _is_own(described):
@@ -284,7 +291,7 @@ class _SessionTables:
             self._spark.sql(f"MSCK REPAIR TABLE {full}")
 
     def points_to(self, name: str, location: str) -> bool:
-        """Return whether a table of Lakeward's points to a version."""
+        """Whether a table that Lakeward created points to a version."""
         described = self._described(_full_name(name))
         if described is None or not _is_own(described):
             return False
@@ -292,8 +299,8 @@ class _SessionTables:
         return is_same_place(described.get("Location", ""), store.for_spark(location))
 
     def _described(self, full: str) -> dict[str, str] | None:
-        """Return what Spark tells of a table, by name: its columns, then facts; None where there is none."""
-        # Asked first, since Spark logs a statement that fails as an error, with pages of Java's stack.
+        """Return Spark's description of a table by name, None where there is no such table."""
+        # Checked first, because Spark logs a failed statement with pages of Java stack.
         if not self._spark.catalog.tableExists(full):
             return None
         rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {full}").collect()
@@ -304,9 +311,9 @@ def _is_own(described: Mapping[str, str]) -> bool:
     return OWN_PROPERTY in described.get("Table Properties", "")
 
 
-def is_same_place(one: str, other: str) -> bool:
-    """Whether two URIs name one folder: Spark writes ``file:/`` for ``file:///`` and fills in a host left out."""
-    (scheme, host, path), (other_scheme, other_host, other_path) = (_parts(uri) for uri in (one, other))
+def is_same_place(left: str, right: str) -> bool:
+    """Whether two URIs name the same folder: Spark writes ``file:/`` for ``file:///`` and adds a missing host."""
+    (scheme, host, path), (other_scheme, other_host, other_path) = (_parts(uri) for uri in (left, right))
     return (scheme, path) == (other_scheme, other_path) and (host == other_host or not host or not other_host)
 
 
@@ -334,7 +341,7 @@ def _create_sql(full: str, found: FoundVersion) -> str:
 
 
 def table_columns(manifest: Manifest) -> list[tuple[str, str]]:
-    """Return the columns of a table over a version's files, the folders' column among them."""
+    """Return the columns of a table over a version's files, including that of the folders."""
     found = [(column.name, column.lake_type) for column in manifest.columns]
     is_extra = manifest.folder_column and manifest.folder_column != manifest.date_column
     return [*found, (manifest.folder_column, "date")] if is_extra else found

@@ -1,4 +1,7 @@
-"""Versions as tags of the mirror: no file is copied, and what differs from a kept state is written on a branch."""
+"""Versions as tags of the mirror, and dropping versions.
+
+No file is copied for a tag: what differs from a kept snapshot is written on a branch.
+"""
 
 from __future__ import annotations
 
@@ -40,26 +43,26 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.fold import Folded
 
 
-# Names that Lakeward's own branches and tags have.
+# Prefixes of Lakeward's own branches and tags.
 _RESERVED = (BRANCH_PREFIX, "load-", "undone-", "lakeward-")
 
 
 def create_tag(
     context: TableContext, moment: Moment, name: str, *, replacing: bool = False, former: Publication | None = None
 ) -> Publication:
-    """Tag a table as of a moment; the caller holds the table's lease, as the branch that is written on is the mirror's.
+    """Tag a table as of a moment. The caller holds the table's lease, because a branch of the mirror is written.
 
-    ``former`` is the tag's record where it is made anew: retention counts from when it was made first.
+    ``former`` is the record of a tag that is rebuilt: retention counts from its first creation.
 
     Raises:
-        ConfigurationError: the name cannot be used or is taken, or the table cannot be asked for the moment.
+        ConfigurationError: the name cannot be used or is taken, or the table has no state for the moment.
     """
     _require_usable(name)
     metadata = drop_abandoned(context.mirror)
     known = list_publications(metadata) if metadata else []
     if metadata is not None:
         _require_free(context, name, metadata.references(), known, replacing=replacing or former is not None)
-    # Under the lease nobody else will: the tag would miss what the changelog already has.
+    # Nobody else can under the lease, and the tag would lack what the changelog already has.
     finish_interrupted(context)
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, moment)
@@ -73,18 +76,18 @@ def create_tag(
 
 
 def _written(context: TableContext, found: AsOf, made: Publication) -> Publication:
-    """Lay what differs upon the state it differs from, on a branch that never becomes ``main``."""
+    """Apply the differences to the kept snapshot, on a branch that never becomes ``main``."""
     base = found.start if found.start is not None else empty_snapshot(context.mirror)
     with Attempt(context.mirror, op=found.op, base=base) as attempt:
         if found.folded is None:
             attempt.append(found.rows, _stamps(found), expected=found.rows.count())
         else:
-            _lay_upon(context, attempt, found, found.folded)
+            _apply_differences(context, attempt, found, found.folded)
         context.reached(Step.PUBLISH_BRANCH)
         return _set(context, made, attempt.checked_head())
 
 
-def _lay_upon(context: TableContext, attempt: Attempt, found: AsOf, folded: Folded) -> None:
+def _apply_differences(context: TableContext, attempt: Attempt, found: AsOf, folded: Folded) -> None:
     keys = context.settings.primary_key
     attempt.delete_keys(folded.rows.select(*columns(keys)), keys, without_nulls=folded.bounds)
     if folded.writes:
@@ -95,7 +98,7 @@ def _lay_upon(context: TableContext, attempt: Attempt, found: AsOf, folded: Fold
 
 
 def _stamps(found: AsOf) -> dict[str, str]:
-    """Return what the state is, so that later questions start from it; one by sequence is no start for others."""
+    """Return the stamps by which later queries can start from this state; a state by sequence cannot be used so."""
     moment = found.at.moment
     if moment.kind is MomentKind.SEQUENCE:
         return {}
@@ -107,7 +110,7 @@ def _stamps(found: AsOf) -> dict[str, str]:
 
 
 def _set(context: TableContext, made: Publication, head: Snapshot) -> Publication:
-    """Set the tag and record it, so that a crash in between leaves what lists tell as missing or as it was before."""
+    """Set the tag and record it; after a crash in between, the version is listed as missing or as it was before."""
     context.permission.require()
     made = replace(made, rows=head.rows)
     if made.location in context.mirror.metadata().tags():
@@ -122,10 +125,10 @@ def _set(context: TableContext, made: Publication, head: Snapshot) -> Publicatio
 
 def drop_tags(context: TableContext, gone: Sequence[Publication]) -> None:
     """Remove tags, then their records."""
-    for one in gone:
-        context.mirror.drop_tag(one.location)
+    for publication in gone:
+        context.mirror.drop_tag(publication.location)
         context.reached(Step.PUBLISH_UNTAGGED)
-    forget_publications(context.mirror, [one.id for one in gone])
+    forget_publications(context.mirror, [publication.id for publication in gone])
 
 
 def _publication(found: AsOf, name: str) -> Publication:
@@ -161,7 +164,7 @@ def _require_free(
 ) -> None:
     if name not in references:
         return
-    if not any(one.kind is PublicationKind.TAG and one.location == name for one in known):
+    if not any(publication.kind is PublicationKind.TAG and publication.location == name for publication in known):
         msg = f"{context.table} has a branch or tag {name!r} that is no snapshot of Lakeward's"
         raise ConfigurationError(msg, hint="--tag ANOTHER-NAME")
     if not replacing:
@@ -169,43 +172,44 @@ def _require_free(
         raise ConfigurationError(msg, hint="the same command with --replace")
 
 
-# Drop versions: those named, those beyond a number, those of an age.
+# Dropping versions: by name, by number and by age.
 
 
-def beyond(found: Iterable[Publication], *, keep: int | None, older_than: float | None) -> list[Publication]:
-    """Return the versions that retention lets go: in each folder, and among tags, all but the newest ``keep``.
+def beyond_retention(found: Iterable[Publication], *, keep: int | None, older_than: float | None) -> list[Publication]:
+    """Return the versions to drop: in each folder, and among tags, all but the newest ``keep``, and those too old.
 
-    ``older_than`` is an age in seconds. Newest is what was made last. The copy of the current state is not counted: it
-    has a rule of its own.
+    ``older_than`` is an age in seconds. The newest version is the one created last. Copies of the current state have
+    their own rule and are not counted.
     """
     groups: dict[str, list[Publication]] = defaultdict(list)
-    for one in found:
-        if one.kind is not PublicationKind.CURRENT:
-            groups[_group(one)].append(one)
+    for publication in found:
+        if publication.kind is not PublicationKind.CURRENT:
+            groups[_group(publication)].append(publication)
     limit = datetime.now(UTC) - timedelta(seconds=older_than) if older_than is not None else None
     gone: list[Publication] = []
     for group in groups.values():
-        newest_first = sorted(group, key=lambda one: (one.created, one.id), reverse=True)
+        newest_first = sorted(group, key=lambda publication: (publication.created, publication.id), reverse=True)
         gone += [
-            one
-            for position, one in enumerate(newest_first)
-            if (keep is not None and position >= keep) or (limit and datetime.fromisoformat(one.created) < limit)
+            publication
+            for position, publication in enumerate(newest_first)
+            if (keep is not None and position >= keep)
+            or (limit and datetime.fromisoformat(publication.created) < limit)
         ]
-    return sorted(gone, key=lambda one: (one.created, one.id))
+    return sorted(gone, key=lambda publication: (publication.created, publication.id))
 
 
-def _group(one: Publication) -> str:
-    return "" if one.kind is PublicationKind.TAG else one.location.rpartition("/")[0]
+def _group(publication: Publication) -> str:
+    return "" if publication.kind is PublicationKind.TAG else publication.location.rpartition("/")[0]
 
 
 def drop_versions(context: TableContext, gone: Sequence[Publication]) -> None:
-    """Remove versions and forget them. The table's lease is not needed: a tag goes by one commit of its own.
+    """Remove versions and their records. The table's lease is not needed: a tag is removed by a single commit.
 
-    Files go first and records last: what a crash leaves is still known, and is dropped by the next call.
+    Files are removed before records: what a crash leaves is still recorded, and the next call drops it.
     """
-    if tags := [one for one in gone if one.kind is PublicationKind.TAG]:
+    if tags := [publication for publication in gone if publication.kind is PublicationKind.TAG]:
         drop_tags(context, tags)
-    folders = [one for one in gone if one.kind is not PublicationKind.TAG]
+    folders = [publication for publication in gone if publication.kind is not PublicationKind.TAG]
     if not folders:
         return
     with publishing(context) as lease:
