@@ -81,7 +81,7 @@ class CassandraClient:
             during: returns a context manager for a piece of work that takes time, such as the start of Spark.
         """
         self._sides = SideOpener(config, spark=spark, during=during)
-        self._cluster, self._tell = cluster, on_progress
+        self._cluster, self._on_progress = cluster, on_progress
 
     @classmethod
     def open(cls, path: str | Path | None = None, **options: Any) -> Self:
@@ -204,7 +204,7 @@ class CassandraClient:
             limits=limits,
             restart=restart,
         )
-        return export_table(self.spark, self.config, found.address, request, tell=self._tell)
+        return export_table(self.spark, self.config, found.address, request, on_progress=self._on_progress)
 
     def import_(
         self,
@@ -263,7 +263,7 @@ class CassandraClient:
             schema=schema,
             format=format,
         )
-        return import_snapshot(self.spark, self.config, found.address, request, tell=self._tell)
+        return import_snapshot(self.spark, self.config, found.address, request, on_progress=self._on_progress)
 
     def apply(
         self,
@@ -316,7 +316,7 @@ class CassandraClient:
             force=force,
             max_delete_share=max_delete_share,
         )
-        return apply_change_set(self.spark, self.config, found.address, request, tell=self._tell)
+        return apply_change_set(self.spark, self.config, found.address, request, on_progress=self._on_progress)
 
     def diff(
         self,
@@ -394,7 +394,7 @@ class CassandraClient:
             RefusedInputError: the change set would delete too much, or the minute has one already.
             RetriableError: a cluster did not answer.
         """
-        from lakeward.cassandra.compare import CompareRequest, compare_tables, open_stage
+        from lakeward.cassandra.compare import CompareRequest, compare_tables, open_staging_folder
 
         first, second = (self.table(address, must_exist=True) for address in (table, copy))
         request = CompareRequest(
@@ -408,8 +408,8 @@ class CassandraClient:
             limit=limit,
             max_delete_share=max_delete_share,
         )
-        with open_stage(self.spark, self.config, staging or to, tasks) as stage:
-            return compare_tables(self.spark, self.config, request, stage, tell=self._tell)
+        with open_staging_folder(self.spark, self.config, staging or to, tasks) as stage:
+            return compare_tables(self.spark, self.config, request, stage, on_progress=self._on_progress)
 
     def sync(self, *, into: str, to: str, **settings: Unpack[SyncSettings]) -> SyncReport:
         """Bring a copy of a table up to date: export the table, compare with what the copy holds, apply the difference.
@@ -433,7 +433,7 @@ class CassandraClient:
         """
         from lakeward.cassandra.sync import sync_once
 
-        return sync_once(self.spark, self.config, self._sync_request(into, to, settings), tell=self._tell)
+        return sync_once(self.spark, self.config, self._sync_request(into, to, settings), on_progress=self._on_progress)
 
     def keep_in_sync(
         self,
@@ -474,7 +474,7 @@ class CassandraClient:
             on_report=on_report,
             on_error=on_error,
             stop=stop,
-            tell=self._tell,
+            on_progress=self._on_progress,
         )
 
     def _sync_request(self, into: str, to: str, settings: SyncSettings) -> SyncRequest:

@@ -13,7 +13,7 @@ from cassandra.concurrent import execute_concurrent_with_args
 
 from lakeward.cassandra.apply import ApplyRequest, apply_change_set
 from lakeward.cassandra.clusters import LiveTable
-from lakeward.cassandra.compare import CompareRequest, ComparisonReport, Stage, compare_tables
+from lakeward.cassandra.compare import CompareRequest, ComparisonReport, StagingFolder, compare_tables
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.snapshots import origin_of
 from lakeward.config import Config
@@ -55,9 +55,9 @@ def compare(spark: Any, tmp_path: Path, tables: Any) -> Callable[..., Comparison
     session = table_session(spark)
 
     def run(tell: Callable[[str], None] | None = None, **asked: Any) -> ComparisonReport:
-        stage = Stage(session, LocalFileSystem(), str(tmp_path / "stage"), 2)
+        stage = StagingFolder(session, LocalFileSystem(), str(tmp_path / "stage"), 2)
         given = {"table": tables[0], "copy": tables[1], "pause": 0.0, "ranges": 24, **asked}
-        return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, tell=tell)
+        return compare_tables(session, Config(base=tmp_path), CompareRequest(**given), stage, on_progress=tell)
 
     return run
 

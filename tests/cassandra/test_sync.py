@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.cassandra import sync
 from lakeward.cassandra.clusters import LiveTable
-from lakeward.cassandra.compare import CompareRequest, Stage, compare_tables
+from lakeward.cassandra.compare import CompareRequest, StagingFolder, compare_tables
 from lakeward.cassandra.connection import ClusterAddress
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.schema import read_table_schema
@@ -51,7 +51,7 @@ class Pair:
         self.clock.next_minute()
         request = SyncRequest(self.address, self.table, self.address, self.copy, str(self.folder / "exports"))
         given = {"create_table": True, **asked}
-        return sync_once(self.spark, Config(base=self.folder), replace(request, **given), tell=self.told.append)
+        return sync_once(self.spark, Config(base=self.folder), replace(request, **given), on_progress=self.told.append)
 
     def cells(self, name: TableName) -> Any:
         return read_cells(self.session, read_table_schema(self.session, name))
@@ -199,7 +199,7 @@ def _export(pair: Pair, **asked: Any) -> None:
 def _repair(pair: Pair, folder: str, missing: int | None = None) -> str:
     pair.clock.next_minute()
     tables = [LiveTable(pair.address, one) for one in (pair.table, pair.copy)]
-    stage = Stage(pair.spark, LocalFileSystem(), str(pair.folder / f"stage-of-{folder}"), 2)
+    stage = StagingFolder(pair.spark, LocalFileSystem(), str(pair.folder / f"stage-of-{folder}"), 2)
     request = CompareRequest(*tables, pause=0.0, to=str(pair.folder / folder))
     found = compare_tables(pair.spark, Config(base=pair.folder), request, stage)
     assert found.result is not None and found.result.change_set is not None

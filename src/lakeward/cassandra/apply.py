@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakeward.cassandra import guards
 from lakeward.cassandra.connection import connected
-from lakeward.cassandra.jobs import APPLY, Decision, Job, apply_outcome, is_replay
+from lakeward.cassandra.jobs import APPLY, Job, JobDecision, apply_outcome, is_replay
 from lakeward.cassandra.snapshots import origin_of
 from lakeward.cassandra.tables import require_readable, require_table
 from lakeward.cassandra.values import spark_type
@@ -26,7 +26,7 @@ from lakeward.cassandra.write_frames import (
     matched,
     require_applicable,
     require_no_counters,
-    require_told_bytes,
+    require_no_csv_blobs,
     text_struct,
     typed,
     unit_count,
@@ -42,11 +42,11 @@ from lakeward.storage.filesystem import open_filesystem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.budget import OnProgress
     from lakeward.cassandra.connection import ClusterAddress
     from lakeward.cassandra.ledger import Ledger
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.snapshots import Origin
+    from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
     from lakeward.diffing.frames.parsed_diff import ParsedDiff
@@ -74,7 +74,7 @@ def apply_change_set(
     address: ClusterAddress,
     request: ApplyRequest,
     *,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> WriteReport:
     """Write what a change set says into a table, or go on with what was interrupted.
 
@@ -93,18 +93,18 @@ def apply_change_set(
         decision = decide(request, found, parents, target.ledger)
         if decision is None:
             return target.unchanged()
-        return WriteJob.build(target, request, decision, _rows(found, parents, schema), config).run(tell)
+        return WriteJob.build(target, request, decision, _rows(found, parents, schema), config).run(on_progress)
 
 
 def decide(
-    request: ApplyRequest, found: ChangeSet, parents: dict[str, Origin | None], ledger: Ledger
-) -> Decision | None:
+    request: ApplyRequest, found: ChangeSet, parents: dict[str, ExportOrigin | None], ledger: Ledger
+) -> JobDecision | None:
     """Decide by what is recorded of a target whether a change set is applied to it; None where there is nothing to do.
 
     Raises:
         RefusedInputError: it should not be.
     """
-    told, lost = _require_held(request, found, ledger)
+    warnings_before, lost = _require_held(request, found, ledger)
     last = ledger.last()
     if not request.force and guards.is_applied(last, found.manifest):
         return None
@@ -116,14 +116,14 @@ def decide(
     guards.require_few_deletes(found, request.max_delete_share)
     is_again = last is not None and is_replay(last, job, history)
     warnings = [
-        *told,
+        *warnings_before,
         *guards.require_next(last, found, force=request.force),
         *guards.require_whole_parents(found, parents, force=request.force),
         *guards.require_later(last, job.timestamp, found.label, force=request.force, is_replay=is_again),
         *guards.require_none_under_way(ledger.under_way(), job.id, str(request.into), force=request.force),
     ]
     outcome = apply_outcome(last, job, found.manifest, history, lost=lost)
-    return Decision(job, outcome, (*warnings, *outcome.warnings(str(request.into))))
+    return JobDecision(job, outcome, (*warnings, *outcome.warnings(str(request.into))))
 
 
 def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: TableSchema) -> ChangeSet:
@@ -133,7 +133,7 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
         return find_change_set(spark, config, folder)
     # One that the published recipe wrote says neither what identifies a row nor its types; the table does.
     found = find_change_set(spark, config, folder, keys=target.primary_key, past=text_struct(target))
-    require_told_bytes(target, store.files(folder), found.label)
+    require_no_csv_blobs(target, store.files(folder), found.label)
     return replace(found, frame=typed(found.frame, target, found.options))
 
 
@@ -150,14 +150,14 @@ def _dropped(diff: ParsedDiff, target: TableSchema) -> list[Matched]:
     ]
 
 
-def _parents(found: ChangeSet) -> dict[str, Origin | None]:
+def _parents(found: ChangeSet) -> dict[str, ExportOrigin | None]:
     manifest = found.manifest
     if manifest is None:
         return {"past": None, "current": None}
     return {"past": origin_of(manifest.past), "current": origin_of(manifest.current)}
 
 
-def _schemas(parents: dict[str, Origin | None]) -> list[TableSchema]:
+def _schemas(parents: dict[str, ExportOrigin | None]) -> list[TableSchema]:
     return [parent.schema for parent in parents.values() if parent is not None]
 
 
@@ -193,7 +193,7 @@ def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
     return is_all_new and (is_begun or (guards.is_repair(manifest) and not manifest.counts.get("deleted")))
 
 
-def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger: Ledger) -> Job:
+def _job(request: ApplyRequest, found: ChangeSet, origin: ExportOrigin | None, ledger: Ledger) -> Job:
     """Return the job as it was begun, or as it begins now."""
     manifest = found.manifest
     identity = guards.plain_identity(manifest.current) if manifest is not None else {"location": found.location}
@@ -214,7 +214,7 @@ def _job(request: ApplyRequest, found: ChangeSet, origin: Origin | None, ledger:
     return Job(own, APPLY, unit_count(_count(found)), timestamp, identity, name, is_repair)
 
 
-def _rows(found: ChangeSet, parents: dict[str, Origin | None], target: TableSchema) -> WriteRows:
+def _rows(found: ChangeSet, parents: dict[str, ExportOrigin | None], target: TableSchema) -> WriteRows:
     diff = found.read()
     require_applicable(found.label, diff)
     pairs = matched(found.label, found_columns(diff), found.keys, parents["current"], target) + _dropped(diff, target)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 """Takes one line for humans."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400

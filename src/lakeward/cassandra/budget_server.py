@@ -19,8 +19,8 @@ from lakeward.cassandra.budget import (
     BudgetAddress,
     BudgetLedger,
     Line,
+    OnProgress,
     RateLimits,
-    Tell,
     Totals,
     greet_as_client,
     greet_as_server,
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 RAMP_SECONDS = 3.0
 # How long tasks of a job without limits may go on before they report.
 FREE_SECONDS = 0.2
-TELL_SECONDS = 5.0
+PROGRESS_SECONDS = 5.0
 # A task that was silent for so long has told all it did: it reports several times in that span.
 _SILENT_SECONDS = 0.3
 _SETTLE_SECONDS = 2.0
@@ -52,7 +52,7 @@ class BudgetServer:
         *,
         host: str,
         ramp_seconds: float = RAMP_SECONDS,
-        tell: Tell | None = None,
+        on_progress: OnProgress | None = None,
         expected_rows: int | None = None,
         rejected: int = 0,
         clock: Callable[[], float] = time.monotonic,
@@ -62,7 +62,7 @@ class BudgetServer:
         The rate rises from a quarter to the whole within ``ramp_seconds`` of the first request. ``tell`` hears every
         few seconds how far the work is. ``rejected`` are rows that earlier attempts could not write.
         """
-        self._host, self._tell = host.strip("[]"), tell
+        self._host, self._on_progress = host.strip("[]"), on_progress
         self._ledger = BudgetLedger(limits, ramp_seconds=ramp_seconds, clock=clock)
         self._expected, self._rejected = expected_rows, rejected
         self._turn = threading.Condition()
@@ -77,8 +77,10 @@ class BudgetServer:
         self._listener = _listen(self._host)
         self._address = BudgetAddress(self._host, self._listener.getsockname()[1], self._token)
         threading.Thread(target=self._accept, name="budget-accept", daemon=True).start()
-        if self._tell is not None:
-            threading.Thread(target=self._narrate, args=(self._tell,), name="budget-tell", daemon=True).start()
+        if self._on_progress is not None:
+            threading.Thread(
+                target=self._report_progress, args=(self._on_progress,), name="budget-progress", daemon=True
+            ).start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -186,18 +188,18 @@ class BudgetServer:
     def _slow_down(self, reason: str) -> None:
         if self._ledger.slow_down():
             logger.warning("the cluster is overloaded, slowing down: %s", reason, extra=event("cassandra.slow_down"))
-            if self._tell is not None:
-                self._tell(f"the cluster is overloaded, slowing down: {reason}")
+            if self._on_progress is not None:
+                self._on_progress(f"the cluster is overloaded, slowing down: {reason}")
 
-    def _narrate(self, tell: Tell) -> None:
-        told = 0
-        while not self._ended.wait(TELL_SECONDS):
+    def _report_progress(self, on_progress: OnProgress) -> None:
+        shown = 0
+        while not self._ended.wait(PROGRESS_SECONDS):
             with self._turn:
                 totals, recent = self._ledger.totals(), self._ledger.recent_rates()
-            if totals.rows == told:
+            if totals.rows == shown:
                 continue
-            told = totals.rows
-            tell(
+            shown = totals.rows
+            on_progress(
                 progress_line(
                     totals.rows,
                     self._expected,
@@ -372,7 +374,7 @@ def budget_client(address: BudgetAddress) -> BudgetClient:
     key = (os.getpid(), address)
     with _MAKING:
         # A process of Spark's outlives jobs and their budgets.
-        for ended in [item for item, client in _CLIENTS.items() if client.has_ended()]:
+        for ended in [known for known, client in _CLIENTS.items() if client.has_ended()]:
             _CLIENTS.pop(ended).close()
         if key not in _CLIENTS:
             _CLIENTS[key] = BudgetClient(address)

@@ -23,8 +23,8 @@ from lakeward.cassandra.clusters import LiveTable, limits_for
 from lakeward.cassandra.connection import connected, with_nodes
 from lakeward.cassandra.diff import diff_options, remedy_for_types
 from lakeward.cassandra.digests import differing, fitted_frame, look, shared, widened
-from lakeward.cassandra.export_folder import Staged, seconds_to_next_minute, table_folder
-from lakeward.cassandra.range_files import Group, is_group_file, place_of, read_groups
+from lakeward.cassandra.export_folder import StagedRows, seconds_to_next_minute, table_folder
+from lakeward.cassandra.range_files import RangeGroup, is_group_file, read_groups, task_folder
 from lakeward.cassandra.read_plan import ReadPlan, grouped, page_rows, partitioner_of, ring_ranges
 from lakeward.cassandra.schema import differences, read_table_schema
 from lakeward.cassandra.snapshots import LIVE, shown_like_cql, snapshot_struct
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StagingFolder:
     """Where the rows of live tables are put, and by how many tasks they are read."""
 
     spark: SparkSession
@@ -76,16 +76,18 @@ class Stage:
         """
         started = datetime.now(UTC)
         folder = f"{self.folder}/{name}"
-        groups = [Group(number, part) for number, part in enumerate(grouped(ranges, self.tasks))]
-        read = read_groups(self.spark, plan, place_of(self.store, folder), groups, tasks=self.tasks)
-        staged = Staged(self.store, folder, tuple(read), snapshot_struct(plan.schema), plan.schema.primary_key)
+        groups = [RangeGroup(number, part) for number, part in enumerate(grouped(ranges, self.tasks))]
+        read = read_groups(self.spark, plan, task_folder(self.store, folder), groups, tasks=self.tasks)
+        staged = StagedRows(self.store, folder, tuple(read), snapshot_struct(plan.schema), plan.schema.primary_key)
         identity = live_identity(replace(plan, schema=shown), started, datetime.now(UTC))
         frame = fitted_frame(staged.read(self.spark), shown)
         return Side(str(identity["location"]), frame, plan.schema.primary_key, rows=staged.rows, identity=identity)
 
 
 @contextmanager
-def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: int | None) -> Iterator[Stage]:
+def open_staging_folder(
+    spark: SparkSession, config: Config, place: str | None, tasks: int | None
+) -> Iterator[StagingFolder]:
     """Yield a stage in a folder below ``place``, by default a temporary one; it is removed afterwards.
 
     Raises:
@@ -97,7 +99,7 @@ def open_stage(spark: SparkSession, config: Config, place: str | None, tasks: in
     with tempfile.TemporaryDirectory(prefix="lakeward-compare-", ignore_cleanup_errors=True) as temporary:
         folder = f"{absolute(place or temporary)}/.compare-{uuid.uuid4().hex[:12]}"
         parallelism = tasks or max(spark.sparkContext.defaultParallelism, 1)
-        stage = Stage(spark, open_filesystem(spark, config, folder), folder, parallelism)
+        stage = StagingFolder(spark, open_filesystem(spark, config, folder), folder, parallelism)
         try:
             yield stage
         finally:
@@ -139,7 +141,7 @@ class Suspects:
     count: int
 
     @classmethod
-    def of(cls, sides: Sequence[Side], options: DiffOptions, stage: Stage, look: int) -> Suspects | None:
+    def of(cls, sides: Sequence[Side], options: DiffOptions, stage: StagingFolder, look: int) -> Suspects | None:
         """Compare two sides and keep the keys that differ; None where there are none."""
         names = sides[0].primary_key
         path = stage.store.for_spark(f"{stage.folder}/look-{look}/keys")
@@ -249,9 +251,9 @@ def compare_tables(
     spark: SparkSession,
     config: Config,
     request: CompareRequest,
-    stage: Stage,
+    stage: StagingFolder,
     *,
-    tell: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
 ) -> ComparisonReport:
     """Compare two tables by token ranges, and write what makes the copy like the table if that is wanted.
 
@@ -263,15 +265,15 @@ def compare_tables(
         RefusedInputError: the change set would delete too much, or the minute has one already.
         RetriableError: a cluster did not answer.
     """
-    began, tell = time.monotonic(), tell or (lambda _: None)
+    began, on_progress = time.monotonic(), on_progress or (lambda _: None)
     pair = _Pair.of(request, request.ranges or _RANGES_PER_TASK * stage.tasks)
-    with _budgets(spark, request, tell) as budgets:
+    with _budgets(spark, request, on_progress) as budgets:
         plans = [
             ReadPlan(address, schema, budget=budget.address, page_rows=page_rows(address, request.limits))
             for address, schema, budget in zip(pair.addresses, pair.schemas, budgets, strict=True)
         ]
-        tell(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
-        comparison = _Looks(spark, config, request, stage, plans, pair, tell)
+        on_progress(f"reading {len(pair.ranges[0]):,} ranges of {request.table} and {request.copy}")
+        comparison = _Looks(spark, config, request, stage, plans, pair, on_progress)
         with remedy_for_types("give the copy's column the type of the table's, or one that holds all its values"):
             result = comparison.result()
     return ComparisonReport(
@@ -289,13 +291,15 @@ def compare_tables(
 
 
 @contextmanager
-def _budgets(spark: SparkSession, request: CompareRequest, tell: Callable[[str], None]) -> Iterator[list[BudgetServer]]:
+def _budgets(
+    spark: SparkSession, request: CompareRequest, on_progress: Callable[[str], None]
+) -> Iterator[list[BudgetServer]]:
     """Keep a budget for each cluster: the limits are what one of them may be asked for."""
     host = str(spark.conf.get("spark.driver.host", "127.0.0.1"))
     with ExitStack() as stack:
         yield [
-            stack.enter_context(BudgetServer(limits_for(item.address, request.limits), host=host, tell=told))
-            for item, told in ((request.table, tell), (request.copy, None))
+            stack.enter_context(BudgetServer(limits_for(live.address, request.limits), host=host, on_progress=callback))
+            for live, callback in ((request.table, on_progress), (request.copy, None))
         ]
 
 
@@ -329,12 +333,12 @@ class _Pair:
                 f"{request.copy} has {', '.join(copy.primary_key)}"
             )
             raise ConfigurationError(msg, hint="compare tables with the same primary key")
-        told = differences(table, copy)
-        told += [f"the column {name!r} is only in the copy" for name in copy.names if name not in table.names]
+        found = differences(table, copy)
+        found += [f"the column {name!r} is only in the copy" for name in copy.names if name not in table.names]
         lacking = tuple(name for name in table.names if name not in copy.names)
         table, copy = shared(table, copy), shared(copy, table)
         shown = widened(table, copy), widened(copy, table)
-        return cls(addresses, (table, copy), shown, lacking, told, (ranges, others), by_range)
+        return cls(addresses, (table, copy), shown, lacking, found, (ranges, others), by_range)
 
 
 class _Looks:
@@ -345,13 +349,13 @@ class _Looks:
         spark: SparkSession,
         config: Config,
         request: CompareRequest,
-        stage: Stage,
+        stage: StagingFolder,
         plans: Sequence[ReadPlan],
         pair: _Pair,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
         self._spark, self._config, self._request, self._stage = spark, config, request, stage
-        self._plans, self._pair, self._tell = plans, pair, tell
+        self._plans, self._pair, self._on_progress = plans, pair, on_progress
         self._ranges = pair.ranges
         self.rows = (0, 0)
         self.looks = self.first_differing = 0
@@ -367,7 +371,7 @@ class _Looks:
             suspects = Suspects.of(sides, options, self._stage, self.looks)
             if suspects is None:
                 return None
-            self._tell(f"looking again at {count(suspects.count, 'row that differs', 'rows that differ')}")
+            self._on_progress(f"looking again at {count(suspects.count, 'row that differs', 'rows that differ')}")
             time.sleep(self._request.pause)
         return None
 
@@ -420,5 +424,5 @@ class _Looks:
         """Wait for the next minute where this one has a change set: all has been read by now."""
         now = datetime.now(UTC)
         if open_filesystem(self._spark, self._config, to).exists(change_set_folder(to, now)):
-            self._tell("this minute already has a change set; waiting for the next one")
+            self._on_progress("this minute already has a change set; waiting for the next one")
             time.sleep(seconds_to_next_minute(now))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra import keyspaces
-from lakeward.cassandra.retry import errors_of, is_refusal, pause_before, told
+from lakeward.cassandra.retry import error_text, errors_of, is_refusal, pause_before
 from lakeward.cassandra.wire import make_exact
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
@@ -366,8 +366,8 @@ def _places(address: ClusterAddress) -> str:
 
 def _reason(error: BaseException, address: ClusterAddress) -> str:
     """Return the driver's reason, in which no server could have put the password back."""
-    each = [*dict.fromkeys(told(cause) for cause in errors_of(error))]
-    text = "; ".join(each) or told(error)
+    each = [*dict.fromkeys(error_text(cause) for cause in errors_of(error))]
+    text = "; ".join(each) or error_text(error)
     return text.replace(address.password, "…") if address.password else text
 
 

@@ -85,19 +85,19 @@ def _to_arrow(cql: CqlType) -> _Change:
 def _sequence_to_arrow(inner: _Change) -> Callable[[Any], Any]:
     if inner is None:
         return list
-    return lambda value: [None if item is None else inner(item) for item in value]
+    return lambda value: [None if element is None else inner(element) for element in value]
 
 
 def _map_to_arrow(key: _Change, inner: _Change) -> Callable[[Any], Any]:
     names, values = _nullable(key), _nullable(inner)
-    return lambda value: [(names(name), values(item)) for name, item in _pairs(value)]
+    return lambda value: [(names(name), values(element)) for name, element in _pairs(value)]
 
 
 def _struct_to_arrow(parts: list[_Change]) -> Callable[[Any], Any]:
     if not any(parts):
         return tuple
     inner = [_nullable(part) for part in parts]
-    return lambda value: tuple([change(item) for change, item in zip(inner, value, strict=True)])
+    return lambda value: tuple([change(element) for change, element in zip(inner, value, strict=True)])
 
 
 def _key_to_arrow(cql: CqlType) -> _Change:
@@ -120,10 +120,10 @@ def _pairs(value: Any) -> Any:
     return getattr(value, "_items", None) or value.items()
 
 
-class Pairs(list[tuple[Any, Any]]):
+class MapEntries(list[tuple[Any, Any]]):
     """A map as the driver takes one, whose keys need not be hashable: 0.0 and -0.0 stay apart, lists may be keys."""
 
-    def items(self) -> Pairs:
+    def items(self) -> MapEntries:
         """Return the entries."""
         return self
 
@@ -140,14 +140,14 @@ def to_cql(cql: CqlType, *, key: bool = False) -> Callable[[Any], Any]:
 def _to_cql(cql: CqlType) -> _Change:
     if cql.name == "map":
         names, values = _nullable(_key_to_cql(cql.parameters[0])), _nullable(_to_cql(cql.parameters[1]))
-        return lambda value: Pairs([(names(name), values(item)) for name, item in value])
+        return lambda value: MapEntries([(names(name), values(element)) for name, element in value])
     if cql.name in ("tuple", UDT):
         return _struct_to_cql(cql)
     if cql.parameters:
         inner = _to_cql(cql.parameters[0])
         if inner is None:
             return None
-        return lambda value: [None if item is None else inner(item) for item in value]
+        return lambda value: [None if element is None else inner(element) for element in value]
     return _date() if cql.name == "date" else _SINGLE_TO_CQL.get(cql.name)
 
 
@@ -165,7 +165,7 @@ def _struct_to_cql(cql: CqlType) -> Callable[[Any], Any]:
 
     def change(value: Any) -> tuple[Any, ...]:
         parts = [value[name] for name in names] if isinstance(value, dict) else value
-        return tuple([item(part) for item, part in zip(inner, parts, strict=True)])
+        return tuple([convert(part) for convert, part in zip(inner, parts, strict=True)])
 
     return change
 
@@ -206,12 +206,12 @@ def cql_literal(cql: CqlType, value: Any) -> str:
         return "null"
     if cql.name == "map":
         key, inner = cql.parameters
-        return _within("{}", (f"{_key_literal(key, name)}: {cql_literal(inner, item)}" for name, item in value))
+        return _within("{}", (f"{_key_literal(key, name)}: {cql_literal(inner, element)}" for name, element in value))
     if cql.name in ("tuple", UDT):
         return _struct_literal(cql, value)
     if cql.parameters:
         inner = cql.parameters[0]
-        return _within("{}" if cql.name == "set" else "[]", (cql_literal(inner, item) for item in value))
+        return _within("{}" if cql.name == "set" else "[]", (cql_literal(inner, element) for element in value))
     return _single(cql.name, value)
 
 

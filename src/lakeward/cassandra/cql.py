@@ -141,13 +141,13 @@ def parse_cql_type(text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> 
     Raises:
         ConfigurationError: the text is no type, or one that is not known, such as a Java class of the server's.
     """
-    reader = _Reader(text, udts)
+    reader = _TypeParser(text, udts)
     found = reader.type()
     reader.expect_end()
     return found
 
 
-class _Reader:
+class _TypeParser:
     """Reads one type, token by token."""
 
     def __init__(self, text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> None:
@@ -237,9 +237,9 @@ class _Reader:
         raise ConfigurationError(msg)
 
 
-def _frozen(one: CqlType) -> CqlType:
+def _frozen(cql_type: CqlType) -> CqlType:
     """Freeze a type that can be; to a vector and to plain types it makes no difference."""
-    return replace(one, frozen=True) if one.is_multi_cell else one
+    return replace(cql_type, frozen=True) if cql_type.is_multi_cell else cql_type
 
 
 def _type_name(name: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.snapshots import Origin
+    from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.config import Config
     from lakeward.diffing.running import DiffResult
     from lakeward.diffing.stored.addresses import Side
@@ -54,7 +54,7 @@ def diff_exports(
         RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much would
             be deleted, or the minute has a change set already.
     """
-    sides = [_opened(spark, config, item, root) for item in (past, current)]
+    sides = [_opened(spark, config, address, root) for address in (past, current)]
     origins = [_origin(side) for side in sides]
     _require_comparable(sides, origins)
     options = diff_options(sides[1].primary_key, [side.frame.columns for side in sides])
@@ -97,7 +97,7 @@ def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> Dif
     """
     found = [set(column) for column in columns]
     ignored = {name for name in set.union(*found) if name.startswith(EXPIRES)}
-    if any(not any(name.startswith(WRITETIME) for name in item) for item in found):
+    if any(not any(name.startswith(WRITETIME) for name in names) for names in found):
         ignored |= {name for name in set.union(*found) if name.startswith(WRITETIME)}
     return DiffOptions(
         diff_column=_free("diff", keys),
@@ -115,7 +115,7 @@ def _free(name: str, keys: Collection[str]) -> str:
     return name if name not in keys else f"{S.PREFIX}{name}"
 
 
-def _origin(side: Side) -> Origin:
+def _origin(side: Side) -> ExportOrigin:
     found = origin_of(side.identity)
     if found is None:
         msg = f"{side.label} is not an export of a Cassandra table: its manifest names no cluster"
@@ -123,7 +123,7 @@ def _origin(side: Side) -> Origin:
     return found
 
 
-def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> None:
+def _require_comparable(sides: Sequence[Side], origins: Sequence[ExportOrigin]) -> None:
     labels = [side.label for side in sides]
     names = [str(origin.schema.name) for origin in origins]
     if names[0] != names[1]:
@@ -131,8 +131,8 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
         raise RefusedInputError(msg, hint="name two exports of one table")
     keys = [side.primary_key for side in sides]
     if keys[0] != keys[1]:
-        told = " and ".join(", ".join(key) for key in keys)
-        msg = f"{names[0]} was created again with another key between the two exports: {told}"
+        shown_keys = " and ".join(", ".join(key) for key in keys)
+        msg = f"{names[0]} was created again with another key between the two exports: {shown_keys}"
         raise RefusedInputError(msg, hint=f"lakeward cassandra import {labels[1]} --into KEYSPACE.TABLE")
     parts = [origin.part or "all" for origin in origins]
     if parts[0] != parts[1]:
@@ -146,7 +146,7 @@ def _require_comparable(sides: Sequence[Side], origins: Sequence[Origin]) -> Non
         raise RefusedInputError(msg, hint=f"lakeward cassandra diff {labels[1]} {labels[0]}")
 
 
-def _target(to: str | None, current: Side, origin: Origin) -> str:
+def _target(to: str | None, current: Side, origin: ExportOrigin) -> str:
     if to is not None:
         return table_folder(to, origin.schema.name)
     folder, found, _ = str(current.identity["location"]).rpartition(f"/{SNAPSHOTS}/")

@@ -123,12 +123,12 @@ def _bytes(values: pa.Array) -> pa.Array:
 
 def shared(schema: TableSchema, other: TableSchema) -> TableSchema:
     """Return a table by the columns that the other one has too."""
-    return replace(schema, columns=tuple(item for item in schema.columns if item.name in other.names))
+    return replace(schema, columns=tuple(own for own in schema.columns if own.name in other.names))
 
 
 def widened(schema: TableSchema, other: TableSchema) -> TableSchema:
     """Return a table with the types of another one that has the same columns, where those hold all its values."""
-    columns = tuple(replace(item, type=_wider(item.type, other.column(item.name).type)) for item in schema.columns)
+    columns = tuple(replace(own, type=_wider(own.type, other.column(own.name).type)) for own in schema.columns)
     return replace(schema, columns=columns)
 
 
@@ -137,15 +137,15 @@ def _wider(own: CqlType, other: CqlType) -> CqlType:
     return other if widens(own, other) and not (_is_defined(own) or _is_defined(other)) else own
 
 
-def _is_defined(one: CqlType) -> bool:
-    return one.udt is not None or any(map(_is_defined, one.parameters))
+def _is_defined(cql_type: CqlType) -> bool:
+    return cql_type.udt is not None or any(map(_is_defined, cql_type.parameters))
 
 
 def fitted_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in wider types."""
     if batch.schema.equals(schema):
         return batch
-    return pa.RecordBatch.from_arrays([batch.column(item.name).cast(item.type) for item in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 
 def fitted_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
@@ -157,7 +157,7 @@ def fitted_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Looked:
+class RangeContent:
     """What a range of a table holds."""
 
     rows: int
@@ -170,7 +170,7 @@ def look(
     shown: Sequence[TableSchema],
     ranges: Sequence[TokenRange],
     tasks: int,
-) -> list[dict[TokenRange, Looked]]:
+) -> list[dict[TokenRange, RangeContent]]:
     """Return for each of the tables what every range holds; all are read in one job, so that they are read together.
 
     ``shown`` are the tables with the types in which they are compared.
@@ -181,36 +181,38 @@ def look(
     groups = grouped(ranges, tasks)
     # Side by side: a range of one table is read when that of the other is.
     work = [(at, group) for group in groups for at in range(len(plans))]
-    found: list[dict[TokenRange, Looked]] = [{} for _ in plans]
+    found: list[dict[TokenRange, RangeContent]] = [{} for _ in plans]
     if work:
         with translated(task_error()):
             looks = spark.sparkContext.parallelize(work, len(work)).flatMap(partial(_in_task, plans, shown)).collect()
-        for at, item, looked in looks:
-            found[at][item] = looked
+        for at, token_range, content in looks:
+            found[at][token_range] = content
     return found
 
 
-def differing(looks: Sequence[Mapping[TokenRange, Looked]]) -> list[TokenRange]:
+def differing(looks: Sequence[Mapping[TokenRange, RangeContent]]) -> list[TokenRange]:
     """Return the ranges that do not hold the same everywhere."""
     first, *others = looks
-    return [item for item, looked in first.items() if any(other[item] != looked for other in others)]
+    return [
+        token_range for token_range, content in first.items() if any(other[token_range] != content for other in others)
+    ]
 
 
 def _in_task(
     plans: Sequence[ReadPlan], shown: Sequence[TableSchema], work: tuple[int, tuple[TokenRange, ...]]
-) -> list[tuple[int, TokenRange, Looked]]:
+) -> list[tuple[int, TokenRange, RangeContent]]:
     from lakeward.cassandra.reading import read_ranges
 
     at, ranges = work
     plan, schema = plans[at], snapshot_arrow_schema(shown[at])
     digests = {token_range: digest_for(plan, plans[0]) for token_range in ranges}
     with marked_errors():
-        for item, batch in read_ranges(task_session(plan.address), plan, ranges):
-            digests[item].add(fitted_batch(batch, schema))
-    return [(at, entry, Looked(digest.rows, digest.text())) for entry, digest in digests.items()]
+        for token_range, batch in read_ranges(task_session(plan.address), plan, ranges):
+            digests[token_range].add(fitted_batch(batch, schema))
+    return [(at, token_range, RangeContent(digest.rows, digest.text())) for token_range, digest in digests.items()]
 
 
 def digest_for(plan: ReadPlan, first: ReadPlan) -> RangeDigest:
     """Begin the digest of a range; columns count in the order of the first table."""
     clustering = plan.schema.clustering
-    return RangeDigest([item.name for item in first.selected], clustering[0].name if clustering else None)
+    return RangeDigest([selected.name for selected in first.selected], clustering[0].name if clustering else None)

@@ -15,14 +15,14 @@ from lakeward.cassandra.connection import connected, with_nodes
 from lakeward.cassandra.export_folder import (
     PLAIN,
     SET,
-    Staged,
+    StagedRows,
     is_published,
     publish,
     require_free_minute,
     snapshot_folder,
 )
 from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is_outdated, is_too_old, require_same
-from lakeward.cassandra.range_files import place_of, read_groups
+from lakeward.cassandra.range_files import read_groups, task_folder
 from lakeward.cassandra.read_plan import (
     Partitioner,
     ReadPlan,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cassandra.cluster import Session
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.budget import OnProgress
     from lakeward.cassandra.connection import ClusterAddress
     from lakeward.cassandra.cql import TableName
     from lakeward.cassandra.export_folder import Published
@@ -69,7 +69,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Asked:
+class SourceTable:
     """What the cluster said: the table, its parts, and what the manifest tells of the server."""
 
     schema: TableSchema
@@ -81,7 +81,7 @@ class Asked:
     driver: str
 
 
-def ask_cluster(session: Session, address: ClusterAddress, request: ExportRequest, parallelism: int) -> Asked:
+def examine_source(session: Session, address: ClusterAddress, request: ExportRequest, parallelism: int) -> SourceTable:
     """Look at a table, and let the server look at what shall be asked of it.
 
     Raises:
@@ -101,7 +101,7 @@ def ask_cluster(session: Session, address: ClusterAddress, request: ExportReques
         writetime=request.writetime,
         ttl=request.ttl,
         element_times=version >= _ELEMENT_TIMES_SINCE,
-        frozen_times=_tells_frozen_times(version),
+        frozen_times=_has_frozen_times(version),
     )
     _require_names(read)
     read.prepare(session)
@@ -109,7 +109,7 @@ def ask_cluster(session: Session, address: ClusterAddress, request: ExportReques
     splits = request.splits or _splits(parallelism, size[1] if size else 0)
     ranges = ring_ranges(session, request.table, splits=splits)
     groups = max(len(ranges) // _RANGES_PER_GROUP, min(parallelism, len(ranges)))
-    return Asked(
+    return SourceTable(
         schema=schema,
         read=read,
         groups=tuple(grouped(ranges, groups)),
@@ -145,7 +145,7 @@ def _require_names(read: ReadPlan) -> None:
         raise ConfigurationError(msg, hint="rename them, or leave them out: --columns with the others")
 
 
-def _tells_frozen_times(version: tuple[int, ...]) -> bool:
+def _has_frozen_times(version: tuple[int, ...]) -> bool:
     """Whether the server gives the times of frozen collections: older releases take them for others."""
     fixed = any(version[:2] == release[:2] and version >= release for release in _FROZEN_TIMES_FIXED)
     return fixed or version >= _FROZEN_TIMES_SINCE
@@ -226,7 +226,7 @@ def export_table(
     address: ClusterAddress,
     request: ExportRequest,
     *,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> ExportReport:
     """Export a table. An export that was interrupted is gone on with: what was read of it is not read again.
 
@@ -235,7 +235,7 @@ def export_table(
         config: how the destination is reached.
         address: the cluster.
         request: what is exported, and where to.
-        tell: hears how far it is.
+        on_progress: called with lines about the progress.
 
     Raises:
         ConfigurationError: the table, the columns, the condition or the cluster is not as it must be.
@@ -243,9 +243,9 @@ def export_table(
         ConflictError: another one is under way.
         RetriableError: the cluster did not answer; the same command goes on where this one stopped.
     """
-    job = _Job(spark, config, address, replace(request, to=absolute(request.to)), tell)
+    job = _Job(spark, config, address, replace(request, to=absolute(request.to)), on_progress)
     with connected(address) as session:
-        asked = ask_cluster(session, address, job.request, job.parallelism)
+        asked = examine_source(session, address, job.request, job.parallelism)
     struct = snapshot_struct(asked.schema, asked.read.columns or None, writetime=request.writetime, ttl=request.ttl)
     require_text(struct, job.request.format)
     ownership = Ownership(job.store, job.root)
@@ -254,7 +254,7 @@ def export_table(
         plan, resumed = job.taken_up(asked)
         folder = job.folder_of(plan)
         groups = job.read(asked, plan)
-        staged = Staged(job.store, job.journal.folder, groups, struct, asked.schema.primary_key)
+        staged = StagedRows(job.store, job.journal.folder, groups, struct, asked.schema.primary_key)
         ownership.require_own()
         job.say(f"writing {count(staged.rows, 'row')} to {folder}")
         about = _about(asked, plan, groups)
@@ -268,15 +268,20 @@ class _Job:
     """An export with all that it works with."""
 
     def __init__(
-        self, spark: SparkSession, config: Config, address: ClusterAddress, request: ExportRequest, tell: Tell | None
+        self,
+        spark: SparkSession,
+        config: Config,
+        address: ClusterAddress,
+        request: ExportRequest,
+        on_progress: OnProgress | None,
     ) -> None:
         self.spark, self.address, self.request = spark, address, request
-        self.say = tell or _nobody
-        self._tell = tell
+        self.say = on_progress or _nobody
+        self._on_progress = on_progress
         self.store: FileSystem = open_filesystem(spark, config, request.to)
         self.root = f"{request.to}/{request.table.keyspace}/{request.table.table}"
         self.journal = Journal(self.store, self.root)
-        self.place = place_of(self.store, self.journal.folder)
+        self.place = task_folder(self.store, self.journal.folder)
 
     @property
     def parallelism(self) -> int:
@@ -287,7 +292,7 @@ class _Job:
         """Return the folder in which an export is to be seen."""
         return snapshot_folder(self.root, plan.started)
 
-    def taken_up(self, asked: Asked) -> tuple[ExportPlan, bool]:
+    def taken_up(self, asked: SourceTable) -> tuple[ExportPlan, bool]:
         """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
         wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
         if found is not None and self.request.restart_other and is_outdated(found, wanted):
@@ -307,7 +312,7 @@ class _Job:
             return None
         return None if is_published(self.store, self.folder_of(found), found.id) else found
 
-    def read(self, asked: Asked, plan: ExportPlan) -> tuple[ReadGroup, ...]:
+    def read(self, asked: SourceTable, plan: ExportPlan) -> tuple[ReadGroup, ...]:
         """Read what is missing."""
         done = self.journal.done(plan)
         missing = [group for group in plan.groups if group.number not in done]
@@ -316,17 +321,19 @@ class _Job:
             self.say(f"resuming the export of {began}: {len(done)} of {len(plan.groups)} parts are read")
         host = str(self.spark.conf.get("spark.driver.host", "127.0.0.1"))
         limits = limits_for(self.address, self.request.limits)
-        with BudgetServer(limits, host=host, tell=self._tell, expected_rows=asked.expected_rows) as budget:
+        with BudgetServer(
+            limits, host=host, on_progress=self._on_progress, expected_rows=asked.expected_rows
+        ) as budget:
             read = replace(asked.read, budget=budget.address, page_rows=page_rows(self.address, limits))
             new = read_groups(self.spark, read, self.place, missing, tasks=self.request.tasks)
-        return tuple(sorted([*done.values(), *new], key=lambda item: item.number))
+        return tuple(sorted([*done.values(), *new], key=lambda group: group.number))
 
 
 def _nobody(line: str) -> None:
     """Ignore a line about the progress."""
 
 
-def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> dict[str, Any]:
+def _wanted(address: ClusterAddress, request: ExportRequest, asked: SourceTable) -> dict[str, Any]:
     """Return what must be the same for an interrupted export to be gone on with."""
     # Not the format and the layout: what tasks have read is the same for all of them.
     names = ("where", "writetime", "ttl")
@@ -340,7 +347,7 @@ def _wanted(address: ClusterAddress, request: ExportRequest, asked: Asked) -> di
     }
 
 
-def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
+def _about(asked: SourceTable, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
     """Return what the manifest says of the table and of its reading."""
     wanted, table = plan.wanted, asked.schema.name
     ended = max((group.ended for group in groups), default=plan.started.isoformat())
@@ -365,7 +372,7 @@ def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dic
         "columns": wanted["columns"],
         "server": asked.server,
         "driver": asked.driver,
-        "ranges": sorted(ranges, key=lambda item: item["start"]),
+        "ranges": sorted(ranges, key=lambda part: part["start"]),
     }
     return {"id": plan.id, "table": str(table), BLOCK: block}
 
@@ -373,7 +380,7 @@ def _about(asked: Asked, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dic
 def _exported(
     request: ExportRequest,
     plan: ExportPlan,
-    staged: Staged,
+    staged: StagedRows,
     folder: str,
     written: Published,
     about: dict[str, Any],

@@ -98,7 +98,7 @@ def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRows:
     """All that tasks have read: its files in ``folder``, the columns they have, and the key of the table."""
 
     store: FileSystem
@@ -135,7 +135,7 @@ class Published:
 
 def publish(
     spark: SparkSession,
-    staged: Staged,
+    staged: StagedRows,
     folder: str,
     *,
     format: str,  # noqa: A002 - the word that the command uses
@@ -162,12 +162,12 @@ def publish(
     return publish_folder(staged.store, folder, write, lease=str(about["id"]))
 
 
-def _as_set(spark: SparkSession, staged: Staged, claim: Claim) -> Published:
+def _as_set(spark: SparkSession, staged: StagedRows, claim: Claim) -> Published:
     found = write_set(staged.read(spark), claim.store, claim.folder, staged.keys, expected_rows=staged.rows)
     return Published({bucket.path: bucket.size for bucket in found.buckets}, found.checksum, found)
 
 
-def _as_it_is(staged: Staged, claim: Claim) -> Published:
+def _as_it_is(staged: StagedRows, claim: Claim) -> Published:
     """Take the files as tasks wrote them, under names that say whose they are."""
     begin = claim.store.signature
     places = {group.file: f"{begin}-{group.number:05d}.parquet" for group in staged.groups if group.file is not None}
@@ -175,7 +175,7 @@ def _as_it_is(staged: Staged, claim: Claim) -> Published:
     return Published({places[group.file]: group.bytes for group in staged.groups if group.file is not None})
 
 
-def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Published:
+def _as_text(spark: SparkSession, staged: StagedRows, claim: Claim, kind: str) -> Published:
     """Write text, and hold what reads back of it against what was read from the cluster."""
     rows, folder = staged.read(spark), claim.folder
     claim.record([SIDECAR])
@@ -190,7 +190,7 @@ def _as_text(spark: SparkSession, staged: Staged, claim: Claim, kind: str) -> Pu
     return Published(files, expected)
 
 
-def _manifest(staged: Staged, written: Published, format_: str, layout: str, about: Mapping[str, Any]) -> str:
+def _manifest(staged: StagedRows, written: Published, format_: str, layout: str, about: Mapping[str, Any]) -> str:
     document = {
         "kind": EXPORT,
         "id": about["id"],
@@ -272,7 +272,7 @@ class KnownChangeSet:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundExports:
     """The exports that can be followed, the oldest first, and of others why they cannot, by their folders."""
 
     exports: tuple[KnownExport, ...]
@@ -303,7 +303,7 @@ class ExportFolder:
         """Return the names of the exports that have the mark of complete ones, the oldest first."""
         return self._complete(SNAPSHOTS)
 
-    def exports(self, after: str = "") -> Found:
+    def exports(self, after: str = "") -> FoundExports:
         """Return the exports later than one, all of them by default.
 
         One is whole once every file that its manifest lists is there: a tool that copies it may bring its mark first.
@@ -312,18 +312,18 @@ class ExportFolder:
         names = set(listing.complete)
         self._known = {name: known for name, known in self._known.items() if name in names}
         usable, unusable = [], {}
-        for name in sorted(item for item in names if item > after):
+        for name in sorted(known for known in names if known > after):
             found = self._usable(name, listing.files)
             if isinstance(found, KnownExport):
                 usable.append(found)
             else:
                 unusable[f"{listing.location}/{name}"] = found
-        return Found(tuple(usable), unusable)
+        return FoundExports(tuple(usable), unusable)
 
     def newest(self) -> KnownExport | None:
         """Return the latest export that can be followed; None where there is none."""
         listing = self._listing(SNAPSHOTS)
-        for name in sorted((item for item in listing.complete if item), reverse=True):
+        for name in sorted((known for known in listing.complete if known), reverse=True):
             found = self._usable(name, listing.files)
             if isinstance(found, KnownExport):
                 return found
@@ -372,7 +372,7 @@ class ExportFolder:
         """Find a change set that leads from one export to another."""
         # It was made when both were there, by another clock maybe: those of the days before need not be opened.
         first = _earlier(current.name, CLOCKS_DIFFER)
-        for name in reversed([item for item in self._complete(INCREMENTAL) if item >= first]):
+        for name in reversed([known for known in self._complete(INCREMENTAL) if known >= first]):
             folder = f"{self.folder}/{INCREMENTAL}/{name}"
             manifest = self._manifest(folder)
             if (manifest["past"].get("id"), manifest["current"].get("id")) == (past_id, current.id):
@@ -405,7 +405,7 @@ class ExportFolder:
     @staticmethod
     def _older(listing: Listing, name: str) -> list[str]:
         begun = {path.removesuffix(f"/{_REMOVED}") for path in listing.files if path.endswith(f"/{_REMOVED}")}
-        return [f"{listing.location}/{item}" for item in sorted({*listing.complete, *begun}) if "" < item < name]
+        return [f"{listing.location}/{folder}" for folder in sorted({*listing.complete, *begun}) if "" < folder < name]
 
     def _remove_empty_above(self, folder: str) -> None:
         parent = folder.rpartition("/")[0]

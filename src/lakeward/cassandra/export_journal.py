@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.cassandra.range_files import Group, ReadGroup, is_group_file
+from lakeward.cassandra.range_files import RangeGroup, ReadGroup, is_group_file
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
@@ -44,7 +44,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def _token_pairs(groups: Iterable[Group]) -> list[list[list[int]]]:
+def _token_pairs(groups: Iterable[RangeGroup]) -> list[list[list[int]]]:
     return [[[tokens.start, tokens.end] for tokens in group.ranges] for group in groups]
 
 
@@ -55,7 +55,7 @@ class ExportPlan(Document, write={"started": datetime.isoformat, "groups": _toke
     id: str
     started: datetime
     wanted: Mapping[str, Any]
-    groups: tuple[Group, ...]
+    groups: tuple[RangeGroup, ...]
 
     @classmethod
     def new(cls, wanted: Mapping[str, Any], groups: Sequence[Sequence[TokenRange]]) -> ExportPlan:
@@ -76,8 +76,8 @@ class ExportPlan(Document, write={"started": datetime.isoformat, "groups": _toke
         return cls(document["id"], started, document["wanted"], _numbered(document["id"], groups))
 
 
-def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[Group, ...]:
-    return tuple(Group(number, tuple(ranges), export) for number, ranges in enumerate(groups))
+def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[RangeGroup, ...]:
+    return tuple(RangeGroup(number, tuple(ranges), export) for number, ranges in enumerate(groups))
 
 
 class Journal:
@@ -119,9 +119,11 @@ class Journal:
                 continue
             note = f"{self.folder}/{group.note}"
             with refusing_damage(note, hint="remove it: its ranges are then read again", kind=RefusedInputError):
-                one = ReadGroup.from_dict(json_object(self.store.read_text(note) or ""))
-            if one.export == plan.id and (one.file is None or present.get(one.file) == one.bytes):
-                found[group.number] = one
+                read_group = ReadGroup.from_dict(json_object(self.store.read_text(note) or ""))
+            if read_group.export == plan.id and (
+                read_group.file is None or present.get(read_group.file) == read_group.bytes
+            ):
+                found[group.number] = read_group
         return found
 
     def remove(self) -> None:
@@ -142,10 +144,10 @@ def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> No
     Raises:
         RefusedInputError: naming what differs.
     """
-    told = _differences(plan, wanted)
-    if told:
+    differences = _differences(plan, wanted)
+    if differences:
         when = f"{plan.started:%Y-%m-%d %H:%M} UTC"
-        msg = f"an interrupted export of {when} is in {folder}, and differs from this one: {told}"
+        msg = f"an interrupted export of {when} is in {folder}, and differs from this one: {differences}"
         hint = "use the same options to resume it, or discard it: lakeward cassandra export … --restart"
         raise RefusedInputError(msg, hint=hint)
 
@@ -157,10 +159,10 @@ def is_outdated(plan: ExportPlan, wanted: Mapping[str, Any]) -> bool:
 
 def _differences(plan: ExportPlan, wanted: Mapping[str, Any]) -> str:
     different = [name for name in wanted if plan.wanted.get(name) != wanted[name]]
-    return ", ".join(_told(name, plan.wanted.get(name), wanted[name]) for name in different)
+    return ", ".join(_difference_text(name, plan.wanted.get(name), wanted[name]) for name in different)
 
 
-def _told(name: str, then: Any, now: Any) -> str:
+def _difference_text(name: str, then: Any, now: Any) -> str:
     if isinstance(now, dict):
         return f"the {name} of the table has changed since"
     return f"{name} was {json.dumps(then, ensure_ascii=False)}, is now {json.dumps(now, ensure_ascii=False)}"
@@ -169,7 +171,7 @@ def _told(name: str, then: Any, now: Any) -> str:
 logger = logging.getLogger(__name__)
 _NAME = ".export-owner.json"
 # A process on another machine is taken for dead when it has not been heard of for so long.
-_HEARD_EVERY, _SILENT = 60.0, timedelta(minutes=10)
+_RENEW_SECONDS, _SILENT = 60.0, timedelta(minutes=10)
 
 
 class Ownership:
@@ -183,7 +185,7 @@ class Ownership:
         self._store, self._file = store, f"{root}/{_NAME}"
         self._run = uuid.uuid4().hex
         self._over = threading.Event()
-        self._teller = threading.Thread(target=self._tell_often, name="lakeward-export-owner", daemon=True)
+        self._renewer = threading.Thread(target=self._renew_regularly, name="lakeward-export-owner", daemon=True)
 
     def require_free(self) -> None:
         """Refuse while another process is at work.
@@ -205,15 +207,15 @@ class Ownership:
             raise ConflictError(msg, hint="wait for it, or end it; the next one resumes where it stopped")
 
     def __enter__(self) -> Self:
-        self._tell()
-        self._teller.start()
+        self._renew()
+        self._renewer.start()
         return self
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._teller.join()
+        self._renewer.join()
         if self._is_own():
             folder, _, name = self._file.rpartition("/")
             self._store.remove(folder, [name])
@@ -240,15 +242,15 @@ class Ownership:
         except MALFORMED:
             return {}  # of somebody else: whoever asks refuses to replace it
 
-    def _tell(self) -> None:
+    def _renew(self) -> None:
         document = {"run": self._run, **Writer.here().to_dict()}
         self._store.write_text(self._file, json.dumps(document) + "\n")
 
-    def _tell_often(self) -> None:
-        while not self._over.wait(_HEARD_EVERY):
+    def _renew_regularly(self) -> None:
+        while not self._over.wait(_RENEW_SECONDS):
             try:
                 if not self._is_own():
                     return
-                self._tell()
+                self._renew()
             except Exception as error:  # the next minute is another try; until then nobody takes the work over
                 logger.warning("cannot renew the ownership of this export: %s", error, extra=event("cassandra.export"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.cql import TableName
     from lakeward.cassandra.jobs import AppliedState, Job
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.snapshots import Origin
+    from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
 _FORCE = "--force applies it regardless"
@@ -56,17 +56,19 @@ def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: boo
     """
     manifest = change_set.manifest
     if manifest is None:
-        told = [f"{change_set.location} has no manifest, so it is not known whether it is the next one for the target"]
-        return told if last is None else [*told, *told_unknown(last)]
+        warnings = [
+            f"{change_set.location} has no manifest, so it is not known whether it is the next one for the target"
+        ]
+        return warnings if last is None else [*warnings, *unknown_warnings(last)]
     if last is None:
         held = shown_state(manifest.past)
         return [f"nothing is recorded about the target: it is assumed to hold the past of the change set, {held}"]
     if is_repair(manifest):
         return _require_fresh(last, change_set.label, compared_since(manifest), force=force)
     if last.unknown is None and is_same_state(last.identity, manifest.past):
-        return [*told_doubt(last), *_told_unsure(last, change_set.label, manifest)]
+        return [*doubt_warnings(last), *_unsure_warnings(last, change_set.label, manifest)]
     if last.unknown is not None:
-        (msg,), hint = told_unknown(last), REESTABLISH
+        (msg,), hint = unknown_warnings(last), REESTABLISH
     else:
         msg = (
             f"{change_set.label} was made from {shown_state(manifest.past)}, but the target holds "
@@ -91,19 +93,19 @@ def _require_fresh(last: AppliedState, label: str, seen: datetime, *, force: boo
     raise RefusedInputError(msg, hint=f"compare again: lakeward cassandra compare … --to FOLDER; {_FORCE}")
 
 
-def told_unknown(last: AppliedState) -> list[str]:
+def unknown_warnings(last: AppliedState) -> list[str]:
     """Return the warning that it is not known what the target holds, where it is not."""
     return [f"what the target holds is not known: {last.unknown}"] if last.unknown is not None else []
 
 
-def told_doubt(last: AppliedState) -> list[str]:
+def doubt_warnings(last: AppliedState) -> list[str]:
     """Return what may be in the target besides what is recorded."""
     if last.doubt is None:
         return []
     return [f"the target may still have {last.doubt}; lakeward cassandra compare finds them"]
 
 
-def _told_unsure(last: AppliedState, label: str, manifest: ChangeSetManifest) -> list[str]:
+def _unsure_warnings(last: AppliedState, label: str, manifest: ChangeSetManifest) -> list[str]:
     """Return the warning that the state of the target cannot be held against the one that a change set begins with."""
     if last.identity.get("kind") == manifest.past.get("kind") or is_surely_same(last.identity, manifest.past):
         return []
@@ -143,7 +145,9 @@ def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
         raise change_set_refusal(removal, change_set.label)
 
 
-def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | None], *, force: bool) -> list[str]:
+def require_whole_parents(
+    change_set: ChangeSet, parents: Mapping[str, ExportOrigin | None], *, force: bool
+) -> list[str]:
     """Refuse deletes that only tell that a parent did not hold all rows.
 
     Raises:
@@ -152,23 +156,23 @@ def require_whole_parents(change_set: ChangeSet, parents: Mapping[str, Origin | 
     manifest = change_set.manifest
     if manifest is None:
         return []
-    told = []
+    problems = []
     for which, identity in (("past", manifest.past), ("current", manifest.current)):
         if identity.get("complete") is False:
-            told.append(f"the {which} side of {change_set.label}, {shown_state(identity)}, was not finished")
+            problems.append(f"the {which} side of {change_set.label}, {shown_state(identity)}, was not finished")
         origin = parents[which]
         if origin is not None and not origin.is_whole and manifest.counts.get("deleted"):
             part = f"--where {origin.where}" if origin.where else f"--columns {','.join(origin.columns)}"
-            told.append(
+            problems.append(
                 f"the {which} side of {change_set.label} is only a part of its table ({part}), so its "
                 f"{manifest.counts['deleted']:,} deletes may be rows that still exist"
             )
-    if told and not force:
-        raise RefusedInputError("; ".join(told), hint=f"make it from complete exports; {_FORCE}")
-    return told
+    if problems and not force:
+        raise RefusedInputError("; ".join(problems), hint=f"make it from complete exports; {_FORCE}")
+    return problems
 
 
-def chosen_timestamp(choice: str, origin: Origin | None, label: str) -> int | None:
+def chosen_timestamp(choice: str, origin: ExportOrigin | None, label: str) -> int | None:
     """Return the time in microseconds that cells are written at; None where it was not said and is not known.
 
     Raises:
@@ -236,7 +240,9 @@ def require_later(
     """
     if last is None or last.timestamp is None or timestamp > last.timestamp or is_replay:
         return []
-    times = [datetime.fromtimestamp(item / 1_000_000, UTC).isoformat() for item in (timestamp, last.timestamp)]
+    times = [
+        datetime.fromtimestamp(microsecond / 1_000_000, UTC).isoformat() for microsecond in (timestamp, last.timestamp)
+    ]
     msg = f"{what} would be written as of {times[0]}, but the target was last written as of {times[1]}, which wins"
     if force:
         return [msg]
@@ -260,7 +266,7 @@ def plain_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in identity.items() if name != "cassandra"}
 
 
-def told_rejected(last: AppliedState | None) -> tuple[str, ...]:
+def rejected_warnings(last: AppliedState | None) -> tuple[str, ...]:
     """Return the warning that rows were rejected when the target got its state, where some were."""
     if last is None or not last.rejected:
         return ()

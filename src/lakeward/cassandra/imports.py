@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from lakeward.cassandra import guards
 from lakeward.cassandra.connection import connected
-from lakeward.cassandra.jobs import IMPORT, Decision, Effect, Job, import_outcome
+from lakeward.cassandra.jobs import IMPORT, Job, JobDecision, JobEffect, import_outcome
 from lakeward.cassandra.keyspaces import limits_of
 from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of
 from lakeward.cassandra.tables import is_there, make_table, require_readable, require_table
-from lakeward.cassandra.write_frames import Found, matched, require_no_counters, unit_count
+from lakeward.cassandra.write_frames import SourceColumn, matched, require_no_counters, unit_count
 from lakeward.cassandra.write_job import WriteJob, WriteRequest, WriteRows, WriteTarget
 from lakeward.diffing.stored.changesets import is_surely_same, shown_state
 from lakeward.diffing.stored.open import open_side
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.budget import OnProgress
     from lakeward.cassandra.connection import ClusterAddress
-    from lakeward.cassandra.jobs import AppliedState, Outcome
+    from lakeward.cassandra.jobs import AppliedState, JobOutcome
     from lakeward.cassandra.ledger import Ledger
     from lakeward.cassandra.schema import TableSchema
-    from lakeward.cassandra.snapshots import Origin
+    from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
     from lakeward.diffing.stored.addresses import Side
@@ -61,7 +61,7 @@ def import_snapshot(
     address: ClusterAddress,
     request: ImportRequest,
     *,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> WriteReport:
     """Write all rows of a snapshot into a table, or go on with what was interrupted.
 
@@ -83,12 +83,12 @@ def import_snapshot(
             return target.unchanged()
         decision = replace(decision, warnings=(*forgotten, *decision.warnings))
         rows = _rows(request, side, origin, target)
-        return WriteJob.build(target, request, decision, rows, config).run(tell)
+        return WriteJob.build(target, request, decision, rows, config).run(on_progress)
 
 
 def decide(
-    request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger, *, has_recorded_times: bool
-) -> Decision | None:
+    request: ImportRequest, side: Side, origin: ExportOrigin | None, ledger: Ledger, *, has_recorded_times: bool
+) -> JobDecision | None:
     """Decide by what is recorded of a target whether a snapshot is written to it; None where there is nothing to do.
 
     Raises:
@@ -112,7 +112,7 @@ def decide(
         # The rows that are there are its own, but for those that were there before it.
         outcome = replace(outcome, why=ledger.doubt_of(job))
     warnings += tuple(guards.require_none_under_way(begun, job.id, str(request.into), force=request.force))
-    return Decision(job, outcome, warnings + _told_target(last, side, request, outcome))
+    return JobDecision(job, outcome, warnings + _target_warnings(last, side, request, outcome))
 
 
 def _is_held(last: AppliedState | None, side: Side) -> bool:
@@ -128,7 +128,7 @@ def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
     return (f"{lost}: the whole snapshot is written",)
 
 
-def _table(session: Any, request: ImportRequest, origin: Origin | None) -> TableSchema:
+def _table(session: Any, request: ImportRequest, origin: ExportOrigin | None) -> TableSchema:
     if request.create_table and not is_there(session, request.into):
         _create(session, request, origin)
     target = require_table(session, request.into, remedy=CREATE_TABLE)
@@ -137,7 +137,7 @@ def _table(session: Any, request: ImportRequest, origin: Origin | None) -> Table
     return target
 
 
-def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None:
+def _create(session: Any, request: ImportRequest, origin: ExportOrigin | None) -> None:
     if origin is None:
         msg = f"{request.source} does not describe its table, so the table cannot be created from it"
         raise RefusedInputError(msg, hint="--create-table needs what lakeward cassandra export wrote")
@@ -150,10 +150,10 @@ def _create(session: Any, request: ImportRequest, origin: Origin | None) -> None
     make_table(session, request.into, origin.schema.create_statements(request.into), what=str(request.into))
 
 
-def _rows(request: ImportRequest, side: Side, origin: Origin | None, target: WriteTarget) -> WriteRows:
+def _rows(request: ImportRequest, side: Side, origin: ExportOrigin | None, target: WriteTarget) -> WriteRows:
     frame, schema = side.frame, target.schema
     names = [name for name in frame.columns if not name.startswith((WRITETIME, EXPIRES))]
-    found = {name: Found(frame.schema[name].dataType, column(name)) for name in names}
+    found = {name: SourceColumn(frame.schema[name].dataType, column(name)) for name in names}
     keys = side.primary_key or tuple(name for name in schema.primary_key if name in found)
     pairs = matched(request.source, found, keys, origin, schema)
     values = [pair.column.name for pair in pairs if not pair.column.is_key]
@@ -173,7 +173,9 @@ def _rows(request: ImportRequest, side: Side, origin: Origin | None, target: Wri
     )
 
 
-def _job(request: ImportRequest, side: Side, origin: Origin | None, ledger: Ledger) -> tuple[Job, tuple[str, ...]]:
+def _job(
+    request: ImportRequest, side: Side, origin: ExportOrigin | None, ledger: Ledger
+) -> tuple[Job, tuple[str, ...]]:
     """Return the job as it was begun, or as it begins now."""
     identity = guards.plain_identity(side.identity)
     own = guards.job_id(IMPORT, identity, request.timestamp)
@@ -196,20 +198,22 @@ def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
     return [column(mark + name).cast("bigint") if mark + name in frame.columns else none for name in values]
 
 
-def _told_target(last: AppliedState | None, side: Side, request: ImportRequest, outcome: Outcome) -> tuple[str, ...]:
+def _target_warnings(
+    last: AppliedState | None, side: Side, request: ImportRequest, outcome: JobOutcome
+) -> tuple[str, ...]:
     """Refuse a target that holds another state, or a half of one; return the warnings."""
     stay = f"those that {side.label} does not have stay, and so do newer cells (--timestamp now overwrites them)"
     if last is None:
         return (f"{request.into} already has rows: {stay}",) if outcome.why is not None else ()
-    unknown = guards.told_unknown(last)
+    unknown = guards.unknown_warnings(last)
     msg = unknown[0] if unknown else f"{request.into} holds {shown_state(last.identity)}"
     msg = f"{msg}, written at {last.at:%Y-%m-%d %H:%M:%S} UTC"
     if not request.force and not request.over:
         hint = guards.REESTABLISH if unknown else "apply what changed since: lakeward cassandra diff, then apply"
         raise RefusedInputError(msg, hint=f"{hint}; --force writes the snapshot over it")
-    is_lost = outcome.effect is Effect.MIXES or (unknown and outcome.effect is Effect.KEEPS)
+    is_lost = outcome.effect is JobEffect.MIXES or (unknown and outcome.effect is JobEffect.KEEPS)
     if is_lost and not request.force:
         lose = f"{msg}: parts of {side.label} would be hidden by newer cells in the table"
         raise RefusedInputError(lose, hint=f"--timestamp now overwrites them; {guards.REESTABLISH}")
-    rows = f": of its rows, {stay}" if outcome.effect is not Effect.KEEPS else ""
+    rows = f": of its rows, {stay}" if outcome.effect is not JobEffect.KEEPS else ""
     return (msg + rows, *outcome.warnings(str(request.into)))

@@ -76,7 +76,7 @@ class AppliedState(
     @property
     def with_latest_time(self) -> Self:
         """The same with the time of its latest cells, those of a repair included."""
-        known = [item for item in (self.timestamp, self.repaired) if item is not None]
+        known = [time for time in (self.timestamp, self.repaired) if time is not None]
         return replace(self, timestamp=max(known, default=None))
 
     @property
@@ -131,7 +131,7 @@ _CLOCKS = timedelta(hours=1)
 _LIST_STEP = 1_000
 
 
-class Effect(StrEnum):
+class JobEffect(StrEnum):
     """What a target holds after a job."""
 
     LEADS = "leads"
@@ -140,40 +140,40 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """The effect of a job. ``why`` is the reason of one that mixes, and of one that leads what may be there besides.
 
     ``seen`` is, of a repair, since when it does not know what was written.
     """
 
-    effect: Effect = Effect.LEADS
+    effect: JobEffect = JobEffect.LEADS
     why: str | None = None
     seen: datetime | None = None
 
     def warnings(self, target: str) -> list[str]:
         """Return what a person should know of the target afterwards."""
-        if self.effect is Effect.MIXES:
+        if self.effect is JobEffect.MIXES:
             msg = f"what {target} holds afterwards is not known: {self.why}"
             return [f"{msg}; lakeward cassandra compare shows what differs, and --to writes what repairs it"]
-        if self.effect is Effect.KEEPS and self.seen is None:
+        if self.effect is JobEffect.KEEPS and self.seen is None:
             return [f"it is older than what {target} holds and was written before: the record stays as it is"]
         return []
 
 
 @dataclass(frozen=True)
-class Decision:
+class JobDecision:
     """A job that may be written, what it makes of its target, and what a person should know."""
 
     job: Job
-    outcome: Outcome
+    outcome: JobOutcome
     warnings: tuple[str, ...]
 
 
-LEADS, KEEPS = Outcome(), Outcome(Effect.KEEPS)
+LEADS, KEEPS = JobOutcome(), JobOutcome(JobEffect.KEEPS)
 
 
 @dataclass(frozen=True)
-class History:
+class JobHistory:
     """The jobs that were written to a target completely, and how long it keeps the marks of deletes."""
 
     jobs: Sequence[Begun]
@@ -193,10 +193,10 @@ class History:
         )
         return any(is_surely_same(begun_job.job.identity, job.identity) for begun_job in same)
 
-    def _is_of(self, one: Begun, job: Job) -> bool:
-        if one.finished is None or one.finished.timestamp != job.timestamp:
+    def _is_of(self, begun: Begun, job: Job) -> bool:
+        if begun.finished is None or begun.finished.timestamp != job.timestamp:
             return False
-        is_marked = self.now - datetime.fromisoformat(one.finished.at) < self.marks_kept - _CLOCKS
+        is_marked = self.now - datetime.fromisoformat(begun.finished.at) < self.marks_kept - _CLOCKS
         return is_marked and not self._reaches_later(job)
 
     def _reaches_later(self, job: Job) -> bool:
@@ -209,8 +209,8 @@ class History:
 
 
 def import_outcome(
-    last: AppliedState | None, job: Job, history: History, *, has_recorded_times: bool, has_rows: bool
-) -> Outcome:
+    last: AppliedState | None, job: Job, history: JobHistory, *, has_recorded_times: bool, has_rows: bool
+) -> JobOutcome:
     """Return what an import makes of its target.
 
     Args:
@@ -221,41 +221,41 @@ def import_outcome(
         has_rows: whether the target has rows, where nothing is recorded of it.
     """
     if last is None:
-        return Outcome(why=f"rows that were there before {_shown(job)} was imported") if has_rows else LEADS
+        return JobOutcome(why=f"rows that were there before {_shown(job)} was imported") if has_rows else LEADS
     if history.has_written(job):
         return KEEPS
     is_later = last.timestamp is None or job.timestamp > last.timestamp
     if last.unknown is None:
         if is_surely_same(last.identity, job.identity):
-            return Outcome(why=last.doubt) if is_later else KEEPS
+            return JobOutcome(why=last.doubt) if is_later else KEEPS
         if history.has_led_to(job):
             return KEEPS
     if is_later and not has_recorded_times:
-        return Outcome(why=f"rows of {shown_state(last.identity)}, over which {_shown(job)} was imported")
-    return Outcome(
-        Effect.MIXES, f"{_shown(job)} was imported over {shown_state(last.identity)}, parts of which are newer"
+        return JobOutcome(why=f"rows of {shown_state(last.identity)}, over which {_shown(job)} was imported")
+    return JobOutcome(
+        JobEffect.MIXES, f"{_shown(job)} was imported over {shown_state(last.identity)}, parts of which are newer"
     )
 
 
 def apply_outcome(
-    last: AppliedState | None, job: Job, manifest: ChangeSetManifest | None, history: History, *, lost: str | None
-) -> Outcome:
+    last: AppliedState | None, job: Job, manifest: ChangeSetManifest | None, history: JobHistory, *, lost: str | None
+) -> JobOutcome:
     """Return what applying a change set makes of its target; ``lost`` says why what was recorded is not there."""
     what = f"the change set {job.change_set or job.identity.get('location')}"
     if lost is not None:
-        return Outcome(Effect.MIXES, f"{what} was applied although {lost}")
+        return JobOutcome(JobEffect.MIXES, f"{what} was applied although {lost}")
     if manifest is None:
-        return Outcome(Effect.MIXES, f"{what} was applied, which does not say which state it leads to")
+        return JobOutcome(JobEffect.MIXES, f"{what} was applied, which does not say which state it leads to")
     if job.is_repair:
         return _repair_outcome(last, job, manifest)
     if last is None or _leads(last, job, manifest, history):
-        return Outcome(why=last.doubt if last is not None else None)
+        return JobOutcome(why=last.doubt if last is not None else None)
     if history.has_written(job) or (last.unknown is None and history.has_led_to(job)):
         return KEEPS
-    return Outcome(Effect.MIXES, f"{what} was applied to {shown_state(last.identity)}, which it was not made for")
+    return JobOutcome(JobEffect.MIXES, f"{what} was applied to {shown_state(last.identity)}, which it was not made for")
 
 
-def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: History) -> bool:
+def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: JobHistory) -> bool:
     """Whether a target has the state of a change set after it: it has that already, or the one that is its past."""
     if last.unknown is not None:
         return False
@@ -265,22 +265,22 @@ def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: H
     return is_same_state(last.identity, manifest.past) and (is_later or is_replay(last, job, history))
 
 
-def is_replay(last: AppliedState, job: Job, history: History) -> bool:
+def is_replay(last: AppliedState, job: Job, history: JobHistory) -> bool:
     """Whether a job was begun before at the time of the latest cells: it then competes with its own cells alone."""
     return job.timestamp == last.timestamp and any(
         begun_job.job.id == job.id and begun_job.job.timestamp == job.timestamp for begun_job in history.jobs
     )
 
 
-def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetManifest) -> Outcome:
+def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetManifest) -> JobOutcome:
     """A repair makes the target right if the comparison saw all that was written, and nothing is later."""
     seen = compared_since(manifest)
     if last is None:
-        return Outcome(seen=seen)
+        return JobOutcome(seen=seen)
     if is_outdated(last, seen):
-        return Outcome(Effect.MIXES, f"the repair {job.change_set}, which is older, was applied", seen)
+        return JobOutcome(JobEffect.MIXES, f"the repair {job.change_set}, which is older, was applied", seen)
     is_later = last.timestamp is None or job.timestamp > last.timestamp
-    return Outcome(Effect.LEADS if is_later else Effect.KEEPS, seen=seen)
+    return JobOutcome(JobEffect.LEADS if is_later else JobEffect.KEEPS, seen=seen)
 
 
 def is_outdated(last: AppliedState, seen: datetime) -> bool:
@@ -300,7 +300,7 @@ def compared_since(manifest: ChangeSetManifest) -> datetime:
 def state_after(
     last: AppliedState | None,
     job: Job,
-    outcome: Outcome,
+    outcome: JobOutcome,
     others: Sequence[Begun],
     *,
     at: datetime,
@@ -321,9 +321,9 @@ def state_after(
         table_id: the table that the rows went to.
     """
     outcome = _beside(outcome, job, others)
-    if outcome.effect is Effect.KEEPS and last is not None:
+    if outcome.effect is JobEffect.KEEPS and last is not None:
         return None
-    is_mixed = outcome.effect is Effect.MIXES
+    is_mixed = outcome.effect is JobEffect.MIXES
     adds = last is not None and (is_mixed or not _is_whole(job, last))
     if last is not None and adds:
         rejected, dead_letters = rejected + last.rejected, dead_letters or last.dead_letters
@@ -347,7 +347,7 @@ def undefined(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in identity.items() if name != "cassandra"}
 
 
-def _beside(outcome: Outcome, job: Job, others: Sequence[Begun]) -> Outcome:
+def _beside(outcome: JobOutcome, job: Job, others: Sequence[Begun]) -> JobOutcome:
     """Return the outcome of a job that leaves halves of others in the target."""
     if outcome.seen is not None:
         # What the comparison saw is made right, where it does not win.
@@ -360,10 +360,10 @@ def _beside(outcome: Outcome, job: Job, others: Sequence[Begun]) -> Outcome:
         return outcome
     halves = ", ".join(_shown(begun_job.job) for begun_job in others)
     is_later = all(job.timestamp > begun_job.job.timestamp for begun_job in others)
-    if job.kind == IMPORT and outcome.effect is Effect.LEADS and is_later:
+    if job.kind == IMPORT and outcome.effect is JobEffect.LEADS and is_later:
         why = f"rows of {halves}, which was not finished"
         return replace(outcome, why=f"{outcome.why}; {why}" if outcome.why else why)
-    return Outcome(Effect.MIXES, outcome.why or f"{halves} was written in part before {_shown(job)}")
+    return JobOutcome(JobEffect.MIXES, outcome.why or f"{halves} was written in part before {_shown(job)}")
 
 
 def _is_whole(job: Job, last: AppliedState) -> bool:

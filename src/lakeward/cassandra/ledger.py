@@ -19,14 +19,14 @@ from lakeward.cassandra.jobs import (
     LEADS,
     AppliedState,
     Begun,
-    Effect,
     Finished,
-    History,
-    Outcome,
+    JobEffect,
+    JobHistory,
+    JobOutcome,
     state_after,
     undefined,
 )
-from lakeward.cassandra.retry import call_again, told
+from lakeward.cassandra.retry import call_again, error_text
 from lakeward.cassandra.tables import deletes_kept, has_rows, is_there, make_table, table_id
 from lakeward.errors import ConfigurationError, ConflictError
 from lakeward.text import json_object, refusing_damage
@@ -94,7 +94,7 @@ class Ledger:
         last, begun = self.last(), self._open_jobs()
         current = table_id(self._session, self._name)
         ids = [last.table_id] if last is not None else [begun_job.table_id for begun_job in begun]
-        if any(self._is_other(item, current) for item in ids):
+        if any(self._is_other(recorded, current) for recorded in ids):
             return f"{self._target} was dropped since it was last written to, so the record of it is void"
         imports = [begun_job.job for begun_job in begun if begun_job.job.kind == IMPORT]
         is_filled = last.has_rows if last is not None else any(self._has_written(job) for job in imports)
@@ -114,7 +114,7 @@ class Ledger:
         current = table_id(self._session, self._name)
         begun = [begun_job for begun_job in self._open_jobs() if kind in (None, begun_job.job.kind)]
         there = [begun_job for begun_job in begun if not self._is_other(begun_job.table_id, current)]
-        return max(there, key=lambda item: item.at).job if there else None
+        return max(there, key=lambda begun_job: begun_job.at).job if there else None
 
     def known(self, job_id: str) -> Job | None:
         """Return a job that was begun and has not ended, as it was begun."""
@@ -139,11 +139,11 @@ class Ledger:
         """Whether the target has rows."""
         return has_rows(self._session, self._name)
 
-    def history(self) -> History:
+    def history(self) -> JobHistory:
         """Return the jobs that were begun on the target, by which one that is written again is known."""
         current = table_id(self._session, self._name)
         there = [begun_job for begun_job in self._begun() if not self._is_other(begun_job.table_id, current)]
-        return History(there, deletes_kept(self._session, self._name), datetime.now(UTC))
+        return JobHistory(there, deletes_kept(self._session, self._name), datetime.now(UTC))
 
     def begin(self, job: Job, *, anew: bool = False, doubt: str | None = None) -> int:
         """Record that a job is begun, or goes on, and give how often lists were written at its times before.
@@ -176,10 +176,11 @@ class Ledger:
         imports for an import.
         """
         known = list(begun)
+        jobs = [(begun_job.job, begun_job.attempt) for begun_job in known]
         same = [
-            item.attempt
-            for item in known
-            if item.job.timestamp == job.timestamp or item.job.kind == job.kind == IMPORT or item.job.id == job.id
+            attempt
+            for other, attempt in jobs
+            if other.timestamp == job.timestamp or other.kind == job.kind == IMPORT or other.id == job.id
         ]
         if not known and self.last() is None and self.has_rows():
             return _FIRST_UNKNOWN + int(time.time()) % _UNKNOWN
@@ -223,7 +224,7 @@ class Ledger:
         self._execute(query, (self._target, job.id, unit, json.dumps(document)))
 
     def finish(
-        self, job: Job, outcome: Outcome = LEADS, *, rejected: int = 0, dead_letters: str | None = None
+        self, job: Job, outcome: JobOutcome = LEADS, *, rejected: int = 0, dead_letters: str | None = None
     ) -> AppliedState | None:
         """Record that a job is done and what the target holds since; what else was begun counts no more.
 
@@ -234,7 +235,7 @@ class Ledger:
             ConflictError: another job was begun and finished in the meantime.
         """
         last, begun = self.last(), self._begun()
-        own = next((item for item in begun if item.job.id == job.id), None)
+        own = next((begun_job for begun_job in begun if begun_job.job.id == job.id), None)
         if own is not None and last is not None and not own.is_open and not own.led_to(last):
             msg = f"another job wrote to {self._target} at the same time: which rows are from which job is not known"
             raise ConflictError(msg, hint="lakeward cassandra compare   (shows what differs, and can repair it)")
@@ -249,10 +250,11 @@ class Ledger:
             # The table that the rows went to: if it was dropped since, the one of its name does not have them.
             table_id=own.table_id if own is not None else None,
         )
-        led = outcome.effect is Effect.LEADS and state is not None and state.unknown is None and not job.is_repair
-        ended = [replace(item, is_open=False, at=_now()) for item in begun if item.is_open]
-        ended = [_finished(item, job, led=led) if item.job.id == job.id else item for item in ended]
-        self._together([*([self._state(state)] if state is not None else []), *(self._header(item) for item in ended)])
+        led = outcome.effect is JobEffect.LEADS and state is not None and state.unknown is None and not job.is_repair
+        ended = [replace(begun_job, is_open=False, at=_now()) for begun_job in begun if begun_job.is_open]
+        ended = [_finished(begun_job, job, led=led) if begun_job.job.id == job.id else begun_job for begun_job in ended]
+        headers = [self._header(begun_job) for begun_job in ended]
+        self._together([self._state(state), *headers] if state is not None else headers)
         for begun_job in ended:
             self._forget_units(begun_job.job)
         return state or last
@@ -341,13 +343,12 @@ class Ledger:
         try:
             return call_again(lambda: self._session.execute(statement, values))
         except Unauthorized as error:
-            msg = (
-                f"this login may not use {self.table}, the record of what was written to {self._target}: {told(error)}"
-            )
+            what = f"the record of what was written to {self._target}"
+            msg = f"this login may not use {self.table}, {what}: {error_text(error)}"
             hint = f"as an administrator: GRANT SELECT, and GRANT MODIFY, ON {self.table.cql} TO …"
             raise ConfigurationError(msg, hint=hint) from error
         except InvalidRequest as error:
-            msg = f"{self.table} cannot keep the record of what was written to {self._target}: {told(error)}"
+            msg = f"{self.table} cannot keep the record of what was written to {self._target}: {error_text(error)}"
             hint = "--ledger KEYSPACE.TABLE   (a table that does not exist yet; it is created)"
             raise ConfigurationError(msg, hint=hint) from error
 

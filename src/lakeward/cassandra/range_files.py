@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakeward.storage.filesystem import FileSystem
 
 
-class Place(Protocol):
+class TaskFolder(Protocol):
     """A folder that tasks write into; it travels to them."""
 
     @property
@@ -51,22 +51,22 @@ class Place(Protocol):
         """Return a stream to write a file by; the file is there once the block ended well."""
 
 
-def place_of(store: FileSystem, folder: str) -> Place:
+def task_folder(store: FileSystem, folder: str) -> TaskFolder:
     """Return the way by which tasks write into a folder.
 
     Raises:
         ConfigurationError: only Spark itself can write there.
     """
     if isinstance(store, LocalFileSystem):
-        return LocalPlace(str(local_path(folder)))
+        return LocalTaskFolder(str(local_path(folder)))
     if is_s3(folder) and isinstance(store, HadoopFileSystem):
-        return S3Place(folder, store.s3, store.s3.keys())
+        return S3TaskFolder(folder, store.s3, store.s3.keys())
     _arrow_system(folder)
-    return ArrowPlace(folder)
+    return ArrowTaskFolder(folder)
 
 
 @dataclass(frozen=True)
-class LocalPlace:
+class LocalTaskFolder:
     """The disk of this machine, or one that all machines see under the same path."""
 
     folder: str
@@ -86,7 +86,7 @@ class LocalPlace:
 
 
 @dataclass(frozen=True)
-class S3Place:
+class S3TaskFolder:
     """A prefix in a bucket. Keys that the settings name travel along; without them each machine finds its own."""
 
     folder: str
@@ -109,7 +109,7 @@ class S3Place:
 
 
 @dataclass(frozen=True)
-class ArrowPlace:
+class ArrowTaskFolder:
     """Any other file system that Arrow can open by its address, such as HDFS or Google's store."""
 
     folder: str
@@ -159,7 +159,7 @@ def is_group_file(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Group:
+class RangeGroup:
     """Ranges that are read by one task into one file; ``export`` is the number of the export that they are of."""
 
     number: int
@@ -191,7 +191,7 @@ class ReadGroup(Record):
 
 
 def read_groups(
-    spark: SparkSession, plan: ReadPlan, place: Place, groups: Sequence[Group], *, tasks: int | None = None
+    spark: SparkSession, plan: ReadPlan, place: TaskFolder, groups: Sequence[RangeGroup], *, tasks: int | None = None
 ) -> list[ReadGroup]:
     """Read groups by tasks of Spark, each into a file with a note beside it; up to ``tasks`` of them at one time.
 
@@ -206,12 +206,12 @@ def read_groups(
         return spark.sparkContext.parallelize(groups, slices).map(partial(_in_task, plan, place)).collect()
 
 
-def _in_task(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
+def _in_task(plan: ReadPlan, place: TaskFolder, group: RangeGroup) -> ReadGroup:
     with marked_errors(), store_errors(place.folder):
         return read_group(plan, place, group)
 
 
-def read_group(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
+def read_group(plan: ReadPlan, place: TaskFolder, group: RangeGroup) -> ReadGroup:
     """Read a group into a file of its own, then say so in its note: who finds the note finds a whole file."""
     started = datetime.now(UTC).isoformat()
     # An attempt that was given up may still be writing: each has its own name, and the note says which one counts.
@@ -232,7 +232,7 @@ def read_group(plan: ReadPlan, place: Place, group: Group) -> ReadGroup:
     return done
 
 
-def _write(plan: ReadPlan, place: Place, group: Group, name: str, rows: dict[TokenRange, int]) -> int:
+def _write(plan: ReadPlan, place: TaskFolder, group: RangeGroup, name: str, rows: dict[TokenRange, int]) -> int:
     """Write the rows of a group, count them by range, and give the size of the file; 0 and no file without rows."""
     found = _counted(read_ranges(task_session(plan.address), plan, group.ranges), rows)
     first = next(found, None)
@@ -248,8 +248,8 @@ def _write(plan: ReadPlan, place: Place, group: Group, name: str, rows: dict[Tok
 def _counted(
     batches: Iterable[tuple[TokenRange, pa.RecordBatch]], rows: dict[TokenRange, int]
 ) -> Iterator[pa.RecordBatch]:
-    for item, batch in batches:
-        rows[item] += batch.num_rows
+    for token_range, batch in batches:
+        rows[token_range] += batch.num_rows
         if batch.num_rows:
             yield batch
 

@@ -54,7 +54,7 @@ class Partitioner:
 # The lowest number of each is no key's token: of Murmur3's by definition, of the other's because it is no MD5 sum.
 MURMUR3 = Partitioner("Murmur3Partitioner", TokenRange(-(2**63), 2**63 - 1))
 RANDOM = Partitioner("RandomPartitioner", TokenRange(-1, 2**127))
-_KNOWN = {item.name: item for item in (MURMUR3, RANDOM)}
+_KNOWN = {partitioner.name: partitioner for partitioner in (MURMUR3, RANDOM)}
 
 
 def partitioner_of(session: Session) -> Partitioner:
@@ -90,12 +90,12 @@ def cut(ring: TokenRange, owners: Mapping[int, tuple[str, ...]], splits: int) ->
     if len(pieces) > _TOO_MANY * splits:
         pieces = _joined(pieces, ring.width // splits)
     cuts = [(part, owner) for piece, owner in pieces for part in _parts(piece, ring, splits)]
-    return [entry for entry, _ in sorted(cuts, key=lambda item: (item[1], item[0]))]
+    return [token_range for token_range, _ in sorted(cuts, key=lambda part: (part[1], part[0]))]
 
 
 def grouped(ranges: Sequence[TokenRange], groups: int) -> list[tuple[TokenRange, ...]]:
     """Share ranges out, in their order, to up to so many groups that are about equally wide."""
-    whole = sum(item.width for item in ranges)
+    whole = sum(token_range.width for token_range in ranges)
     found: list[tuple[TokenRange, ...]] = []
     group: list[TokenRange] = []
     done = 0
@@ -122,22 +122,22 @@ def estimated_size(session: Session, name: TableName, partitioner: Partitioner) 
     except (InvalidRequest, Unauthorized):
         # The size is only a help: not every service has this table, and not every login may see it.
         return None
-    told = partitions = size = 0
+    covered = partitions = size = 0
     whole = partitioner.ring.width
     for start, end, count, mean in rows:
         # A range that goes around the end of the ring ends at a lower token than it starts with.
-        told += (int(end) - int(start)) % whole or whole
+        covered += (int(end) - int(start)) % whole or whole
         partitions += count
         size += count * mean
     if not partitions:
         return None
-    share = min(told / whole, 1.0)
+    share = min(covered / whole, 1.0)
     return round(partitions / share), round(size / share)
 
 
 def _by_owner(ring: TokenRange, owners: Mapping[int, tuple[str, ...]]) -> list[tuple[TokenRange, tuple[str, ...]]]:
     """Cut a ring where its replicas change."""
-    tokens = sorted(item for item in owners if ring.start < item < ring.end)
+    tokens = sorted(token for token in owners if ring.start < token < ring.end)
     # Tokens behind the last one belong to whom the first one belongs.
     behind = owners[min(owners)] if owners else ()
     found: list[tuple[TokenRange, tuple[str, ...]]] = []
@@ -233,7 +233,7 @@ class ReadPlan:
     def cells(self) -> tuple[Cell, ...]:
         """What is asked for, in order."""
         found = [Cell(column, Part.VALUE) for column in self.selected]
-        values = [column for column in self.selected if not column.kind.is_key and column not in self.untold]
+        values = [column for column in self.selected if not column.kind.is_key and column not in self.without_times]
         if self.writetime or self.ttl:
             found += [Cell(column, Part.WRITETIME) for column in values]
         if self.ttl:
@@ -241,13 +241,13 @@ class ReadPlan:
         return tuple(found)
 
     @property
-    def untold(self) -> tuple[CqlColumn, ...]:
+    def without_times(self) -> tuple[CqlColumn, ...]:
         """Columns whose times the server does not tell, though they are wanted."""
         if not (self.writetime or self.ttl):
             return ()
-        return tuple(column for column in self.selected if not column.kind.is_key and not self._is_told(column.type))
+        return tuple(column for column in self.selected if not column.kind.is_key and not self._has_times(column.type))
 
-    def _is_told(self, cql: CqlType) -> bool:
+    def _has_times(self, cql: CqlType) -> bool:
         if cql.is_multi_cell:
             return self.element_times
         return self.frozen_times or not cql.is_collection
@@ -292,7 +292,7 @@ class ReadPlan:
 def page_rows(address: ClusterAddress, limits: RateLimits) -> int | None:
     """Return how many rows a page may have where reading is limited: a tenth of a second's, and no more than usual."""
     allowed = [limits.rows_per_second, None if limits.read_units is None else limits.read_units * _ROWS_PER_UNIT]
-    rates = [item for item in allowed if item is not None]
+    rates = [rate for rate in allowed if rate is not None]
     return min(address.settings.page_size, max(_FEWEST_ROWS, int(min(rates) * _PAGE_SECONDS))) if rates else None
 
 

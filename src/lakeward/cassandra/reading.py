@@ -17,7 +17,7 @@ from lakeward.cassandra.budget_server import budget_client
 from lakeward.cassandra.conversion import to_arrow
 from lakeward.cassandra.keyspaces import read_units
 from lakeward.cassandra.read_plan import CHANGED, Part
-from lakeward.cassandra.retry import call_again, told
+from lakeward.cassandra.retry import call_again, error_text
 from lakeward.cassandra.schema import ColumnKind, read_table_schema
 from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, snapshot_arrow_schema
 from lakeward.cassandra.wire import exact_handler
@@ -63,12 +63,12 @@ class Query:
         self._profile = session.execution_profile_clone_update(EXEC_PROFILE_DEFAULT, row_factory=_whole_rows)
         self._handler = exact_handler(compiled=not slow, in_bytes=True)
 
-    def ask(self, one: TokenRange, state: bytes | None) -> ResponseFuture:
+    def ask(self, token_range: TokenRange, state: bytes | None) -> ResponseFuture:
         """Ask for a page of a range, the first or the one that follows."""
         if self.budget is not None:
             # A whole page is paid for before it is asked for, as all tasks may do so at once.
             self.budget.take(rows=self.page_rows if self.is_limited else 0, requests=1)
-        bound = self._prepared.bind((one.start, one.end))
+        bound = self._prepared.bind((token_range.start, token_range.end))
         bound.fetch_size = self.page_rows
         with self._reader():
             return self._session.execute_async(bound, execution_profile=self._profile, paging_state=state)
@@ -96,8 +96,8 @@ class Query:
 class RangePages:
     """The pages of a range in their order. One is always on its way while the one before it is worked on."""
 
-    def __init__(self, query: Query, one: TokenRange) -> None:
-        self.range, self._query = one, query
+    def __init__(self, query: Query, token_range: TokenRange) -> None:
+        self.range, self._query = token_range, query
         self._state: bytes | None = None
         self._asked: ResponseFuture | None = None
         self._asked_at = self._wanted = 0
@@ -135,7 +135,7 @@ class RangePages:
         try:
             return call_again(self._receive, budget=self._query.budget)
         except (InvalidRequest, Unauthorized) as error:
-            msg = f"the table can no longer be read as before: {told(error)}"
+            msg = f"the table can no longer be read as before: {error_text(error)}"
             raise ConfigurationError(msg, hint=CHANGED) from error
         except RetriableError as error:
             if not isinstance(error.__cause__, _too_slow()):
@@ -205,14 +205,14 @@ class BatchMaker:
             is_alike = all(column.equals(clustering[0]) for column in clustering)
             absent += schema.clustering if not (schema.statics and is_alike) or any(has_value) else ()
         if absent:
-            names = ", ".join(item.name for item in absent)
+            names = ", ".join(column.name for column in absent)
             msg = f"{schema.name} has rows whose key is empty in {names}: the driver cannot tell them apart"
             raise DataError(msg, hint="remove or rewrite the rows whose key was made by blobAs…(0x)")
 
     def _fill_times(self, found: dict[str, pa.Array]) -> None:
         """Use the latest times of the row for collections whose own times the server does not return."""
-        for column in self._plan.untold:
-            same = [item.name for item in self._plan.selected if item.kind is column.kind]
+        for column in self._plan.without_times:
+            same = [other.name for other in self._plan.selected if other.kind is column.kind]
             nothing = pa.nulls(len(found[column.name]), pa.int64())
             for mark in (WRITETIME, EXPIRES):
                 known = [name for name in same if mark + name in found]
@@ -249,7 +249,7 @@ class BatchMaker:
         before = [self._last, *keys]
         self._last = keys[-1]
         valid = [rows.column(name).is_valid().to_pylist() for name in self._statics]
-        return [at for at, key in enumerate(keys) if key != before[at] and any(item[at] for item in valid)]
+        return [at for at, key in enumerate(keys) if key != before[at] and any(flags[at] for flags in valid)]
 
 
 def _places_of_valid(array: pa.Array) -> list[int]:
@@ -283,15 +283,15 @@ def _left_of_elements(left: Sequence[int | None] | None, _: Any = None) -> int |
 def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | None) -> int | None:
     """Return the longest time that a field has left; those without a value have no time either."""
     pairs = zip(left or (), value or (), strict=True)
-    return _left_of_elements([item for item, part in pairs if part is not None])
+    return _left_of_elements([seconds for seconds, part in pairs if part is not None])
 
 
 IN_FLIGHT = 4
 
 
-def read_range(session: Session, plan: ReadPlan, one: TokenRange) -> Iterator[pa.RecordBatch]:
+def read_range(session: Session, plan: ReadPlan, token_range: TokenRange) -> Iterator[pa.RecordBatch]:
     """Return the rows of a range, each once; see :func:`read_ranges`."""
-    for _, batch in read_ranges(session, plan, [one]):
+    for _, batch in read_ranges(session, plan, [token_range]):
         yield batch
 
 

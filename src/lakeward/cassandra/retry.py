@@ -105,12 +105,12 @@ def call_again(
             if not is_passing(error):
                 raise
             if budget is not None and is_overload(error):
-                budget.slow_down(told(error))
+                budget.slow_down(error_text(error))
             if attempt == attempts:
                 span = time.monotonic() - begun
-                msg = f"{what} failed {attempts} times within {span:.0f} s, the last time with {told(error)}"
+                msg = f"{what} failed {attempts} times within {span:.0f} s, the last time with {error_text(error)}"
                 raise RetriableError(msg, hint="the same command resumes where this one ended") from error
-            logger.debug("%s failed, try %d: %s", what, attempt, told(error), extra=event("cassandra.again"))
+            logger.debug("%s failed, try %d: %s", what, attempt, error_text(error), extra=event("cassandra.again"))
         sleep(pause_before(attempt + 1))
     raise AssertionError(attempts)
 
@@ -121,12 +121,12 @@ def pause_before(attempt: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error of the driver's as one line."""
     from cassandra.cluster import NoHostAvailable
 
     if isinstance(error, NoHostAvailable):
-        each = [f"{host}: {told(cause)}" for host, cause in _nodes(error)]
+        each = [f"{host}: {error_text(cause)}" for host, cause in _nodes(error)]
         return f"no node answers ({'; '.join(each)})" if each else "no node answers"
     # What follows is what the driver tried before.
     text = " ".join(str(error).split()).rpartition("Last error: ")[2]
@@ -137,7 +137,7 @@ def _nodes(error: BaseException) -> list[tuple[str, BaseException]]:
     errors = getattr(error, "errors", None)
     if not isinstance(errors, dict):
         return []
-    return [(str(host), item) for host, item in errors.items() if isinstance(item, BaseException)]
+    return [(str(host), cause) for host, cause in errors.items() if isinstance(cause, BaseException)]
 
 
 def errors_of(error: BaseException) -> list[BaseException]:

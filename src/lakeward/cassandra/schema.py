@@ -123,13 +123,13 @@ class TableSchema:
                 }
                 for column in self.columns
             ],
-            "udts": {name: [list(item) for item in fields] for name, fields in self.udts.items()},
+            "udts": {name: [list(field) for field in fields] for name, fields in self.udts.items()},
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` gave."""
-        udts = {name: tuple((item, text) for item, text in fields) for name, fields in document["udts"].items()}
+        udts = {name: tuple((field, text) for field, text in fields) for name, fields in document["udts"].items()}
         columns = tuple(
             CqlColumn(
                 column["name"],
@@ -146,7 +146,7 @@ class TableSchema:
         """Return the statements that make such a table elsewhere, after the types that it needs."""
         types = [
             f"CREATE TYPE IF NOT EXISTS {quoted(target.keyspace)}.{quoted(name)} ("
-            + ", ".join(f"{quoted(item)} {text}" for item, text in self.udts[name])
+            + ", ".join(f"{quoted(field)} {text}" for field, text in self.udts[name])
             + ")"
             for name in self.used_types()
         ]
@@ -174,11 +174,11 @@ class TableSchema:
         """Return the types that the columns use, each after those that it is made of itself."""
         found: dict[str, None] = {}
 
-        def add(one: CqlType) -> None:
-            for inner in one.parameters:
+        def add(cql_type: CqlType) -> None:
+            for inner in cql_type.parameters:
                 add(inner)
-            if one.udt is not None:
-                found.setdefault(one.udt)
+            if cql_type.udt is not None:
+                found.setdefault(cql_type.udt)
 
         for column in self.columns:
             add(column.type)
@@ -210,15 +210,15 @@ def read_table_schema(session: Any, name: TableName, columns: Sequence[str] = ()
         "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = %s",
         name.keyspace,
     )
-    udts = {item: tuple(zip(names, texts, strict=True)) for item, names, texts in types}
+    udts = {udt: tuple(zip(names, texts, strict=True)) for udt, names, texts in types}
     known = [
         CqlColumn(column, cql, ColumnKind(kind), position, order == "desc")
         for column, text, kind, position, order in found
         if (cql := _known_type(f"{name}.{column}", text, udts, ColumnKind(kind), not columns or column in columns))
     ]
-    known.sort(key=lambda item: (_ORDER.index(item.kind), item.position, item.name))
+    known.sort(key=lambda column: (_ORDER.index(column.kind), column.position, column.name))
     table = TableSchema(name, tuple(known), udts)
-    return replace(table, udts={entry: udts[entry] for entry in table.used_types()})
+    return replace(table, udts={udt: udts[udt] for udt in table.used_types()})
 
 
 def _known_type(
@@ -242,7 +242,7 @@ def _absent(session: Any, name: TableName) -> ConfigurationError:
         return ConfigurationError(f"the cluster has no keyspace {name.keyspace!r}", hint=_did_you_mean(near))
     asked = "SELECT {0}_name FROM system_schema.{0}s WHERE keyspace_name = %s"
     tables = [row[0] for kind in ("table", "view") for row in _rows(session, asked.format(kind), name.keyspace)]
-    near = [str(TableName(name.keyspace, item)) for item in get_close_matches(name.table, tables)]
+    near = [str(TableName(name.keyspace, near_table)) for near_table in get_close_matches(name.table, tables)]
     return ConfigurationError(f"the keyspace {name.keyspace!r} has no table {name.table!r}", hint=_did_you_mean(near))
 
 

@@ -85,7 +85,7 @@ BLOCK = "cassandra"
 
 
 @dataclass(frozen=True)
-class Origin:
+class ExportOrigin:
     """An export: its cluster and table, the time in which it was read, and what of the table is in it.
 
     ``where`` and ``columns`` are those that were asked for; with either, rows or columns that the table has are not in
@@ -119,7 +119,7 @@ def part_of(where: str | None, columns: Collection[str]) -> str | None:
     return " and ".join(parts) or None
 
 
-def origin_of(identity: Mapping[str, Any]) -> Origin | None:
+def origin_of(identity: Mapping[str, Any]) -> ExportOrigin | None:
     """Return the origin of a side, or of a parent of a change set; None where it is no export of a table.
 
     Raises:
@@ -129,7 +129,7 @@ def origin_of(identity: Mapping[str, Any]) -> Origin | None:
     if not isinstance(document, dict):
         return None
     try:
-        return Origin(
+        return ExportOrigin(
             cluster=str(document["cluster"]),
             schema=TableSchema.from_dict(document["schema"]),
             started=datetime.fromisoformat(document["started"]),
@@ -152,9 +152,9 @@ def shown_like_cql(*sides: Side) -> Callable[[Example], Example] | None:
     if not any(map(_has_times, types.values())):
         return None
 
-    def shown(one: Example) -> Example:
-        key, left, right = (_shown(values, types) for values in (one.key, one.left, one.right))
-        return replace(one, key=key or {}, left=left, right=right)
+    def shown(example: Example) -> Example:
+        key, left, right = (_shown(values, types) for values in (example.key, example.left, example.right))
+        return replace(example, key=key or {}, left=left, right=right)
 
     return shown
 
@@ -189,11 +189,11 @@ def _within(cql: CqlType, value: Any) -> Any:
         return _time(cql, str(value))
     if cql.name == "map":
         key, inner = cql.parameters
-        return {_within(key, name): _within(inner, item) for name, item in value.items()}
+        return {_within(key, name): _within(inner, element) for name, element in value.items()}
     if cql.name in ("tuple", UDT):
         pairs = zip(field_names(cql), cql.parameters, strict=True)
         return {name: _within(inner, value.get(name)) for name, inner in pairs}
-    return [_within(cql.parameters[0], item) for item in value]
+    return [_within(cql.parameters[0], element) for element in value]
 
 
 def _has_times(cql: CqlType) -> bool:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.budget import OnProgress
     from lakeward.cassandra.connection import ClusterAddress
     from lakeward.cassandra.cql import TableName
-    from lakeward.cassandra.sync_steps import First, Step
+    from lakeward.cassandra.sync_steps import First, NextStep
     from lakeward.config import Config
     from lakeward.errors import LakewardError
 
@@ -74,7 +74,9 @@ class SyncRequest:
     dead_letters: str | None = None
 
 
-def sync_once(spark: SparkSession, config: Config, request: SyncRequest, *, tell: Tell | None = None) -> SyncReport:
+def sync_once(
+    spark: SparkSession, config: Config, request: SyncRequest, *, on_progress: OnProgress | None = None
+) -> SyncReport:
     """Bring a copy of a table up to date: finish what is open, then export the source and apply what changed.
 
     Killed at any moment, the next call goes on where this one was: what is complete in the folder and what the
@@ -84,16 +86,16 @@ def sync_once(spark: SparkSession, config: Config, request: SyncRequest, *, tell
         RefusedInputError: the target holds something unknown, too much would be deleted, or exports do not fit.
         RetriableError: a cluster did not answer.
     """
-    tell = tell or (lambda _: None)
+    on_progress = on_progress or (lambda _: None)
     source = request.source.name if request.source is not None else None
     with _target(request) as target, translated(*spark_faults(request.to)):
         return SyncRound(
             folder=export_folder(spark, config, request),
             target=target,
-            work=_Work(spark, config, request, target, tell),
+            work=_ClusterWork(spark, config, request, target, on_progress),
             rules=Rules(request.first, source, request.any_cluster),
             keep=request.keep,
-            tell=tell,
+            on_progress=on_progress,
         ).run()
 
 
@@ -107,7 +109,7 @@ def sync_forever(
     on_report: Callable[[SyncReport], None] = lambda _: None,
     on_error: Callable[[LakewardError], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Do :func:`sync_once` again and again: ``every`` so many seconds, else whenever another job adds an export.
 
@@ -122,10 +124,10 @@ def sync_forever(
         on_report: called with the report of every round.
         on_error: called with an error that the next round may not have.
         stop: asked after every round and every wait; true ends the loop.
-        tell: called with lines about the progress.
+        on_progress: called with lines about the progress.
     """
     wait = Interval(every) if every is not None else NewExport(export_folder(spark, config, request), poll)
-    SyncLoop(lambda: sync_once(spark, config, request, tell=tell), wait, on_report, on_error, stop).run()
+    SyncLoop(lambda: sync_once(spark, config, request, on_progress=on_progress), wait, on_report, on_error, stop).run()
 
 
 def followed_table(named: str | None, other: TableName) -> TableName:
@@ -240,52 +242,52 @@ class _LedgerTarget:
 
     def unknown(self) -> str | None:
         last = self.ledger.last()
-        return next(iter(guards.told_unknown(last)), None) if last is not None else None
+        return next(iter(guards.unknown_warnings(last)), None) if last is not None else None
 
 
-class _Work:
+class _ClusterWork:
     def __init__(
-        self, spark: SparkSession, config: Config, request: SyncRequest, target: _LedgerTarget, tell: Tell
+        self, spark: SparkSession, config: Config, request: SyncRequest, target: _LedgerTarget, on_progress: OnProgress
     ) -> None:
-        self._spark, self._config, self._request, self._tell = spark, config, request, tell
+        self._spark, self._config, self._request, self._on_progress = spark, config, request, on_progress
         self._target = target
 
     def export(self) -> Mapping[str, Any]:
-        asked = self._request
-        assert asked.source is not None
+        sync = self._request
+        assert sync.source is not None
         request = ExportRequest(
-            table=asked.table,
-            to=asked.to,
-            writetime=asked.writetime,
-            ttl=asked.ttl,
-            tasks=asked.tasks,
-            limits=asked.export_limits,
+            table=sync.table,
+            to=sync.to,
+            writetime=sync.writetime,
+            ttl=sync.ttl,
+            tasks=sync.tasks,
+            limits=sync.export_limits,
             restart_other=True,
         )
-        return export_table(self._spark, self._config, asked.source, request, tell=self._tell).to_dict()
+        return export_table(self._spark, self._config, sync.source, request, on_progress=self._on_progress).to_dict()
 
-    def perform(self, step: Step) -> Mapping[str, Any]:
+    def perform(self, step: NextStep) -> Mapping[str, Any]:
         done = {Action.IMPORT: self._import, Action.DIFF: self._diff, Action.APPLY: self._apply}.get(step.action)
         with _own_hints():
             return (done or self._record)(step)
 
-    def _import(self, step: Step) -> Mapping[str, Any]:
-        asked = self._request
+    def _import(self, step: NextStep) -> Mapping[str, Any]:
+        sync = self._request
         request = ImportRequest(
             source=step.export.folder,
-            into=asked.into,
-            create_table=asked.create_table,
+            into=sync.into,
+            create_table=sync.create_table,
             # Of a repair or a part, which a person said is to be written over.
             over=True,
-            timestamp=asked.timestamp,
-            limits=asked.limits,
-            ledger=asked.ledger,
-            dead_letters=asked.dead_letters,
-            tasks=asked.tasks,
+            timestamp=sync.timestamp,
+            limits=sync.limits,
+            ledger=sync.ledger,
+            dead_letters=sync.dead_letters,
+            tasks=sync.tasks,
         )
-        return import_snapshot(self._spark, self._config, asked.target, request, tell=self._tell).to_dict()
+        return import_snapshot(self._spark, self._config, sync.target, request, on_progress=self._on_progress).to_dict()
 
-    def _diff(self, step: Step) -> Mapping[str, Any]:
+    def _diff(self, step: NextStep) -> Mapping[str, Any]:
         assert step.past is not None
         try:
             result = diff_exports(
@@ -301,23 +303,25 @@ class _Work:
             raise RefusedInputError(error.message, hint=hint) from error
         return {"change_set": result.change_set, "summary": result.summary.to_dict()}
 
-    def _apply(self, step: Step) -> Mapping[str, Any]:
-        asked = self._request
+    def _apply(self, step: NextStep) -> Mapping[str, Any]:
+        sync = self._request
         assert step.change_set is not None
         request = ApplyRequest(
             source=step.change_set.folder,
-            into=asked.into,
-            timestamp=asked.timestamp,
+            into=sync.into,
+            timestamp=sync.timestamp,
             # The diff was held against the same limit.
             max_delete_share=1.0,
-            limits=asked.limits,
-            ledger=asked.ledger,
-            dead_letters=asked.dead_letters,
-            tasks=asked.tasks,
+            limits=sync.limits,
+            ledger=sync.ledger,
+            dead_letters=sync.dead_letters,
+            tasks=sync.tasks,
         )
-        return apply_change_set(self._spark, self._config, asked.target, request, tell=self._tell).to_dict()
+        return apply_change_set(
+            self._spark, self._config, sync.target, request, on_progress=self._on_progress
+        ).to_dict()
 
-    def _record(self, step: Step) -> Mapping[str, Any]:
+    def _record(self, step: NextStep) -> Mapping[str, Any]:
         """Record that the target holds an export without writing anything to it."""
         side, found = open_side(self._spark, self._config, step.export.folder), step.change_set
         is_assumed = step.action is Action.ASSUME

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import watchfiles
 
 from lakeward.cassandra.export_folder import CLOCKS_DIFFER, MINUTE_NAME, SNAPSHOTS, name_in, seconds_to_next_minute
-from lakeward.cassandra.sync_steps import Action, Rules, Step, next_step, require_known_target
+from lakeward.cassandra.sync_steps import Action, NextStep, Rules, next_step, require_known_target
 from lakeward.diffing.stored.folders import INCREMENTAL
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConflictError, RefusedInputError, RetriableError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeward.cassandra.export_folder import ExportFolder, KnownExport
-    from lakeward.cassandra.sync_steps import Target
+    from lakeward.cassandra.sync_steps import SyncTarget
     from lakeward.errors import LakewardError
 
 # How often a folder is looked at where nothing reports changes, and where the operating system does.
@@ -34,13 +34,13 @@ REMOTE_POLL, LOCAL_POLL = 30.0, 5.0
 _GROUP_MS, _QUIET_MS = 300, 100
 
 
-class Work(Protocol):
+class SyncWork(Protocol):
     """The steps done for real; each gives what its command shows as JSON."""
 
     def export(self) -> Mapping[str, Any]:
         """Export the source into the folder, or go on with an export that was interrupted."""
 
-    def perform(self, step: Step) -> Mapping[str, Any]:
+    def perform(self, step: NextStep) -> Mapping[str, Any]:
         """Do any other step."""
 
 
@@ -85,8 +85,8 @@ class SyncReport(
     @property
     def warnings(self) -> list[str]:
         """Sentences for people: those of the steps, and of exports that are not followed."""
-        told = [str(line) for step in self.steps for line in step.result.get("warnings", ())]
-        return told + [f"{folder} is left out: {why}" for folder, why in self.left_out.items()]
+        lines = [str(line) for step in self.steps for line in step.result.get("warnings", ())]
+        return lines + [f"{folder} is left out: {why}" for folder, why in self.left_out.items()]
 
     @property
     def status(self) -> str:
@@ -109,11 +109,11 @@ class SyncRound:
     """
 
     folder: ExportFolder
-    target: Target
-    work: Work
+    target: SyncTarget
+    work: SyncWork
     rules: Rules
     keep: int | None = None
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     wait: Callable[[float], None] = time.sleep
 
@@ -128,7 +128,7 @@ class SyncRound:
         if self.rules.source is not None and not any(step.rejected for step in steps):
             require_known_target(self.target, self.rules.first)
             self._require_latest_minute()
-            self.tell("exporting")
+            self.on_progress("exporting")
             steps = [*steps, SyncStep(Action.EXPORT, self.work.export()), *self._follow()]
         holds = self.target.applied()
         left_out = self.folder.exports(after=name_in(before or holds or {})).unusable
@@ -137,14 +137,14 @@ class SyncRound:
     def _follow(self) -> list[SyncStep]:
         """Bring the target to the newest export, one export after the other; rejected rows end it."""
         done: list[SyncStep] = []
-        last: Step | None = None
+        last: NextStep | None = None
         while (step := next_step(self.folder, self.target, self.rules)) is not None:
             if step == last:
                 raise _still_to_be_done(step, is_empty=self.target.is_empty())
             if step.action is Action.DIFF:
                 self._require_known_time(step.export)
                 self._wait_for_free_minute("a change set", self._change_set_of_now())
-            self.tell(_told(step))
+            self.on_progress(_step_text(step))
             done.append(SyncStep(step.action, self.work.perform(step)))
             if done[-1].rejected:
                 break
@@ -183,7 +183,7 @@ class SyncRound:
         if taken is None or taken != self._minute():
             return
         seconds = seconds_to_next_minute(self.now())
-        self.tell(f"this minute already has {what}; waiting {seconds:.0f} s for the next one")
+        self.on_progress(f"this minute already has {what}; waiting {seconds:.0f} s for the next one")
         self.wait(seconds)
 
     def _removed(self) -> list[str]:
@@ -195,7 +195,7 @@ class SyncRound:
         return self.folder.remove_before(min(name, names[-self.keep]))
 
 
-def _still_to_be_done(step: Step, *, is_empty: bool) -> LakewardError:
+def _still_to_be_done(step: NextStep, *, is_empty: bool) -> LakewardError:
     if step.action is Action.IMPORT and is_empty:
         msg = f"{step.export.folder} was written to the target, which still has no rows"
         hint = "--timestamp now   (if its rows were deleted in the target after the export)"
@@ -203,7 +203,7 @@ def _still_to_be_done(step: Step, *, is_empty: bool) -> LakewardError:
     return BugError(f"the step {step.action} of {step.export.folder} was done, but is still pending")
 
 
-def _told(step: Step) -> str:
+def _step_text(step: NextStep) -> str:
     change_set = step.change_set.folder if step.change_set is not None else ""
     words = {
         Action.IMPORT: f"importing {step.export.folder}",

@@ -54,7 +54,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """What to do: with which export, made of which past, by which change set."""
 
     action: Action
@@ -63,7 +63,7 @@ class Step:
     change_set: KnownChangeSet | None = None
 
 
-class Target(Protocol):
+class SyncTarget(Protocol):
     """What a sync must know of the table it keeps up to date."""
 
     def applied(self) -> Mapping[str, Any] | None:
@@ -82,7 +82,7 @@ class Target(Protocol):
         """Return why it is not known which state the table holds; None where the record says it."""
 
 
-def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
+def next_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextStep | None:
     """Return the next step; None where the target holds the newest export, or there is none yet.
 
     Raises:
@@ -91,7 +91,7 @@ def next_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None
     begun = target.under_way()
     if begun is not None and (name := folder.name_of(begun)) is not None:
         # Rows of it are in the target: any other export would leave those that it does not have.
-        return Step(Action.IMPORT, _of_source(folder.export(name), rules))
+        return NextStep(Action.IMPORT, _of_source(folder.export(name), rules))
     applied = target.applied()
     if applied is None:
         return _first_step(folder, target, rules)
@@ -125,12 +125,12 @@ def _held(folder: ExportFolder, applied: Mapping[str, Any]) -> KnownExport:
     raise RefusedInputError(msg, hint=hint)
 
 
-def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> Step | None:
+def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> NextStep | None:
     """Fill a target that lost all its rows, unless they had a time to live that may have come to its end."""
     newest = folder.newest()
     if newest is None or (newest.expires and newest.id == applied.get("id")):
         return None
-    return Step(Action.IMPORT, _of_source(newest, rules))
+    return NextStep(Action.IMPORT, _of_source(newest, rules))
 
 
 def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = None) -> KnownExport:
@@ -146,22 +146,22 @@ def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = Non
     raise RefusedInputError(msg, hint=hint)
 
 
-def _step_between(folder: ExportFolder, past: KnownExport, current: KnownExport) -> Step:
+def _step_between(folder: ExportFolder, past: KnownExport, current: KnownExport) -> NextStep:
     found = folder.change_set(past.id, current)
     if found is None:
-        return Step(Action.DIFF, current, past)
-    return Step(Action.RECORD if found.is_empty else Action.APPLY, current, past, found)
+        return NextStep(Action.DIFF, current, past)
+    return NextStep(Action.RECORD if found.is_empty else Action.APPLY, current, past, found)
 
 
-def _first_step(folder: ExportFolder, target: Target, rules: Rules) -> Step | None:
+def _first_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextStep | None:
     newest = folder.newest()
     if newest is None:
         return None
     require_known_target(target, rules.first)
-    return Step(Action.ASSUME if rules.first is First.ASSUME else Action.IMPORT, _of_source(newest, rules))
+    return NextStep(Action.ASSUME if rules.first is First.ASSUME else Action.IMPORT, _of_source(newest, rules))
 
 
-def require_known_target(target: Target, first: First | None) -> None:
+def require_known_target(target: SyncTarget, first: First | None) -> None:
     """Refuse a target with rows of which nothing is recorded; to be asked before an export, which may be long.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.connection import connected, driver_version
 from lakeward.cassandra.cql import quoted
-from lakeward.cassandra.retry import is_refusal, rows_of, told
+from lakeward.cassandra.retry import error_text, is_refusal, rows_of
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.errors import ConfigurationError, RefusedInputError, RetriableError
 
@@ -77,8 +77,8 @@ def make_table(session: Any, table: TableName, statements: Sequence[str], *, wha
         for statement in statements:
             rows_of(session, statement)
     except (cassandra.RequestValidationException, protocol.RequestValidationException) as error:
-        remedies = [item for item in (_remedy(session, table, error), otherwise) if item]
-        msg = f"cannot create {what}: {told(error)}"
+        remedies = [remedy for remedy in (_remedy(session, table, error), otherwise) if remedy]
+        msg = f"cannot create {what}: {error_text(error)}"
         raise ConfigurationError(msg, hint=", or ".join(remedies) or None) from error
     _await_agreement(session, table)
     _await(session, table)
@@ -127,7 +127,7 @@ def _until_done(look: Callable[[float], object], passing: type[Exception], wrong
             look(max(end - time.monotonic(), _PAUSE_SECONDS))
         except passing as error:
             if time.monotonic() > end:
-                msg = f"{wrong}: {told(error)}"
+                msg = f"{wrong}: {error_text(error)}"
                 raise RetriableError(msg, hint=hint) from error
             time.sleep(_PAUSE_SECONDS)
         else:
@@ -173,7 +173,7 @@ def check_cluster(address: ClusterAddress) -> str:
         try:
             return f"{examine_cluster(session, address)}; driver {driver_version()}"
         except (DriverException, ErrorMessage) as error:
-            msg = f"{address.name} accepts the connection, but refuses a query about itself: {told(error)}"
+            msg = f"{address.name} accepts the connection, but refuses a query about itself: {error_text(error)}"
             raise ConfigurationError(msg, hint="as an administrator: GRANT SELECT ON system.local TO …") from error
 
 
@@ -243,6 +243,6 @@ def _require(session: Any, statement: str, table: TableName, permission: str, ve
     try:
         rows_of(session, statement)
     except Unauthorized as error:
-        msg = f"this login may not {verb} {table}: {told(error)}"
+        msg = f"this login may not {verb} {table}: {error_text(error)}"
         hint = f"as an administrator: GRANT {permission} ON {table.cql} TO …"
         raise ConfigurationError(msg, hint=hint) from error

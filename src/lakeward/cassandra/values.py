@@ -77,7 +77,7 @@ def arrow_type(cql: CqlType, *, key: bool = False) -> pa.DataType:
         return pa.map_(arrow_type(names, key=True), arrow_type(values))
     inner = [arrow_type(parameter) for parameter in cql.parameters]
     if cql.name in ("tuple", UDT):
-        return pa.struct([pa.field(name, item) for name, item in zip(field_names(cql), inner, strict=True)])
+        return pa.struct([pa.field(name, inner_type) for name, inner_type in zip(field_names(cql), inner, strict=True)])
     if inner:
         return pa.list_(inner[0])
     return getattr(pa, _plain(cql))()
@@ -95,7 +95,7 @@ def spark_type(cql: CqlType, *, key: bool = False) -> DataType:
     inner = [spark_type(parameter) for parameter in cql.parameters]
     if cql.name in ("tuple", UDT):
         return types.StructType(
-            [types.StructField(name, item) for name, item in zip(field_names(cql), inner, strict=True)]
+            [types.StructField(name, inner_type) for name, inner_type in zip(field_names(cql), inner, strict=True)]
         )
     if inner:
         return types.ArrayType(inner[0])
@@ -138,11 +138,13 @@ def _plain_key(cql: CqlType, value: Any) -> Any:
         return _plain_single(cql.name, value)
     if cql.name == "map":
         key, inner = cql.parameters
-        return [[name if is_key_text(key) else _plain_key(key, name), _plain_key(inner, item)] for name, item in value]
+        return [
+            [name if is_key_text(key) else _plain_key(key, name), _plain_key(inner, element)] for name, element in value
+        ]
     if cql.name in ("tuple", UDT):
         parts = value.values() if isinstance(value, dict) else value
-        return [_plain_key(inner, item) for inner, item in zip(cql.parameters, parts, strict=True)]
-    return [_plain_key(cql.parameters[0], item) for item in value]
+        return [_plain_key(inner, element) for inner, element in zip(cql.parameters, parts, strict=True)]
+    return [_plain_key(cql.parameters[0], element) for element in value]
 
 
 def _plain_single(name: str, value: Any) -> Any:
@@ -159,10 +161,10 @@ def _value(cql: CqlType, plain: Any) -> Any:
         return _single_value(cql.name, plain)
     if cql.name == "map":
         key, inner = cql.parameters
-        return [(name if is_key_text(key) else _value(key, name), _value(inner, item)) for name, item in plain]
+        return [(name if is_key_text(key) else _value(key, name), _value(inner, element)) for name, element in plain]
     if cql.name in ("tuple", UDT):
-        return tuple(_value(inner, item) for inner, item in zip(cql.parameters, plain, strict=True))
-    return [_value(cql.parameters[0], item) for item in plain]
+        return tuple(_value(inner, element) for inner, element in zip(cql.parameters, plain, strict=True))
+    return [_value(cql.parameters[0], element) for element in plain]
 
 
 def _single_value(name: str, plain: Any) -> Any:

@@ -116,7 +116,7 @@ def _exact_message(known: Any) -> Any:
         def _read_user_type(cls, f: Any, user_type_map: Any) -> Any:
             _keyspace, _name = read_string(f), read_string(f)
             fields = [(read_string(f), cls.read_type(f, user_type_map)) for _ in range(read_short(f))]
-            return TupleType.apply_parameters(tuple(item for _, item in fields))
+            return TupleType.apply_parameters(tuple(field_type for _, field_type in fields))
 
     return ExactResultMessage
 
@@ -137,10 +137,10 @@ def _message_in_bytes(known: Any) -> Any:
 
 def java_type(text: str) -> Any:
     """Return the driver's type for one that the server names by its Java class."""
-    return _Reader(_TOKEN.findall(text)).type()
+    return _JavaTypeParser(_TOKEN.findall(text)).type()
 
 
-class _Reader:
+class _JavaTypeParser:
     """Reads ``Name``, ``Name(argument, …)``, where an argument is a type, a number or ``field:type``."""
 
     def __init__(self, tokens: list[str]) -> None:

@@ -19,7 +19,7 @@ from lakeward.cassandra.values import NO_UUID, is_key_text, key_value, uuid_byte
 from lakeward.cassandra.wire import EncodedStatements, encoded_batch, statement_start
 from lakeward.cassandra.write_plan import ACTION, CHANGES, DELETED, EXPIRY, INSERTED, KEY, VALUE, WRITTEN
 from lakeward.cassandra.write_requests import CELL_BYTES, bound_requests
-from lakeward.cassandra.write_rows import Row, Shape, Verb, packed_time
+from lakeward.cassandra.write_rows import Row, StatementShape, Verb, packed_time
 from lakeward.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.keyspaces import WriteLimits
     from lakeward.cassandra.write_plan import WriteColumn, WritePlan
-    from lakeward.cassandra.write_requests import Request
-    from lakeward.cassandra.write_rows import Operation, RowPlanner, Statements
+    from lakeward.cassandra.write_requests import RowsRequest
+    from lakeward.cassandra.write_rows import RowPlanner, Statements, WriteOperation
 
 # Numbers that Cassandra holds as they are, highest byte first.
 _NUMBERS = {
@@ -135,7 +135,7 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
     convert, serialize = to_cql(column.target, key=column.is_key), bound_type.serialize
     quick = _QUICK.get(column.target.name) if column.source == column.target else None
 
-    def one(value: Any) -> Any:
+    def serialize_value(value: Any) -> Any:
         if value is None or (quick is not None and (found := quick(value)) is not None):
             return None if value is None else found
         try:
@@ -146,7 +146,7 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
     def whole(array: pa.Array) -> Serialized:
         import pyarrow as pa
 
-        found = [one(value) for value in array.to_pylist()]
+        found = [serialize_value(value) for value in array.to_pylist()]
         return found if any(type(value) is Unfit for value in found) else pa.array(found, bytes_type())
 
     return whole
@@ -307,7 +307,7 @@ class BatchReader:
         self._serializers = _serializers(plan, statements)
         self.expired = 0
 
-    def requests(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[Request]:
+    def requests(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[RowsRequest]:
         """Return what is sent of a batch; a row that cannot be written is rejected, an expired one is left out."""
         columns = [make(batch.column(name)) for make, name in zip(self._serializers, self._names, strict=True)]
         encoded = self._encoded(batch, columns)
@@ -320,7 +320,7 @@ class BatchReader:
         """Go the short way, where each row takes the same one statement; None where that is not so."""
         insert, keys = self.planner.insert, len(self.plan.keys)
         fitting = [column for column in columns if not isinstance(column, list)]
-        if insert is None or len(fitting) < len(columns) or any(item.null_count for item in fitting[:keys]):
+        if insert is None or len(fitting) < len(columns) or any(column.null_count for column in fitting[:keys]):
             return None
         return EncodedRows(
             batch,
@@ -348,7 +348,7 @@ class BatchReader:
                 reject(planned, reason)
                 continue
             if action == DELETED:
-                found: list[Operation] | None = planner.deleting(keys)
+                found: list[WriteOperation] | None = planner.deleting(keys)
             else:
                 # Rows are taken as they are sent: under a budget, the last of a batch may be minutes after the first.
                 now = int(time.time()) if plan.has_expiries else 0
@@ -364,8 +364,8 @@ def described(plan: WritePlan, row: Row) -> dict[str, Any]:
     """Return a row as a dead letter shows it: its key, its action, and its values as CQL writes them."""
 
     def literals(columns: Sequence[WriteColumn], mark: str) -> dict[str, str]:
-        found = [(item, row.batch.column(f"{mark}{at}")[row.index].as_py()) for at, item in enumerate(columns)]
-        return {item.name: _literal(item, value) for item, value in found}
+        found = [(column, row.batch.column(f"{mark}{at}")[row.index].as_py()) for at, column in enumerate(columns)]
+        return {column.name: _literal(column, value) for column, value in found}
 
     return {"key": literals(plan.keys, KEY), "action": row.action, "values": literals(plan.values, VALUE)}
 
@@ -383,12 +383,12 @@ def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.A
     """Make a serializer for each column, by the types that the server tells of statements with all of them."""
     keys, values = tuple(column.name for column in plan.keys), [column.name for column in plan.values]
     size = plan.columns_at_once or len(values) or 1
-    told: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     for at in range(0, max(len(values), 1), size):
-        shape = Shape(Verb.INSERT, keys, tuple(values[at : at + size]), is_timed=plan.is_timed)
+        shape = StatementShape(Verb.INSERT, keys, tuple(values[at : at + size]), is_timed=plan.is_timed)
         prepared = statements.prepared(shape)
-        told.update({column.name: (column.type, prepared.protocol_version) for column in prepared.column_metadata})
-    return [serializer(column, *told[column.name]) for column in plan.columns]
+        types.update({column.name: (column.type, prepared.protocol_version) for column in prepared.column_metadata})
+    return [serializer(column, *types[column.name]) for column in plan.columns]
 
 
 def _frame_names(plan: WritePlan) -> list[str]:
@@ -405,8 +405,8 @@ def _filled(written: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """Use the latest time of a row for its cells without a recorded time, where it has one."""
     if None not in written:
         return written
-    latest = max([item for item in written if item is not None], default=None)
-    return tuple(latest if item is None else item for item in written)
+    latest = max([microseconds for microseconds in written if microseconds is not None], default=None)
+    return tuple(latest if microseconds is None else microseconds for microseconds in written)
 
 
 def _unfit(row: Sequence[Any]) -> str | None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.cql import CqlType, TableName
     from lakeward.cassandra.schema import CqlColumn, TableSchema
-    from lakeward.cassandra.snapshots import Origin
+    from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.diffing.frames.options import DiffOptions
     from lakeward.diffing.frames.parsed_diff import ParsedDiff, SideValue
 
@@ -58,7 +58,7 @@ _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceColumn:
     """A column that is there: its type, and where its values are."""
 
     type: DataType
@@ -74,7 +74,7 @@ class Matched:
 
 
 def matched(
-    label: str, found: Mapping[str, Found], keys: Sequence[str], origin: Origin | None, target: TableSchema
+    label: str, found: Mapping[str, SourceColumn], keys: Sequence[str], origin: ExportOrigin | None, target: TableSchema
 ) -> list[Matched]:
     """Pair the columns that are there with the target's: the key whole and in its order, then the others.
 
@@ -85,7 +85,7 @@ def matched(
     problems = _other_key(keys, target) or (_problems(found, origin, target))
     pairs: list[Matched] = []
     if not problems:
-        known = {item.name: item.type for item in origin.schema.columns} if origin is not None else {}
+        known = {source.name: source.type for source in origin.schema.columns} if origin is not None else {}
         for column in target.columns:
             if column.name not in found:
                 continue
@@ -121,11 +121,11 @@ def _other_key(keys: Sequence[str], target: TableSchema) -> list[str]:
     return [f"its key is ({', '.join(keys)}), the table's is ({', '.join(target.primary_key)})"]
 
 
-def _problems(found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> list[str]:
+def _problems(found: Mapping[str, SourceColumn], origin: ExportOrigin | None, target: TableSchema) -> list[str]:
     if origin is not None:
-        there = {item.name for item in origin.schema.columns}
-        told = differences(origin.schema, target, [name for name in found if name in there])
-        return told + [_missing(name) for name in found if name not in there and name not in target.names]
+        there = {source.name for source in origin.schema.columns}
+        problems = differences(origin.schema, target, [name for name in found if name in there])
+        return problems + [_missing(name) for name in found if name not in there and name not in target.names]
     return [_missing(name) for name in found if name not in target.names]
 
 
@@ -133,7 +133,7 @@ def _missing(name: str) -> str:
     return f"the column {name!r} is missing"
 
 
-def _pair(column: CqlColumn, found: Found, source: CqlType | None) -> Matched | str:
+def _pair(column: CqlColumn, found: SourceColumn, source: CqlType | None) -> Matched | str:
     is_key = column.kind.is_key
     for cql in (source, column.type):
         if cql is not None and is_same(found.type, spark_type(cql, key=is_key)):
@@ -148,7 +148,7 @@ def _pair(column: CqlColumn, found: Found, source: CqlType | None) -> Matched | 
     return Matched(WriteColumn(column.name, column.kind, column.type, column.type), value)
 
 
-def _converted(found: Found, wanted: DataType, name: str) -> Column | None:
+def _converted(found: SourceColumn, wanted: DataType, name: str) -> Column | None:
     """Return values of files that others wrote in the form that snapshots have; None where that could change them."""
     have = found.type
     if isinstance(have, _WHOLE) and isinstance(wanted, _WHOLE):
@@ -167,11 +167,13 @@ def _converted(found: Found, wanted: DataType, name: str) -> Column | None:
     return found.value.cast(wanted) if is_exact else None
 
 
-def _hint(name: TableName, found: Mapping[str, Found], origin: Origin | None, target: TableSchema) -> str:
+def _hint(name: TableName, found: Mapping[str, SourceColumn], origin: ExportOrigin | None, target: TableSchema) -> str:
     if origin is not None:
-        absent = [item for item in origin.schema.columns if item.name in found and item.name not in target.names]
-        if absent and not any(item.kind.is_key for item in absent):
-            added = ", ".join(f"{item.cql} {item.type.cql}" for item in absent)
+        absent = [
+            source for source in origin.schema.columns if source.name in found and source.name not in target.names
+        ]
+        if absent and not any(source.kind.is_key for source in absent):
+            added = ", ".join(f"{source.cql} {source.type.cql}" for source in absent)
             return f"ALTER TABLE {name.cql} ADD ({added});"
     return "write into a table with these columns: --create-table creates one from an export"
 
@@ -204,11 +206,11 @@ def changed_names(diff: ParsedDiff) -> Column:
     """Return the names of the columns that changed: as the change set says, else by comparing both sides."""
     if diff.changed is not None:
         return diff.changed
-    past = {diff.fold(item.name): item for item in diff.left or ()}
+    past = {diff.fold(value.name): value for value in diff.left or ()}
     none = F.array().cast("array<string>")
     names = [
-        F.when(_is_equal(past.get(diff.fold(item.name)), item), none).otherwise(F.array(F.lit(item.name)))
-        for item in diff.right or ()
+        F.when(_is_equal(past.get(diff.fold(value.name)), value), none).otherwise(F.array(F.lit(value.name)))
+        for value in diff.right or ()
     ]
     return F.when(diff.has_left & diff.has_right, F.concat(none, *names))
 
@@ -221,23 +223,23 @@ def _is_equal(left: SideValue | None, right: SideValue) -> Column:
     return PLAIN.equal(PLAIN.prepared(left.value, left.type), PLAIN.prepared(right.value, right.type))
 
 
-def found_columns(diff: ParsedDiff) -> dict[str, Found]:
+def found_columns(diff: ParsedDiff) -> dict[str, SourceColumn]:
     """Return the columns of the rows: their current values, and the past ones of deleted rows."""
-    past = {entry.name: entry for entry in diff.left or ()}
-    found = {entry.name: Found(entry.dataType, column(entry.name)) for entry in diff.keys}
-    for item in diff.right or ():
-        if item.name.startswith((WRITETIME, EXPIRES)):
+    past = {value.name: value for value in diff.left or ()}
+    found = {field.name: SourceColumn(field.dataType, column(field.name)) for field in diff.keys}
+    for current in diff.right or ():
+        if current.name.startswith((WRITETIME, EXPIRES)):
             continue
-        before, value = past.get(item.name), item.value
-        if before is not None and is_same(before.type, item.type):
-            value = F.when(diff.has_right, item.value).otherwise(before.value)
-        found[item.name] = Found(item.type, value)
+        before, value = past.get(current.name), current.value
+        if before is not None and is_same(before.type, current.type):
+            value = F.when(diff.has_right, current.value).otherwise(before.value)
+        found[current.name] = SourceColumn(current.type, value)
     return found
 
 
 def expiries(diff: ParsedDiff, values: Sequence[str]) -> list[Column]:
     """Return when the current values expire; nothing where the change set does not tell it of any."""
-    known = {item.name: item.value for item in diff.right or ()}
+    known = {value.name: value.value for value in diff.right or ()}
     if not any(EXPIRES + name in known for name in values):
         return []
     none = F.lit(None).cast("bigint")
@@ -254,20 +256,20 @@ def text_struct(target: TableSchema) -> T.StructType:
     return T.StructType(
         [
             T.StructField(
-                item.name, T.StringType() if item.type.name in _READ else spark_type(item.type, key=item.kind.is_key)
+                own.name, T.StringType() if own.type.name in _READ else spark_type(own.type, key=own.kind.is_key)
             )
-            for item in target.columns
+            for own in target.columns
         ]
     )
 
 
-def require_told_bytes(target: TableSchema, paths: Iterable[str], label: str) -> None:
+def require_no_csv_blobs(target: TableSchema, paths: Iterable[str], label: str) -> None:
     """Refuse blobs in CSV: nothing says how their bytes are written.
 
     Raises:
         RefusedInputError: naming the columns.
     """
-    blobs = [item.name for item in target.columns if item.type.name == "blob"]
+    blobs = [own.name for own in target.columns if own.type.name == "blob"]
     if blobs and any(format_of_name(path) == "csv" for path in paths):
         msg = f"{label} is CSV, which does not say how the bytes of {', '.join(blobs)} are written"
         raise RefusedInputError(msg, hint="write it as JSON (in base64) or Parquet")
@@ -276,14 +278,14 @@ def require_told_bytes(target: TableSchema, paths: Iterable[str], label: str) ->
 def typed(frame: DataFrame, target: TableSchema, options: DiffOptions) -> DataFrame:
     """Return a change set with the texts of times as a snapshot has them; a text that is none makes the job fail."""
     sides = (options.left_column_prefix, options.right_column_prefix)
-    kinds = {f"{side}_{item.name}": item.type.name for item in target.columns for side in sides if not item.kind.is_key}
-    kinds.update({item.name: item.type.name for item in target.columns if item.kind.is_key})
+    kinds = {f"{side}_{own.name}": own.type.name for own in target.columns for side in sides if not own.kind.is_key}
+    kinds.update({own.name: own.type.name for own in target.columns if own.kind.is_key})
     return frame.select(
         *[
-            _READ[kinds[item.name]](item.name).alias(item.name)
-            if isinstance(item.dataType, T.StringType) and kinds.get(item.name) in _READ
-            else column(item.name)
-            for item in frame.schema.fields
+            _READ[kinds[field.name]](field.name).alias(field.name)
+            if isinstance(field.dataType, T.StringType) and kinds.get(field.name) in _READ
+            else column(field.name)
+            for field in frame.schema.fields
         ]
     )
 
@@ -301,7 +303,7 @@ def _date(name: str) -> Column:
 
 def _time(name: str) -> Column:
     part = [F.regexp_extract(column(name), _TIME, number) for number in (1, 2, 3, 4)]
-    hours, minutes, seconds = (item.cast("bigint") for item in part[:3])
+    hours, minutes, seconds = (text.cast("bigint") for text in part[:3])
     nanoseconds = F.rpad(part[3], 9, "0").cast("bigint")
     whole = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + nanoseconds
     return _either(name, F.when(column(name).rlike(_TIME), whole), "bigint", "time")
@@ -381,4 +383,4 @@ def spread(frame: DataFrame, parts: Parts, *, units: int, done: Collection[int],
 
 
 def _numbered(mark: str, expressions: Sequence[Column]) -> list[Column]:
-    return [item.alias(f"{mark}{number}") for number, item in enumerate(expressions)]
+    return [expression.alias(f"{mark}{number}") for number, expression in enumerate(expressions)]

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from lakeward.cassandra.budget import Tell
+    from lakeward.cassandra.budget import OnProgress
     from lakeward.cassandra.connection import ClusterAddress
     from lakeward.cassandra.cql import TableName
-    from lakeward.cassandra.jobs import Decision
+    from lakeward.cassandra.jobs import JobDecision
     from lakeward.cassandra.schema import TableSchema
     from lakeward.cassandra.write_frames import Matched
     from lakeward.config import Config
@@ -96,7 +96,7 @@ class WriteTarget:
     def unchanged(self) -> WriteReport:
         """Return the report of a job that has nothing to do."""
         last = self.ledger.last()
-        return WriteReport(str(self.schema.name), WriteStatus.NOTHING_TO_DO, warnings=guards.told_rejected(last))
+        return WriteReport(str(self.schema.name), WriteStatus.NOTHING_TO_DO, warnings=guards.rejected_warnings(last))
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class WriteJob:
     plan: WritePlan
     ledger: Ledger
     request: WriteRequest
-    decision: Decision
+    decision: JobDecision
     limits: RateLimits
 
     @classmethod
     def build(
-        cls, target: WriteTarget, request: WriteRequest, decision: Decision, rows: WriteRows, config: Config
+        cls, target: WriteTarget, request: WriteRequest, decision: JobDecision, rows: WriteRows, config: Config
     ) -> WriteJob:
         """Plan the writes.
 
@@ -170,14 +170,14 @@ class WriteJob:
         )
         return cls(rows, plan, target.ledger, request, decision, limits_for(target.address, request.limits))
 
-    def run(self, tell: Tell | None = None) -> WriteReport:
+    def run(self, on_progress: OnProgress | None = None) -> WriteReport:
         """Write the rows and record the state they lead to; a dry run only estimates it.
 
         Raises:
             DataError: too many rows are rejected, or the server refuses all.
             RetriableError: the cluster does not answer; the same call resumes where this one ended.
         """
-        return self.estimate() if self.request.dry_run else self._write(tell)
+        return self.estimate() if self.request.dry_run else self._write(on_progress)
 
     def estimate(self) -> WriteReport:
         """Return what writing the rows, or those that are left, would do and cost: all is done but the writing."""
@@ -194,17 +194,17 @@ class WriteJob:
         written = self._report(found, 0.0, None, len(done))
         return replace(written, status=WriteStatus.DRY_RUN, seconds=max(seconds))
 
-    def _write(self, tell: Tell | None) -> WriteReport:
+    def _write(self, on_progress: OnProgress | None) -> WriteReport:
         """Write the rows that an interrupted attempt left to write; with ``force`` all of them."""
         began, job = time.monotonic(), self.plan.job
         attempt = self.ledger.begin(job, anew=self.request.force, doubt=self.decision.outcome.why)
         done, rejected_before = self.ledger.done(job), self.ledger.rejected(job)
         expected = None if self.rows.count is None else round(self.rows.count * (1 - len(done) / job.units))
-        if done and tell is not None:
-            tell(f"resuming an interrupted attempt: {len(done):,} of {job.units:,} units are done")
+        if done and on_progress is not None:
+            on_progress(f"resuming an interrupted attempt: {len(done):,} of {job.units:,} units are done")
         host = str(self.rows.frame.sparkSession.conf.get("spark.driver.host", "localhost"))
         with BudgetServer(
-            self.limits, host=host, tell=tell, expected_rows=expected, rejected=rejected_before
+            self.limits, host=host, on_progress=on_progress, expected_rows=expected, rejected=rejected_before
         ) as budget:
             found = self._run_tasks(replace(self.plan, attempt=attempt, budget=budget.address), done)
         found["rejected"] = rejected = int(found["rejected"]) + rejected_before

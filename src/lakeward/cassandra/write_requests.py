@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeward.cassandra.keyspaces import COLUMN_BYTES, ROW_BYTES, write_units
-from lakeward.cassandra.retry import call_again, is_overload, is_passing, is_rejection, told
+from lakeward.cassandra.retry import call_again, error_text, is_overload, is_passing, is_rejection
 from lakeward.cassandra.write_plan import DELETED
 from lakeward.cassandra.write_rows import TRIES
 from lakeward.errors import DataError
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.budget_server import BudgetClient
     from lakeward.cassandra.keyspaces import WriteLimits
-    from lakeward.cassandra.write_rows import Operation, Row, Statements
+    from lakeward.cassandra.write_rows import Row, Statements, WriteOperation
 
 # What Cassandra counts for a cell beside its value when it measures a batch: its time, its life and when that ends.
 CELL_BYTES = 16
 
 
-class Request(Protocol):
+class RowsRequest(Protocol):
     """Rows of one partition that go to the server together; ``rows`` and ``units`` are what they take of a budget."""
 
     @property
@@ -50,7 +50,7 @@ class Request(Protocol):
     def statement(self, statements: Statements, shift: int) -> Any:
         """Return what the driver sends; ``shift`` is added to the times of lists, and is another at each try."""
 
-    def alone(self) -> Iterable[Request]:
+    def alone(self) -> Iterable[RowsRequest]:
         """Return a request for each of its rows."""
 
 
@@ -61,7 +61,7 @@ class BoundRequest:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self.entries: list[tuple[Row, Operation]] = []
+        self.entries: list[tuple[Row, WriteOperation]] = []
         self.rows, self.deleted, self.size, self.units = 0, 0, 0, 0.0
 
     @property
@@ -106,7 +106,7 @@ def bound_requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[BoundRe
     """Put consecutive rows of a partition together, as far as the server's limits let them be."""
     request, partition = BoundRequest(), None
     for row in rows:
-        cells = sum([len(item.values) for item in row.operations])
+        cells = sum([len(operation.values) for operation in row.operations])
         weight = row.size + CELL_BYTES * cells
         is_full = len(request.entries) + len(row.operations) > limits.batch_rows
         if request.entries and (is_full or row.partition != partition or request.size + weight > limits.batch_bytes):
@@ -144,11 +144,11 @@ class Sender:
         self._session, self._statements, self._budget = session, statements, budget
         self._in_flight, self._reject = in_flight, reject
         self._room = threading.Semaphore(in_flight)
-        self._failed: deque[tuple[Request, Exception]] = deque()
+        self._failed: deque[tuple[RowsRequest, Exception]] = deque()
         self._ceiling = Ceiling(limits.partition_write_units)
         self.shift = 0
 
-    def send(self, request: Request) -> None:
+    def send(self, request: RowsRequest) -> None:
         """Send a request as soon as budget and room allow it."""
         self._budget.take(rows=request.rows, write_units=request.units)
         self._ceiling.take(request.partition, request.units)
@@ -172,7 +172,7 @@ class Sender:
     def _acknowledged(self, _: Any) -> None:
         self._room.release()
 
-    def _note(self, error: Exception, request: Request) -> None:
+    def _note(self, error: Exception, request: RowsRequest) -> None:
         self._failed.append((request, error))
         self._room.release()
 
@@ -181,15 +181,15 @@ class Sender:
             request, error = self._failed.popleft()
             if is_passing(error):
                 if is_overload(error):
-                    self._budget.slow_down(told(error))
+                    self._budget.slow_down(error_text(error))
                 self._send_again(request)
             elif is_rejection(error):
                 self._rejected(request, error)
             else:
-                msg = f"the cluster does not accept rows: {told(error)}"
+                msg = f"the cluster does not accept rows: {error_text(error)}"
                 raise DataError(msg, hint="lakeward doctor   (checks permissions, too)") from error
 
-    def _send_again(self, request: Request, first_try: int = 1) -> None:
+    def _send_again(self, request: RowsRequest, first_try: int = 1) -> None:
         number = first_try
 
         def once() -> None:
@@ -205,14 +205,14 @@ class Sender:
                 raise
             self._rejected(request, error)
 
-    def _rejected(self, request: Request, error: Exception) -> None:
+    def _rejected(self, request: RowsRequest, error: Exception) -> None:
         """Find the rows that a request was rejected for, by sending each alone."""
         rows = list(request.alone())
         if len(rows) > 1:
             for row in rows:
                 self._send_again(row, first_try=2)
         else:
-            self._reject(rows[0].first_row, told(error))
+            self._reject(rows[0].first_row, error_text(error))
 
 
 class Ceiling:

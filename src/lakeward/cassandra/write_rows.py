@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from lakeward.cassandra.cql import TableName, quoted
-from lakeward.cassandra.retry import call_again, is_refusal, is_rejection, told
+from lakeward.cassandra.retry import call_again, error_text, is_refusal, is_rejection
 from lakeward.cassandra.write_plan import INSERTED
 from lakeward.errors import DataError
 
@@ -34,7 +34,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True)
-class Shape:
+class StatementShape:
     """A kind of statement: what it does, with which cells, found by which key, and whether it says when.
 
     A delete without cells deletes the row; the key is always the whole one, or a partition's for its static cells.
@@ -81,9 +81,9 @@ class Statements:
 
     def __init__(self, session: Any, table: TableName) -> None:
         self._session, self._table = session, table
-        self._known: dict[Shape, Any] = {}
+        self._known: dict[StatementShape, Any] = {}
 
-    def prepared(self, shape: Shape) -> Any:
+    def prepared(self, shape: StatementShape) -> Any:
         """Return the prepared statement of a shape.
 
         Raises:
@@ -103,7 +103,7 @@ class Statements:
         except Exception as error:
             if not (is_rejection(error) or is_refusal(error)):
                 raise
-            msg = f"the cluster does not accept rows of {self._table}: {told(error)}"
+            msg = f"the cluster does not accept rows of {self._table}: {error_text(error)}"
             raise DataError(msg, hint="check whether the table was changed, and who may write it") from error
 
 
@@ -112,12 +112,12 @@ TRIES, ATTEMPTS = 32, 31
 _RUN = 1_000
 
 
-class Operation:
+class WriteOperation:
     """One statement with its values; ``base`` is the time of a list, to which each try adds."""
 
     __slots__ = ("base", "shape", "values")
 
-    def __init__(self, shape: Shape, values: list[Any], base: int | None = None) -> None:
+    def __init__(self, shape: StatementShape, values: list[Any], base: int | None = None) -> None:
         self.shape, self.values, self.base = shape, values, base
 
     def at(self, shift: int) -> list[Any]:
@@ -140,7 +140,7 @@ class Row:
         index: int,
         action: str,
         partition: tuple[bytes, ...],
-        operations: list[Operation],
+        operations: list[WriteOperation],
         size: int,
     ) -> None:
         self.batch, self.index, self.action, self.partition = batch, index, action, partition
@@ -167,18 +167,18 @@ class RowPlanner:
     def __init__(self, plan: WritePlan, unset: Any) -> None:
         self._plan, self._unset = plan, unset
         self._values = plan.values
-        self._positions = {item.name: number for number, item in enumerate(self._values)}
+        self._positions = {column.name: number for number, column in enumerate(self._values)}
         self._keys = tuple(column.name for column in plan.keys)
         self._partition = tuple(column.name for column in plan.partition_key)
         self._plain = {is_static: self._pieces(is_static=is_static) for is_static in (False, True)}
-        self._statics = tuple(number for number, item in enumerate(self._values) if item.is_static)
-        self._regulars = tuple(number for number, item in enumerate(self._values) if not item.is_static)
-        self._lists = frozenset(number for number, item in enumerate(self._values) if item.is_list)
+        self._statics = tuple(number for number, column in enumerate(self._values) if column.is_static)
+        self._regulars = tuple(number for number, column in enumerate(self._values) if not column.is_static)
+        self._lists = frozenset(number for number, column in enumerate(self._values) if column.is_list)
         self._known_changes: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._time = packed_time(plan.timestamp)
 
     @property
-    def insert(self) -> Shape | None:
+    def insert(self) -> StatementShape | None:
         """The one statement that inserts any row; None where rows take more than one or not all the same."""
         plan = self._plan
         is_plain = not (plan.has_actions or plan.has_writetimes or plan.has_expiries or self._statics or self._lists)
@@ -189,13 +189,13 @@ class RowPlanner:
 
     def _pieces(self, *, is_static: bool) -> list[tuple[int, ...]]:
         """Return the columns that go into one statement each; a server may limit how many."""
-        found = [n for n, item in enumerate(self._values) if item.is_static == is_static and not item.is_list]
+        found = [n for n, column in enumerate(self._values) if column.is_static == is_static and not column.is_list]
         size = self._plan.columns_at_once or len(found) or 1
         return [tuple(found[at : at + size]) for at in range(0, len(found), size)]
 
-    def _shape(self, verb: Verb, keys: tuple[str, ...], places: Iterable[int]) -> Shape:
+    def _shape(self, verb: Verb, keys: tuple[str, ...], places: Iterable[int]) -> StatementShape:
         expires = self._plan.has_expiries and verb is not Verb.DELETE
-        return Shape(verb, keys, self._names(places), expires, is_timed=self._plan.is_timed)
+        return StatementShape(verb, keys, self._names(places), expires, is_timed=self._plan.is_timed)
 
     def _names(self, positions: Iterable[int]) -> tuple[str, ...]:
         return tuple(self._values[position].name for position in positions)
@@ -205,16 +205,18 @@ class RowPlanner:
         width = len(self._partition)
         absent = [name for name, value in zip(self._keys, keys, strict=True) if value is None]
         if not absent or (self.is_static_row(keys) and None not in keys[:width]):
-            regular = [v for v, item in zip(values, self._values, strict=True) if v is not None and not item.is_static]
+            regular = [
+                v for v, column in zip(values, self._values, strict=True) if v is not None and not column.is_static
+            ]
             return "values of regular columns without a clustering key" if absent and regular else None
         return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a partial key"
 
     def is_static_row(self, keys: Sequence[Any]) -> bool:
         """Whether this is the static part of a partition: it has no clustering key at all."""
         rest = keys[len(self._partition) :]
-        return self._plan.has_static_rows and bool(rest) and all(item is None for item in rest)
+        return self._plan.has_static_rows and bool(rest) and all(key is None for key in rest)
 
-    def deleting(self, keys: Sequence[Any]) -> list[Operation]:
+    def deleting(self, keys: Sequence[Any]) -> list[WriteOperation]:
         """Return the statement that deletes a row by its full key, or a partition's static cells, if it has any."""
         if self.is_static_row(keys):
             if not self._statics:
@@ -224,7 +226,7 @@ class RowPlanner:
             shape = self._shape(Verb.DELETE, self._partition, self._statics)
         else:
             shape = self._shape(Verb.DELETE, self._keys, ())
-        return [Operation(shape, shape.bound(keys, (), self._time, b""))]
+        return [WriteOperation(shape, shape.bound(keys, (), self._time, b""))]
 
     def writing(
         self,
@@ -235,7 +237,7 @@ class RowPlanner:
         times: Sequence[int | None] = (),
         expiries: Sequence[int | None] = (),
         now: int = 0,
-    ) -> list[Operation] | None:
+    ) -> list[WriteOperation] | None:
         """Return the statements that insert or change a row; None where all of it has expired."""
         is_new = action == INSERTED
         places = range(len(values)) if is_new else self._changed(changes or ())
@@ -244,7 +246,7 @@ class RowPlanner:
             cells.add(place, values[place], times[place] if times else None, expiries[place] if expiries else None, now)
         if is_new and cells.has_expired and not cells.groups:
             return None
-        operations: list[Operation] = []
+        operations: list[WriteOperation] = []
         if not self.is_static_row(keys):
             is_marked = is_new or (bool(cells.groups) and all(values[column] is None for column in self._regulars))
             operations += self._parts(cells, keys, self._keys, is_static=False, is_marked=is_marked)
@@ -260,12 +262,12 @@ class RowPlanner:
         known = tuple(names)
         if known not in self._known_changes:
             found = {self._positions.get(name, self._positions.get(name.removeprefix(WRITETIME))) for name in known}
-            self._known_changes[known] = tuple(sorted(item for item in found if item is not None))
+            self._known_changes[known] = tuple(sorted(position for position in found if position is not None))
         return self._known_changes[known]
 
     def _parts(
         self, cells: _Cells, keys: Sequence[Any], names: tuple[str, ...], *, is_static: bool, is_marked: bool
-    ) -> list[Operation]:
+    ) -> list[WriteOperation]:
         operations = []
         groups = {
             when: {place: value for place, value in group.items() if self._values[place].is_static == is_static}
@@ -288,7 +290,7 @@ class RowPlanner:
         *,
         is_static: bool,
         is_marked: bool,
-    ) -> list[Operation]:
+    ) -> list[WriteOperation]:
         """Return the statements for cells of one time; the row's own marker is written by the first, an INSERT."""
         operations = []
         time, ttl = packed_time(when[0]), struct.pack(">i", when[1])
@@ -298,18 +300,18 @@ class RowPlanner:
                 continue
             shape = self._shape(Verb.INSERT if is_insert else Verb.UPDATE, names, piece)
             bound = [group.get(place, self._unset) for place in piece]
-            operations.append(Operation(shape, shape.bound(keys, bound, time, ttl)))
+            operations.append(WriteOperation(shape, shape.bound(keys, bound, time, ttl)))
         return operations
 
     def _list_cells(
         self, when: tuple[int, int], group: Mapping[int, Any], keys: Sequence[Any], names: tuple[str, ...]
-    ) -> list[Operation]:
+    ) -> list[WriteOperation]:
         operations = []
         ttl = struct.pack(">i", when[1])
         for place in self._lists & group.keys():
             shape = self._shape(Verb.UPDATE, names, [place])
             values = shape.bound(keys, [group[place]], b"", ttl)
-            operations.append(Operation(shape, values, base=when[0] if shape.is_timed else None))
+            operations.append(WriteOperation(shape, values, base=when[0] if shape.is_timed else None))
         return operations
 
 

@@ -46,7 +46,7 @@ _NO_UNIT = -1
 
 
 @dataclass
-class Counts:
+class TaskCounts:
     """What a task did."""
 
     upserted: int = 0
@@ -65,7 +65,7 @@ def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        counts = Counts()
+        counts = TaskCounts()
         try:
             with rare_collection():
                 _Task(plan, counts).write(batches)
@@ -85,7 +85,7 @@ def _result_schema() -> pa.Schema:
 
 
 class _Task:
-    def __init__(self, plan: WritePlan, counts: Counts) -> None:
+    def __init__(self, plan: WritePlan, counts: TaskCounts) -> None:
         from cassandra.query import UNSET_VALUE
         from pyspark import TaskContext
 

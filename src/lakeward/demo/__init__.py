@@ -1,4 +1,4 @@
-"""A small sample shop as DMS would land it: data that is the same every time, and what must come of it."""
+"""A small sample shop as DMS would land it: always the same data, and the rows that must result."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _orders(first: int, count: int, since: datetime) -> list[Row]:
     random = Random(first)
     catalogue = products()
     # The product that is deleted later is no longer ordered then.
-    sold = catalogue if first == 0 else [one for one in catalogue if one["id"] != FIRST_ID + 1]
+    sold = catalogue if first == 0 else [product for product in catalogue if product["id"] != FIRST_ID + 1]
     return [
         {
             "id": first + number + 1,
@@ -280,8 +280,10 @@ def _is_own(path: str) -> bool:
     """Whether the demo wrote a file, by its path from the project's folder."""
     change = f"{CHANGED:%Y%m%d-%H%M%S}000"
     names = ("LOAD00000001", "LOAD00000002", change)
-    folders = [(f"landing/sampledb/{one}", "parquet") for one in ("store", "product", "productorder")]
-    landed = {f"{one}/{name}.{kind}" for one, kind in [*folders, ("landing/people/persons", "csv")] for name in names}
+    folders = [(f"landing/sampledb/{table}", "parquet") for table in ("store", "product", "productorder")]
+    landed = {
+        f"{folder}/{name}.{kind}" for folder, kind in [*folders, ("landing/people/persons", "csv")] for name in names
+    }
     return path in landed or path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None or is_own_lake_file(path)
 
 
@@ -332,7 +334,7 @@ def _files(path: Path) -> list[Path]:
     """Return all files at or below a path, links among them."""
     if path.is_symlink() or not path.is_dir():
         return [path]
-    return sorted(one for one in path.rglob("*") if one.is_symlink() or not one.is_dir())
+    return sorted(file for file in path.rglob("*") if file.is_symlink() or not file.is_dir())
 
 
 def _is_demo(folder: Path) -> bool:

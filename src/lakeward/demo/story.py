@@ -1,4 +1,4 @@
-"""The demo played: the sample shop loaded, changed, and its mirrors checked."""
+"""The run of the demo: load the sample shop, change it, and check its mirrors."""
 
 from __future__ import annotations
 

@@ -267,9 +267,9 @@ def test_strangers_are_refused_and_a_lost_driver_is_told():
 
 
 def test_people_hear_of_progress_and_of_overload(monkeypatch):
-    monkeypatch.setattr("lakeward.cassandra.budget_server.TELL_SECONDS", 0.3)
+    monkeypatch.setattr("lakeward.cassandra.budget_server.PROGRESS_SECONDS", 0.3)
     told = []
-    with BudgetServer(RateLimits(), host="127.0.0.1", tell=told.append, expected_rows=10_000) as server:
+    with BudgetServer(RateLimits(), host="127.0.0.1", on_progress=told.append, expected_rows=10_000) as server:
         client = BudgetClient(server.address)
         client.take(rows=1000, write_units=1000)
         client.slow_down("write time-out")

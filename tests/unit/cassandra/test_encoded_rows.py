@@ -18,10 +18,10 @@ from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.wire import taking_encoded
 from lakeward.cassandra.write_batches import EncodedRequest, EncodedRows
 from lakeward.cassandra.write_requests import Sender, bound_requests
-from lakeward.cassandra.write_rows import Operation, Row, Shape, Verb, packed_time
+from lakeward.cassandra.write_rows import Row, StatementShape, Verb, WriteOperation, packed_time
 
 STAMP = packed_time(1_700_000_000_000_000)
-SHAPE = Shape(Verb.INSERT, ("p", "q", "c"), ("a", "b"))
+SHAPE = StatementShape(Verb.INSERT, ("p", "q", "c"), ("a", "b"))
 HANDLER = taking_encoded(ProtocolHandler)
 KEYS = st.sampled_from([b"", b"a", b"b" * 40])
 CELLS = st.one_of(st.none(), st.binary(max_size=30), st.just(b"x" * 1_500))
@@ -39,7 +39,7 @@ def encoded(rows: list[tuple[Any, ...]], stamp: bytes | None = STAMP) -> Encoded
 def bound(row: tuple[Any, ...], stamp: bytes | None) -> Row:
     values = [*(UNSET_VALUE if one is None else one for one in row), *([] if stamp is None else [stamp])]
     size = sum(len(one or b"") for one in (*row, stamp))
-    return Row(None, 0, "I", row[:2], [Operation(SHAPE, values)], size)
+    return Row(None, 0, "I", row[:2], [WriteOperation(SHAPE, values)], size)
 
 
 def body(message: Any, handler: Any = ProtocolHandler) -> bytes:

@@ -17,7 +17,7 @@ import pytest
 from lakeward.cassandra import range_files
 from lakeward.cassandra.export_folder import require_free_minute, snapshot_folder
 from lakeward.cassandra.export_journal import ExportPlan, Journal, Ownership, is_too_old, require_same
-from lakeward.cassandra.range_files import ArrowPlace, Group, LocalPlace, place_of
+from lakeward.cassandra.range_files import ArrowTaskFolder, LocalTaskFolder, RangeGroup, task_folder
 from lakeward.cassandra.read_plan import TokenRange
 from lakeward.errors import ConfigurationError, ConflictError, RefusedInputError
 from lakeward.spark.marks import TaskError
@@ -30,7 +30,7 @@ _RANGES = [(TokenRange(-10, 0), TokenRange(0, 10)), (TokenRange(10, 20),)]
 _WANTED = {"where": None, "columns": ["a"], "schema": {"columns": ["a"]}}
 
 
-def _note(folder: Path, group: Group, file: str | None, size: int, **other: object) -> None:
+def _note(folder: Path, group: RangeGroup, file: str | None, size: int, **other: object) -> None:
     times = {"started": "a", "ended": "b"}
     note = {"export": group.export, "number": group.number, "file": file, "bytes": size, "rows": [1, 2], **times}
     (folder / group.note).write_text(json.dumps({**note, **other}))
@@ -158,9 +158,9 @@ def test_what_another_process_took_over_is_not_published(tmp_path: Path) -> None
     assert (tmp_path / ".export-owner.json").exists()
 
 
-@pytest.mark.parametrize("kind", [LocalPlace, ArrowPlace])
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalPlace | ArrowPlace]) -> None:
-    place = kind(f"file://{tmp_path}/a" if kind is ArrowPlace else f"{tmp_path}/a")
+@pytest.mark.parametrize("kind", [LocalTaskFolder, ArrowTaskFolder])
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalTaskFolder | ArrowTaskFolder]) -> None:
+    place = kind(f"file://{tmp_path}/a" if kind is ArrowTaskFolder else f"{tmp_path}/a")
 
     with place.new_file("whole") as stream:
         stream.write(b"12345")
@@ -173,9 +173,9 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalPlac
 
 
 def test_a_place_that_tasks_cannot_write_to_is_refused() -> None:
-    assert isinstance(place_of(LocalFileSystem(), "/tmp/x"), LocalPlace)
+    assert isinstance(task_folder(LocalFileSystem(), "/tmp/x"), LocalTaskFolder)
     with pytest.raises(ConfigurationError, match="tasks cannot write to ftp"):
-        place_of(_NoStore(), "ftp://host/x")  # type: ignore[arg-type]
+        task_folder(_NoStore(), "ftp://host/x")  # type: ignore[arg-type]
 
 
 class _NoStore:
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(range_files, "read_group", full)
     with pytest.raises(TaskError, match=f"RetriableError.*{tmp_path}: the disk is full"):
-        range_files._in_task(cast("Any", None), LocalPlace(str(tmp_path)), Group(0, ()))
+        range_files._in_task(cast("Any", None), LocalTaskFolder(str(tmp_path)), RangeGroup(0, ()))
 
 
 def test_the_second_export_of_a_minute_is_refused_and_names_the_first(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_where_the_server_does_not_tell_the_times_of_frozen_collections_they_are
 )
 def test_which_servers_tell_the_times_of_collections(server: str, element: bool, frozen: bool) -> None:
     version = export._version(server)
-    assert (version >= export._ELEMENT_TIMES_SINCE, export._tells_frozen_times(version)) == (element, frozen)
+    assert (version >= export._ELEMENT_TIMES_SINCE, export._has_frozen_times(version)) == (element, frozen)
 
 
 def test_columns_that_are_named_like_those_of_times_are_refused() -> None:

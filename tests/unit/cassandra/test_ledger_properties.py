@@ -22,10 +22,10 @@ from lakeward.cassandra import apply, imports
 from lakeward.cassandra.apply import ApplyRequest
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.imports import ImportRequest
-from lakeward.cassandra.jobs import Effect
+from lakeward.cassandra.jobs import JobEffect
 from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import TableSchema
-from lakeward.cassandra.snapshots import Origin
+from lakeward.cassandra.snapshots import ExportOrigin
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.stored.addresses import Side
 from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
@@ -105,7 +105,7 @@ class World:
     def held(self) -> Rows:
         return {key: row.values for key, row in self.copy.items() if row.is_there}
 
-    def import_(self, number: int, *, kill: int | None = None, **choices: Any) -> Effect | None:
+    def import_(self, number: int, *, kill: int | None = None, **choices: Any) -> JobEffect | None:
         side = Side(f"/{number}", _NO_FRAME, rows=len(SOURCE[number]), identity=identity(number))
         request = ImportRequest(side.label, INTO, **choices)
         imports._forget_lost(self.ledger)
@@ -114,18 +114,20 @@ class World:
             return None
         writes = [("I", key, values) for key, values in SOURCE[number].items()]
         self.write(found, writes, kill, anew=request.force)
-        if kill is None and found.outcome.effect is Effect.LEADS:
+        if kill is None and found.outcome.effect is JobEffect.LEADS:
             self.equal_from = 0
         return found.outcome.effect
 
-    def apply(self, past: int, current: int, *, kill: int | None = None, **choices: Any) -> Effect | None:
+    def apply(self, past: int, current: int, *, kill: int | None = None, **choices: Any) -> JobEffect | None:
         return self._apply(change_set(past, current), SOURCE[past], SOURCE[current], kill, **choices)
 
-    def _apply(self, changes: ChangeSet, past: Rows, current: Rows, kill: int | None, **choices: Any) -> Effect | None:
+    def _apply(
+        self, changes: ChangeSet, past: Rows, current: Rows, kill: int | None, **choices: Any
+    ) -> JobEffect | None:
         assert changes.manifest is not None
         request = ApplyRequest("/changes", INTO, max_delete_share=1.0, **choices)
         started = changes.manifest.current["started"]
-        parents: dict[str, Origin | None] = {"past": origin(started), "current": origin(started)}
+        parents: dict[str, ExportOrigin | None] = {"past": origin(started), "current": origin(started)}
         found = apply.decide(request, changes, parents, self.ledger)
         if found is None:
             return None
@@ -139,7 +141,7 @@ class World:
         live = {"kind": "live", "location": "prod/ks.t", "created": now, "started": NEWEST + 0.5}
         self.repair = make(f"repair-{self.numbers}", (live, self.held), (live, SOURCE[NEWEST])), self.held
 
-    def apply_repair(self, *, kill: int | None = None, **choices: Any) -> Effect | None:
+    def apply_repair(self, *, kill: int | None = None, **choices: Any) -> JobEffect | None:
         if self.repair is None:
             return None
         changes, past = self.repair
@@ -204,9 +206,9 @@ def identity(number: int) -> dict[str, Any]:
     return {**known, "checksum": repr(sorted(SOURCE[number].items())), "started": number}
 
 
-def origin(number: float) -> Origin:
+def origin(number: float) -> ExportOrigin:
     started = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
-    return Origin("prod", SCHEMA, started, started, writetime=False, ttl=False)
+    return ExportOrigin("prod", SCHEMA, started, started, writetime=False, ttl=False)
 
 
 def make(name: str, past: tuple[dict[str, Any], Rows], current: tuple[dict[str, Any], Rows]) -> ChangeSet:
@@ -305,12 +307,12 @@ def _is_sensible(world: World, choices: dict[str, Any]) -> bool:
 
 def test_what_is_applied_in_order_is_always_known() -> None:
     world = World()
-    assert world.import_(1) is Effect.LEADS
+    assert world.import_(1) is JobEffect.LEADS
     for past, current in pairwise(range(1, NEWEST + 1)):
         world.apply(past, current, kill=1)
         # What was begun goes on, and nothing is left of it that would be in doubt.
         found = world.apply(past, current)
-        assert found is Effect.LEADS or (found is None and SOURCE[past] == SOURCE[current])
+        assert found is JobEffect.LEADS or (found is None and SOURCE[past] == SOURCE[current])
         last = world.ledger.last()
         assert last is not None
         assert (last.unknown, last.doubt, world.held) == (None, None, SOURCE[current])
@@ -324,17 +326,17 @@ def test_what_was_written_before_and_is_forced_again_leaves_the_record_as_it_is(
         world.apply(past, current)
     before = world.ledger.last()
     # A change set and exports of the past: the state of export 2 was reached by a change set.
-    assert world.apply(1, 2, force=True) is Effect.KEEPS
-    assert world.import_(1, force=True) is Effect.KEEPS
-    assert world.import_(2, force=True) is Effect.KEEPS
+    assert world.apply(1, 2, force=True) is JobEffect.KEEPS
+    assert world.import_(1, force=True) is JobEffect.KEEPS
+    assert world.import_(2, force=True) is JobEffect.KEEPS
     # Killed in between, and forced to its end.
     world.apply(1, 2, force=True, kill=1)
-    assert world.apply(1, 2, force=True) is Effect.KEEPS
+    assert world.apply(1, 2, force=True) is JobEffect.KEEPS
     assert (world.ledger.last(), world.held) == (before, SOURCE[3])
-    assert world.apply(3, 4) is Effect.LEADS
+    assert world.apply(3, 4) is JobEffect.LEADS
     # Once the marks of deletes may be gone, rows of the past can come back.
     world.purge()
-    assert world.import_(2, force=True) is Effect.MIXES
+    assert world.import_(2, force=True) is JobEffect.MIXES
     assert world.held != SOURCE[4]
 
 
@@ -342,7 +344,7 @@ def test_what_was_written_before_and_is_forced_again_leaves_the_record_as_it_is(
 def test_a_copy_of_two_states_takes_no_change_set_until_it_is_repaired(timestamp: str) -> None:
     world = World()
     world.import_(3)
-    assert world.apply(1, 2, force=True, timestamp=timestamp) is Effect.MIXES
+    assert world.apply(1, 2, force=True, timestamp=timestamp) is JobEffect.MIXES
     last = world.ledger.last()
     assert last is not None
     assert last.unknown is not None and "1-2" in last.unknown
@@ -352,17 +354,17 @@ def test_a_copy_of_two_states_takes_no_change_set_until_it_is_repaired(timestamp
             refused()
         assert "lakeward cassandra compare" in str(error.value.hint)
         assert "--timestamp" not in str(error.value.hint)
-    assert world.apply(3, 4, force=True) is Effect.MIXES, "forced twice is not known either"
+    assert world.apply(3, 4, force=True) is JobEffect.MIXES, "forced twice is not known either"
     world.compare()
     if timestamp == at(7):
         with pytest.raises(RefusedInputError, match="which wins"):
             world.apply_repair()
-        assert world.apply_repair(force=True) is Effect.KEEPS
+        assert world.apply_repair(force=True) is JobEffect.KEEPS
         assert world.ledger.last().unknown is not None  # type: ignore[union-attr]
         return
-    assert world.apply_repair() is Effect.LEADS
+    assert world.apply_repair() is JobEffect.LEADS
     assert world.held == SOURCE[NEWEST]
-    assert world.apply(3, NEWEST, timestamp=at(9)) is Effect.LEADS
+    assert world.apply(3, NEWEST, timestamp=at(9)) is JobEffect.LEADS
     assert world.held == SOURCE[NEWEST]
 
 
@@ -373,13 +375,13 @@ def test_a_repair_of_what_the_copy_held_before_is_refused() -> None:
     world.import_(2, force=True)
     with pytest.raises(RefusedInputError, match="was made by a comparison of"):
         world.apply_repair()
-    assert world.apply_repair(force=True) is Effect.MIXES
+    assert world.apply_repair(force=True) is JobEffect.MIXES
     # What was applied in order does not matter.
     world = World()
     world.import_(1)
     world.compare()
     world.apply(1, 2)
-    assert world.apply_repair() is Effect.LEADS
+    assert world.apply_repair() is JobEffect.LEADS
     world.apply(2, NEWEST)
     assert world.held == SOURCE[NEWEST]
 
@@ -387,7 +389,7 @@ def test_a_repair_of_what_the_copy_held_before_is_refused() -> None:
 def test_an_export_over_another_says_what_may_be_left_until_somebody_looks() -> None:
     world = World()
     world.import_(1)
-    assert world.import_(3, force=True) is Effect.LEADS
+    assert world.import_(3, force=True) is JobEffect.LEADS
     assert (world.held == SOURCE[3], set(SOURCE[3]) <= set(world.held)) == (False, True)
     found = apply.decide(
         ApplyRequest("/changes", INTO), change_set(3, 4), {"past": None, "current": origin(4)}, world.ledger
@@ -402,7 +404,7 @@ def test_an_export_over_another_says_what_may_be_left_until_somebody_looks() -> 
     last = world.ledger.last()
     assert last is not None and last.doubt is None
     world.empty()
-    assert world.import_(4) is Effect.LEADS
+    assert world.import_(4) is JobEffect.LEADS
     assert world.held == SOURCE[4]
 
 
@@ -430,7 +432,7 @@ def test_a_record_that_an_earlier_version_set_back_is_put_right_by_the_same_chan
     assert last is not None
     world.ledger.record(identity(2))
     assert world.ledger.last().timestamp == last.timestamp  # type: ignore[union-attr]
-    assert world.apply(2, 3) is Effect.LEADS
+    assert world.apply(2, 3) is JobEffect.LEADS
     assert world.held == SOURCE[3]
     assert world.ledger.last().identity == identity(3)  # type: ignore[union-attr]
 
@@ -444,7 +446,7 @@ def test_a_sync_writes_an_export_over_what_is_there_only_where_it_wins() -> None
         with pytest.raises(RefusedInputError, match="would be hidden by newer cells") as error:
             world.import_(number, over=True)
         assert "--timestamp now" in str(error.value.hint)
-    assert world.import_(4, over=True) is Effect.LEADS
+    assert world.import_(4, over=True) is JobEffect.LEADS
     last = world.ledger.last()
     assert last is not None
     assert (last.unknown, last.identity["id"]) == (None, "4")

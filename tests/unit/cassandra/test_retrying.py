@@ -18,7 +18,15 @@ from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionShutdown
 from cassandra.protocol import OverloadedErrorMessage, ServerError, SyntaxException
 
-from lakeward.cassandra.retry import call_again, is_overload, is_passing, is_refusal, is_rejection, pause_before, told
+from lakeward.cassandra.retry import (
+    call_again,
+    error_text,
+    is_overload,
+    is_passing,
+    is_refusal,
+    is_rejection,
+    pause_before,
+)
 from lakeward.errors import RetriableError
 
 OVERLOADED = OverloadedErrorMessage(0x1001, "too much", None)
@@ -42,10 +50,10 @@ class Budget:
     """Notes what it is told."""
 
     def __init__(self):
-        self.told = []
+        self.reasons = []
 
     def slow_down(self, reason):
-        self.told.append(reason)
+        self.reasons.append(reason)
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
@@ -81,8 +89,8 @@ def test_work_is_done_again_after_growing_pauses_until_it_succeeds():
 
     assert call_again(work, budget=budget, sleep=pauses.append) == "done"
     assert 0.05 <= pauses[0] <= 0.1 <= pauses[1] <= 0.2 <= pauses[2] <= 0.4
-    assert len(budget.told) == 2
-    assert "too much" in budget.told[0]
+    assert len(budget.reasons) == 2
+    assert "too much" in budget.reasons[0]
 
 
 def test_what_never_succeeds_is_told_with_what_was_tried():
@@ -114,7 +122,7 @@ def test_pauses_have_an_end():
 
 def test_an_error_is_said_in_one_line():
     assert (
-        told(OSError("Tried connecting to [('h', 1)]. Last error: Connection\n refused"))
+        error_text(OSError("Tried connecting to [('h', 1)]. Last error: Connection\n refused"))
         == "OSError: Connection refused"
     )
-    assert told(NoHostAvailable("none", {})) == "no node answers"
+    assert error_text(NoHostAvailable("none", {})) == "no node answers"

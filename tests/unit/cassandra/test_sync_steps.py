@@ -13,7 +13,7 @@ import pytest
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.export_folder import ExportFolder, table_folder
 from lakeward.cassandra.sync_rounds import SyncReport, SyncRound
-from lakeward.cassandra.sync_steps import Action, First, Rules, Step
+from lakeward.cassandra.sync_steps import Action, First, NextStep, Rules
 from lakeward.errors import RefusedInputError, RetriableError
 from lakeward.storage.filesystem import LocalFileSystem
 
@@ -75,25 +75,25 @@ class World:
         about = {"cassandra": {"cluster": self.cluster, **block}, "files": []}
         return {"id": f"e{self.time.isoformat()}", "rows": self.source, **about}
 
-    def perform(self, step: Step) -> Mapping[str, Any]:
+    def perform(self, step: NextStep) -> Mapping[str, Any]:
         self.point()
         self.time += timedelta(seconds=1)
         result = getattr(self, f"do_{step.action}")(step)
         self.point()
         return result
 
-    def do_import(self, step: Step) -> Mapping[str, Any]:
+    def do_import(self, step: NextStep) -> Mapping[str, Any]:
         self.begun = self.identity(step)
         self.write(self.rows(step.export.folder), [])
         return self.finish(step)
 
-    def do_assume(self, step: Step) -> Mapping[str, Any]:
+    def do_assume(self, step: NextStep) -> Mapping[str, Any]:
         return self.finish(step)
 
-    def do_record(self, step: Step) -> Mapping[str, Any]:
+    def do_record(self, step: NextStep) -> Mapping[str, Any]:
         return self.finish(step)
 
-    def do_diff(self, step: Step) -> Mapping[str, Any]:
+    def do_diff(self, step: NextStep) -> Mapping[str, Any]:
         assert step.past is not None
         past, current = self.rows(step.past.folder), self.rows(step.export.folder)
         changed = {key: value for key, value in current.items() if past.get(key) != value}
@@ -103,7 +103,7 @@ class World:
         document = {"kind": "change-set", "id": "c", **parents, "counts": counts, "set": changed, "deleted": deleted}
         return {"change_set": str(self.appear("incremental", document))}
 
-    def do_apply(self, step: Step) -> Mapping[str, Any]:
+    def do_apply(self, step: NextStep) -> Mapping[str, Any]:
         assert step.change_set is not None
         found = json.loads(Path(f"{step.change_set.folder}/_manifest.json").read_text())
         assert found["counts"]["changed"] or found["counts"]["deleted"]
@@ -117,11 +117,11 @@ class World:
         for key in deleted:
             self.target.pop(key, None)
 
-    def finish(self, step: Step) -> Mapping[str, Any]:
+    def finish(self, step: NextStep) -> Mapping[str, Any]:
         self.ledger, self.begun, self.dropped, self.mixed = self.identity(step), None, False, None
         return {"rejected": 0}
 
-    def identity(self, step: Step) -> Mapping[str, Any]:
+    def identity(self, step: NextStep) -> Mapping[str, Any]:
         return {"location": step.export.folder, "id": step.export.id, "rows": len(self.rows(step.export.folder))}
 
     def rows(self, folder: str) -> Rows:

@@ -15,7 +15,7 @@ from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.jobs import AppliedState, Job
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import TableSchema
-from lakeward.cassandra.snapshots import Origin
+from lakeward.cassandra.snapshots import ExportOrigin
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 from lakeward.errors import ConfigurationError, RefusedInputError
@@ -24,8 +24,8 @@ NOW = datetime(2026, 11, 15, 10, 30, 0, 123_456, tzinfo=UTC)
 ONE = {"kind": "export", "location": "/1", "id": "1", "checksum": "c1", "rows": 2_000}
 TWO = {"kind": "export", "location": "/2", "id": "2", "checksum": "c2", "rows": 1_500}
 THREE = {"kind": "export", "location": "/3", "id": "3", "checksum": "c3", "rows": 1_500}
-ORIGIN = Origin("prod", TableSchema(TableName("ks", "t"), ()), NOW, NOW, writetime=False, ttl=False)
-WHOLE: dict[str, Origin | None] = {"past": ORIGIN, "current": ORIGIN}
+ORIGIN = ExportOrigin("prod", TableSchema(TableName("ks", "t"), ()), NOW, NOW, writetime=False, ttl=False)
+WHOLE: dict[str, ExportOrigin | None] = {"past": ORIGIN, "current": ORIGIN}
 KEYSPACES = WriteLimits(
     30, 65_536, oldest_timestamp=timedelta(days=2), newest_timestamp=timedelta(minutes=5), is_keyspaces=True
 )
@@ -127,12 +127,12 @@ def test_hazard_33_a_large_share_of_deletes_is_refused() -> None:
 def test_hazard_33_deletes_of_parts_of_a_table_and_unfinished_parents_are_refused() -> None:
     some = change_set(ONE, TWO, deleted=3)
     assert guards.require_whole_parents(some, WHOLE, force=False) == []
-    part: dict[str, Origin | None] = {"past": ORIGIN, "current": replace(ORIGIN, where="day > 3")}
+    part: dict[str, ExportOrigin | None] = {"past": ORIGIN, "current": replace(ORIGIN, where="day > 3")}
     with pytest.raises(RefusedInputError, match=r"current side .* \(--where day > 3\), so its 3 deletes may be"):
         guards.require_whole_parents(some, part, force=False)
     assert len(guards.require_whole_parents(some, part, force=True)) == 1
     assert guards.require_whole_parents(change_set(ONE, TWO, deleted=0), part, force=False) == []
-    columns: dict[str, Origin | None] = {"past": replace(ORIGIN, columns=("a", "b")), "current": ORIGIN}
+    columns: dict[str, ExportOrigin | None] = {"past": replace(ORIGIN, columns=("a", "b")), "current": ORIGIN}
     with pytest.raises(RefusedInputError, match="--columns a,b"):
         guards.require_whole_parents(some, columns, force=False)
     unfinished = change_set(ONE, {"kind": "files", "location": "/f", "complete": False})
@@ -186,5 +186,5 @@ def test_a_job_is_the_same_for_the_same_thing_whatever_its_table_is_defined_like
     others = [("apply", ONE, "snapshot"), ("import", TWO, "snapshot"), ("import", ONE, "now")]
     assert len({guards.job_id(*other) for other in others} | {guards.job_id("import", ONE, "snapshot")}) == 4
     assert guards.plain_identity({**ONE, "cassandra": {}}) == ONE
-    assert guards.told_rejected(None) == guards.told_rejected(state(ONE)) == ()
-    assert "/dead" in guards.told_rejected(state(ONE, rejected=2))[0]
+    assert guards.rejected_warnings(None) == guards.rejected_warnings(state(ONE)) == ()
+    assert "/dead" in guards.rejected_warnings(state(ONE, rejected=2))[0]

@@ -12,9 +12,9 @@ from tests.unit.cassandra.writing import TABLE, TIME, plan_of
 from lakeward.cassandra.cql import parse_cql_type
 from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
-from lakeward.cassandra.write_frames import Found, matched
+from lakeward.cassandra.write_frames import SourceColumn, matched
 from lakeward.cassandra.write_plan import CHANGED, INSERTED
-from lakeward.cassandra.write_rows import Operation, RowPlanner, Shape, Verb, list_shift, packed_time
+from lakeward.cassandra.write_rows import RowPlanner, StatementShape, Verb, WriteOperation, list_shift, packed_time
 from lakeward.errors import RefusedInputError
 
 UNSET = object()
@@ -23,22 +23,30 @@ UNSET = object()
 PLAIN = {"p": "text", "c": "int", "a": "text", "b": "int"}
 
 
-def told(operations: list[Operation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
+def told(operations: list[WriteOperation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
     return [(operation.shape.cql(TABLE), operation.at(shift)) for operation in operations or []]
 
 
 def test_statements_name_the_whole_key_and_carry_their_time() -> None:
     keys = ("p", "c")
     table = 'ks"."Weird Table"'
-    assert Shape(Verb.INSERT, keys, ("a",)).cql(TABLE) == (
+    assert StatementShape(Verb.INSERT, keys, ("a",)).cql(TABLE) == (
         f'INSERT INTO "{table} ("p", "c", "a") VALUES (?, ?, ?) USING TIMESTAMP ?'
     )
-    assert Shape(Verb.UPDATE, keys, ("a", "b"), expires=True).cql(TABLE) == (
+    assert StatementShape(Verb.UPDATE, keys, ("a", "b"), expires=True).cql(TABLE) == (
         f'UPDATE "{table} USING TIMESTAMP ? AND TTL ? SET "a" = ?, "b" = ? WHERE "p" = ? AND "c" = ?'
     )
-    assert Shape(Verb.DELETE, keys).cql(TABLE) == f'DELETE FROM "{table} USING TIMESTAMP ? WHERE "p" = ? AND "c" = ?'
-    assert Shape(Verb.DELETE, ("p",), ("s",)).cql(TABLE) == f'DELETE "s" FROM "{table} USING TIMESTAMP ? WHERE "p" = ?'
-    assert Shape(Verb.INSERT, keys, is_timed=False).cql(TABLE) == f'INSERT INTO "{table} ("p", "c") VALUES (?, ?)'
+    assert (
+        StatementShape(Verb.DELETE, keys).cql(TABLE)
+        == f'DELETE FROM "{table} USING TIMESTAMP ? WHERE "p" = ? AND "c" = ?'
+    )
+    assert (
+        StatementShape(Verb.DELETE, ("p",), ("s",)).cql(TABLE)
+        == f'DELETE "s" FROM "{table} USING TIMESTAMP ? WHERE "p" = ?'
+    )
+    assert (
+        StatementShape(Verb.INSERT, keys, is_timed=False).cql(TABLE) == f'INSERT INTO "{table} ("p", "c") VALUES (?, ?)'
+    )
 
 
 def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
@@ -123,8 +131,8 @@ def test_cells_are_grouped_by_when_they_were_written_and_the_marker_is_as_old_as
     planner = RowPlanner(plan_of(PLAIN, has_writetimes=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], [30, 20])
     assert told(operations) == [
-        (Shape(Verb.UPDATE, ("p", "c"), ("a", "b")).cql(TABLE), [packed_time(30), b"x", UNSET, b"k", b"1"]),
-        (Shape(Verb.INSERT, ("p", "c"), ("a", "b")).cql(TABLE), [b"k", b"1", UNSET, b"y", packed_time(20)]),
+        (StatementShape(Verb.UPDATE, ("p", "c"), ("a", "b")).cql(TABLE), [packed_time(30), b"x", UNSET, b"k", b"1"]),
+        (StatementShape(Verb.INSERT, ("p", "c"), ("a", "b")).cql(TABLE), [b"k", b"1", UNSET, b"y", packed_time(20)]),
     ]
 
 
@@ -176,7 +184,7 @@ def test_hazard_31_rows_by_a_part_of_the_table_s_key_are_refused() -> None:
     columns = tuple(CqlColumn(name, parse_cql_type("int", {}), kind, 0) for name, kind in kinds.items())
     target = TableSchema(TABLE, columns)
     value: Any = None
-    found = {name: Found(IntegerType(), value) for name in kinds}
+    found = {name: SourceColumn(IntegerType(), value) for name in kinds}
     assert [one.column.name for one in matched("x", found, ("c", "k"), None, target)] == ["k", "c", "a"]
     for keys in (("k",), ("k", "c", "a"), ("k", "a")):
         with pytest.raises(RefusedInputError, match=r"its key is .*, the table's is \(k, c\)"):

@@ -21,7 +21,7 @@ from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.write_frames import MOST_UNITS, unit_count
 from lakeward.cassandra.write_plan import DeadLetterPlace, DeadLetters, place_for
 from lakeward.cassandra.write_requests import BoundRequest, Ceiling, Sender, bound_requests
-from lakeward.cassandra.write_rows import Operation, Row, Shape, Statements, Verb, packed_time
+from lakeward.cassandra.write_rows import Row, Statements, StatementShape, Verb, WriteOperation, packed_time
 from lakeward.config import Config
 from lakeward.config.services import S3Settings
 from lakeward.errors import ConfigurationError, DataError
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMITS = WriteLimits(batch_rows=3, batch_bytes=300)
-SHAPE = Shape(Verb.INSERT, ("p", "c"), ("a",))
-LISTED = Shape(Verb.UPDATE, ("p", "c"), ("l",))
+SHAPE = StatementShape(Verb.INSERT, ("p", "c"), ("a",))
+LISTED = StatementShape(Verb.UPDATE, ("p", "c"), ("l",))
 
 
 def row_of(partition: str, name: str, size: int = 10, operations: int = 1, base: int | None = None) -> Row:
     shape = SHAPE if base is None else LISTED
-    made = [Operation(shape, [b"", name.encode(), partition.encode(), b""], base) for _ in range(operations)]
+    made = [WriteOperation(shape, [b"", name.encode(), partition.encode(), b""], base) for _ in range(operations)]
     return Row(None, 0, "I", (partition.encode(),), made, size)
 
 
@@ -65,7 +65,7 @@ class Server:
     def __init__(self, fails: Callable[[list[list[Any]]], Exception | None]) -> None:
         self.fails, self.sent = fails, list[list[list[Any]]]()
 
-    def prepared(self, _: Shape) -> Statement:
+    def prepared(self, _: StatementShape) -> Statement:
         return Statement()
 
     def _answer(self, statement: Any) -> Exception | None:

@@ -15,14 +15,14 @@ from lakeward.cassandra.keyspaces import WriteLimits
 from lakeward.cassandra.schema import ColumnKind
 from lakeward.cassandra.write_batches import BatchReader
 from lakeward.cassandra.write_plan import DeadLetterPlace, WriteColumn, WritePlan
-from lakeward.cassandra.write_rows import RowPlanner, Shape
+from lakeward.cassandra.write_rows import RowPlanner, StatementShape
 from lakeward.config.services import ClusterSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward.cassandra.write_plan import WritePlan
-    from lakeward.cassandra.write_rows import Shape
+    from lakeward.cassandra.write_rows import StatementShape
 
 TIME = 1_700_000_000_000_000
 
@@ -62,7 +62,7 @@ class Statements:
         self.asked: list[str] = []
         self._types = [SimpleNamespace(name=column.name, type=TYPES[column.target.cql]) for column in plan.columns]
 
-    def prepared(self, shape: Shape) -> Any:
+    def prepared(self, shape: StatementShape) -> Any:
         self.asked.append(shape.cql(TABLE))
         return SimpleNamespace(column_metadata=self._types, protocol_version=4, query_id=b"id")
 

@@ -79,7 +79,7 @@ def _is_own(path: str) -> bool:
     """Whether the demo or its server wrote a file, by its path from the project's folder."""
     top, _, rest = path.partition("/")
     if top == _SERVER:
-        # The server keeps whatever it needs below its nodes' folders, which nobody else uses.
+        # Everything below the nodes' folders belongs to the server.
         return _SERVER_FILE.fullmatch(rest) is not None
     if top == EXPORTS:
         return _EXPORTED.fullmatch(path.rpartition("/")[2]) is not None
@@ -110,7 +110,7 @@ _MINUTE_SECONDS = 60
 
 @dataclass(frozen=True)
 class DemoStep:
-    """A step of the demo: what was done, what came of it, and whether it is what had to come."""
+    """A step of the demo: its name, its outcome, and whether the outcome is the expected one."""
 
     name: str
     outcome: str
@@ -143,7 +143,7 @@ class CassandraDemoReport(
 
     @property
     def ok(self) -> bool:
-        """Whether every step came out as it had to."""
+        """Whether every step had the expected outcome."""
         return all(step.ok for step in self.steps)
 
 
@@ -161,7 +161,7 @@ class CassandraDemo:
         self._waited = 0.0
 
     def play(self) -> CassandraDemoReport:
-        """Do all of it."""
+        """Run all steps and return the report."""
         with connected(self._address) as session:
             self._begin("filling a table")
             shop.create(session)
@@ -186,42 +186,42 @@ class CassandraDemo:
     def _export(self) -> ExportReport:
         self._begin(f"exporting {shop.SOURCE}")
         found = self._client.export(str(shop.SOURCE), to=self._exports)
-        told = f"{found.rows:,} rows, static values of customers included, to {found.folder}"
-        self._end("export", told, ok=found.rows > 0)
+        outcome = f"{found.rows:,} rows, static values of customers included, to {found.folder}"
+        self._end("export", outcome, ok=found.rows > 0)
         return found
 
     def _import(self, first: ExportReport) -> None:
         self._begin(f"copying it to {shop.COPY}")
         done = self._client.import_(first.folder, into=str(shop.COPY), create_table=True)
-        told = f"{done.upserted:,} rows to {shop.COPY}, {done.units:,.0f} write units"
-        self._end("import", told, ok=done.upserted == first.rows and not done.rejected)
+        outcome = f"{done.upserted:,} rows to {shop.COPY}, {done.units:,.0f} write units"
+        self._end("import", outcome, ok=done.upserted == first.rows and not done.rejected)
 
     def _diff(self, first: ExportReport, second: ExportReport, changes: shop.Changes) -> str:
         self._begin("comparing the two exports")
         found = self._client.diff(first.folder, second.folder)
         summary = found.summary
         counts = (summary.inserted, summary.changed, summary.deleted)
-        told = f"{summary.inserted:,} inserted, {summary.changed:,} changed, {summary.deleted:,} deleted"
-        self._end("diff", told, ok=counts == (changes.inserted, changes.changed, changes.deleted))
+        outcome = f"{summary.inserted:,} inserted, {summary.changed:,} changed, {summary.deleted:,} deleted"
+        self._end("diff", outcome, ok=counts == (changes.inserted, changes.changed, changes.deleted))
         return str(found.change_set)
 
     def _apply(self, change_set: str, changes: shop.Changes) -> None:
         self._begin(f"applying what changed to {shop.COPY}")
         done = self._client.apply(change_set, into=str(shop.COPY))
-        told = f"{done.upserted:,} rows written, {done.deleted:,} deleted, {done.units:,.0f} write units"
+        outcome = f"{done.upserted:,} rows written, {done.deleted:,} deleted, {done.units:,.0f} write units"
         counts = (done.upserted, done.deleted, done.rejected)
-        self._end("apply", told, ok=counts == (changes.inserted + changes.changed, changes.deleted, 0))
+        self._end("apply", outcome, ok=counts == (changes.inserted + changes.changed, changes.deleted, 0))
 
     def _prove(self, session: Any) -> None:
-        """Read both tables anew, without any of the code that copied them, and compare them value by value."""
+        """Read both tables without any of the code that copied them, and compare them value by value."""
         self._begin("reading both tables")
         source, copy = (shop.read_all(session, table) for table in (shop.SOURCE, shop.COPY))
         different = sum(source.get(key) != copy.get(key) for key in source.keys() | copy.keys())
-        told = f"{len(source):,} rows of {shop.SOURCE}, {len(copy):,} of {shop.COPY}, {different:,} different"
-        self._end("prove", told, ok=source == copy and len(source) > 0)
+        outcome = f"{len(source):,} rows of {shop.SOURCE}, {len(copy):,} of {shop.COPY}, {different:,} different"
+        self._end("prove", outcome, ok=source == copy and len(source) > 0)
 
     def _await_next_minute(self, first: ExportReport) -> None:
-        """Exports are named by the minute of their start; the demo waits for one instead of pretending."""
+        """Wait for the next minute: exports are named by the minute in which they start."""
         passed = (datetime.now(UTC) - first.started.replace(second=0, microsecond=0)).total_seconds()
         self._waited = max(_MINUTE_SECONDS - passed, 0.0)
         if self._waited:

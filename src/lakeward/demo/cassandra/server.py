@@ -385,9 +385,9 @@ def free_ports(hosts: tuple[str, ...], count: int) -> list[int]:
 
 
 def _is_free(host: str, port: int) -> bool:
-    with socket.socket() as one:
+    with socket.socket() as listener:
         try:
-            one.bind((host, port))
+            listener.bind((host, port))
         except OSError:
             return False
     return True

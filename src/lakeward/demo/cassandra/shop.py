@@ -1,4 +1,4 @@
-"""The demo's table: orders of a shop, with every kind of type, the same every time, and what changes in it."""
+"""The demo's table: orders of a shop with every kind of type, always the same, and the changes to it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Changes:
 
 
 def create(session: Any) -> None:
-    """Make both keyspaces, and the table in the first."""
+    """Create both keyspaces, and the table in the first."""
     for table in (SOURCE, COPY):
         session.execute(f"CREATE KEYSPACE {table.keyspace} WITH replication = {_REPLICATION}", timeout=60)
     session.execute(f"CREATE TYPE {SOURCE.keyspace}.place (street text, city text, zip int)", timeout=60)
@@ -84,14 +84,17 @@ def fill(session: Any) -> None:
     customer = session.prepare(_insert(statics))
     rows = (
         [customer.bind(_values(statics, _customer(number)))]
-        + [order.bind(_values(names, _order(number * ORDERS_EACH + one))) for one in range(ORDERS_EACH)]
+        + [
+            order.bind(_values(names, _order(number * ORDERS_EACH + order_number)))
+            for order_number in range(ORDERS_EACH)
+        ]
         for number in range(CUSTOMERS)
     )
     _send(session, chain.from_iterable(_in_batches(row) for row in rows))
 
 
 def change(session: Any) -> Changes:
-    """Do what a shop does: change values, clear some, take orders back, forget a customer, and take new orders."""
+    """Change and clear values, delete orders and a customer, rename customers, and insert new orders."""
     key = " AND ".join(f"{name} = ?" for name in _KEY)
     update = session.prepare(
         f"UPDATE {SOURCE.cql} SET total = ?, note = 'changed', tags = tags + {{'changed'}}, lines = ? WHERE {key}"
@@ -107,12 +110,12 @@ def change(session: Any) -> Changes:
     _send(
         session,
         [
-            *[update.bind((Decimal("0.01") * one, [("gift", one)], *_key(one))) for one in changed],
-            *[clear.bind(_key(one)) for one in cleared],
-            *[remove.bind(_key(one)) for one in removed],
+            *[update.bind((Decimal("0.01") * number, [("gift", number)], *_key(number))) for number in changed],
+            *[clear.bind(_key(number)) for number in cleared],
+            *[remove.bind(_key(number)) for number in removed],
             forget.bind((_id(CUSTOMERS - 1),)),
-            *[rename.bind((f"Customer {one}, married", _id(one))) for one in renamed],
-            *[insert.bind(_values(names, {**_order(one * ORDERS_EACH), "number": 1000 + one})) for one in new],
+            *[rename.bind((f"Customer {number}, married", _id(number))) for number in renamed],
+            *[insert.bind(_values(names, {**_order(n * ORDERS_EACH), "number": 1000 + n})) for n in new],
         ],
     )
     return Changes(
@@ -126,19 +129,19 @@ def change(session: Any) -> Changes:
 
 
 def samples(session: Any, table: TableName) -> dict[str, str | None]:
-    """Return rows that change, as text; None: it is not there."""
-    asked = {
+    """Return rows that change, as text; None for a row that does not exist."""
+    queries = {
         "order 0": (f"SELECT total, note, tags, lines FROM {table.cql} WHERE {_condition()}", _key(0)),
         "order 1": (f"SELECT note, ship_to FROM {table.cql} WHERE {_condition()}", _key(1)),
         "order 2": (f"SELECT total, note FROM {table.cql} WHERE {_condition()}", _key(2)),
         "order 1029": (f"SELECT total, note FROM {table.cql} WHERE {_condition()}", _new_key(29)),
         "customer 5": (f"SELECT name FROM {table.cql} WHERE customer = %s LIMIT 1", (_id(5),)),
     }
-    return {name: _told(session.execute(query, values).one()) for name, (query, values) in asked.items()}
+    return {name: _row_text(session.execute(query, values).one()) for name, (query, values) in queries.items()}
 
 
 def read_all(session: Any, table: TableName) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Read a table without anything of Lakeward's but the connection: values by key."""
+    """Return the values of a table by key, read without any code of Lakeward but the connection."""
     others = [name for name in _COLUMNS if name not in _KEY]
     rows = session.execute(f"SELECT {', '.join((*_KEY, *others))} FROM {table.cql}")
     return {tuple(row[: len(_KEY)]): tuple(row[len(_KEY) :]) for row in rows}
@@ -173,7 +176,7 @@ def _order(number: int) -> dict[str, Any]:
         "took": Duration(number % 12, number % 30, number),
         "trace": uuid.UUID(int=(number << 96) | 0x0000_1000_8000_0000_0000_0000),
         "tags": {"new", f"t{number % 5}"} if number % 4 else None,
-        "lines": [(f"item {one}", one) for one in range(number % 3)] or None,
+        "lines": [(f"item {line}", line) for line in range(number % 3)] or None,
         "prices": {"net": Decimal(number) / 10, "gross": Decimal(number) / 8},
         "ship_to": _place(number) if number % 2 else None,
         "taste": [number / 2, -1.0, 0.0],
@@ -216,8 +219,8 @@ def _in_batches(statements: Sequence[Any]) -> Iterator[Any]:
 
     for some in _portions(statements, _BATCH_ROWS):
         batch = BatchStatement(batch_type=BatchType.UNLOGGED)
-        for one in some:
-            batch.add(one)
+        for statement in some:
+            batch.add(statement)
         yield batch
 
 
@@ -229,24 +232,24 @@ def _portions(statements: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 def _send(session: Any, statements: Iterable[Any]) -> None:
     for some in _portions(statements, _IN_FLIGHT):
-        for future in [session.execute_async(one) for one in some]:
+        for future in [session.execute_async(statement) for statement in some]:
             future.result()
 
 
-def _told(row: Any) -> str | None:
+def _row_text(row: Any) -> str | None:
     if row is None:
         return None
     return ", ".join("null" if value is None else _text(value) for value in row)
 
 
 def _text(value: Any) -> str:
-    """Say a value in the way of CQL, as far as the demo shows any."""
+    """Return a value as CQL writes it, for the types that the demo shows."""
     if isinstance(value, tuple):
-        return f"({', '.join(_text(one) for one in value)})"
+        return f"({', '.join(_text(element) for element in value)})"
     if isinstance(value, list):
-        return f"[{', '.join(_text(one) for one in value)}]"
+        return f"[{', '.join(_text(element) for element in value)}]"
     if isinstance(value, str):
         return f"'{value}'"
     if hasattr(value, "__iter__"):
-        return f"{{{', '.join(sorted(_text(one) for one in value))}}}"
+        return f"{{{', '.join(sorted(_text(element) for element in value))}}}"
     return str(value)
