@@ -511,9 +511,9 @@ class Lakeward:
             ConfigurationError: there is no such op, or a file was not read by an op that is taken back.
             ConflictError: another writer holds the table or was faster.
         """
-        from lakeward.api.operations import undo_goal, undo_ops
+        from lakeward.api.operations import undo_ops, undo_request
 
-        return undo_ops(self._opened, name, undo_goal(self._opened, to_op, to_time, skip_files, newest_op))
+        return undo_ops(self._opened, name, undo_request(self._opened, to_op, to_time, skip_files, newest_op))
 
     @takes(name=TEXT, to_op=OPTIONAL_WHOLE, to_time=OPTIONAL_TEXT, skip_files=TEXTS, finish=FLAG)
     def plan_undo(
@@ -534,9 +534,9 @@ class Lakeward:
             skip_files: as for ``undo``.
             finish: first finish an op that a crash interrupted, as the undo itself would.
         """
-        from lakeward.api.operations import plan_undo, undo_goal
+        from lakeward.api.operations import plan_undo, undo_request
 
-        return plan_undo(self._opened, name, undo_goal(self._opened, to_op, to_time, skip_files), finish=finish)
+        return plan_undo(self._opened, name, undo_request(self._opened, to_op, to_time, skip_files), finish=finish)
 
     @former_spellings(plan="plan_erasure", resume="resume_erasure")
     @takes(name=TEXT, keys=MAPPINGS, reason=TEXT, landing=FLAG, moves=OPTIONAL_TEXT)

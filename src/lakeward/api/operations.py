@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from lakeward.api.opened import OpenedLake
     from lakeward.mirror.maintenance import MaintenanceReport, WorkKind
     from lakeward.mirror.op.context import TableContext
-    from lakeward.mirror.undo import Goal, Marked, Undone, UndoPlan
+    from lakeward.mirror.undo import Marked, Undone, UndoPlan, UndoRequest
     from lakeward.runner.maintain import Allowance, Wish
 
 
 # Taking ops of a table back.
 
 
-def undo_ops(lake: OpenedLake, name: str, goal: Goal) -> Undone:
-    """Take back every op after the goal, by an op of its own."""
+def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
+    """Take back every op after the requested one, by an op of its own."""
     from lakeward.mirror.undo import undo
     from lakeward.runner.workbench import record_op
 
     began = datetime.now(UTC)
     with lake.leased(name) as context:
-        done = undo(context, goal)
+        done = undo(context, request)
         done = replace(done, plan=_with_marks(context, done.plan))
     if done.op is not None:
         record_op(lake.state, lake.table(name).table, began, done.op)
     return done
 
 
-def plan_undo(lake: OpenedLake, name: str, goal: Goal, *, finish: bool) -> UndoPlan:
+def plan_undo(lake: OpenedLake, name: str, request: UndoRequest, *, finish: bool) -> UndoPlan:
     """Return what an undo would take back; with ``finish`` an interrupted op is finished first."""
     from lakeward.mirror.run import finish_interrupted
     from lakeward.mirror.undo import plan_undo as plan
@@ -45,25 +45,25 @@ def plan_undo(lake: OpenedLake, name: str, goal: Goal, *, finish: bool) -> UndoP
         with lake.leased(name) as context:
             finish_interrupted(context)
     context = lake.context(name)
-    return _with_marks(context, plan(context, goal))
+    return _with_marks(context, plan(context, request))
 
 
-def undo_goal(
+def undo_request(
     lake: OpenedLake, to_op: int | None, to_time: str | None, skip_files: Iterable[str], newest_op: int | None = None
-) -> Goal:
-    """Return the goal of an undo from what a user says.
+) -> UndoRequest:
+    """Return the request for an undo from the user's arguments.
 
     Raises:
         ConfigurationError: neither an op nor a time is given, or both.
     """
     from lakeward.mirror.op.checkpoints import parse_moment
-    from lakeward.mirror.undo import Goal
+    from lakeward.mirror.undo import UndoRequest
 
     if (to_op is None) == (to_time is None):
         msg = "an undo goes back either to an op or to a time"
         raise ConfigurationError(msg, hint="lakeward undo TABLE --to-op OP, or --to-time TIME")
     moment = parse_moment(to_time, lake.config.timezone) if to_time is not None else None
-    return Goal(to_op, moment, frozenset(_path(lake, file) for file in skip_files), newest_op)
+    return UndoRequest(to_op, moment, frozenset(_path(lake, file) for file in skip_files), newest_op)
 
 
 def _path(lake: OpenedLake, file: str) -> str:

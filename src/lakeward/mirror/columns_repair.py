@@ -1,7 +1,7 @@
-"""Repair a table whose columns are not what its settings say: names that cannot be read, a commit time kept as data.
+"""Repair columns that contradict the settings: names that cannot be read, or a commit time stored as data.
 
-Metadata of mirror, changelog and history alone: no row is read, so that it works on a table that nobody can read. It is
-no op: rows stay as they are, and every step may be done twice.
+Only the metadata of mirror, changelog and history changes: no row is read, so that tables can be repaired that cannot
+be read. A repair of columns is not an op: rows stay as they are, and every step is idempotent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnsRepair(Document):
-    """What is done to a table's columns: ``renamed`` from name to name, ``dropped`` names."""
+    """The repair of a table's columns: ``renamed`` maps old names to new, ``dropped`` columns are removed."""
 
     table: str
     renamed: dict[str, str]
@@ -34,7 +34,7 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
     """Return what a repair would do; nothing is written.
 
     Raises:
-        ConfigurationError: the settings do not say enough, or do not fit the columns that would be left.
+        ConfigurationError: the settings are incomplete, or do not fit the columns that would remain.
     """
     mirror = context.mirror.look()
     if mirror is None or mirror.head() is None:
@@ -45,7 +45,9 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
     names = {column.name for column in present}
     renames = context.settings.renames
     renamed = {old: new for old, new in renames.items() if old in names and new not in names}
-    after = [Column(renamed.get(one.name, one.name), one.type) for one in present if one.name not in dropped]
+    after = [
+        Column(renamed.get(column.name, column.name), column.type) for column in present if column.name not in dropped
+    ]
     require_readable_names(context.table, after, context.settings)
     if problem := next(settings_problems(after, context.settings), None):
         msg = f"{context.table}: after the repair {problem.message}"
@@ -54,9 +56,9 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
 
 
 def repair_columns(context: TableContext) -> ColumnsRepair:
-    """Do what is planned; the context holds the table's lease.
+    """Carry out the repair; the context holds the table's lease.
 
-    The mirror comes last: as long as it has the old columns, a repair that was interrupted is planned again.
+    The mirror comes last: as long as it has the old columns, an interrupted repair is planned again.
 
     Raises:
         ConfigurationError: as for the plan.

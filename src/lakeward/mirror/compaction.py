@@ -1,7 +1,12 @@
-"""Compact a mirror: worn and small data files are rewritten, delete files merged, one slice at a time.
+"""Compaction of a mirror and clustering of a changelog, one slice at a time.
 
-A data file's deleted rows leave it when it is rewritten, and their positions leave the delete files in the same commit:
-the rows that the metadata counts stay exact after every slice.
+Compaction rewrites data files that are small or have many deleted rows, and merges delete files. A rewritten data file
+no longer holds its deleted rows, and their positions leave the delete files in the same commit: the row counts in the
+metadata stay exact after every slice.
+
+Clustering sorts a changelog by key, so that a key's history lies in few files. A *run* is a range of op numbers whose
+changes lie sorted by key in files that do not overlap. Ops that were logged since form the next run. Runs of about
+equal size are joined: their number grows with the logarithm of the changelog, and a change is rewritten few times.
 """
 
 from __future__ import annotations
@@ -46,14 +51,11 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import Bases
 
 
-# Replace files of a table by others with the same rows: written, committed on a branch, proven equal, published.
-
-
 POSITION = ("file_path", "pos")
 
 
 class Rewritten:
-    """What a rewrite wrote, and the hashes that its new files must have: one of rows, one of deleted positions."""
+    """The files of a rewrite, and the checksums that they must have: those of rows and those of deleted positions."""
 
     def __init__(self, files: Replacement) -> None:
         self.files = files
@@ -64,11 +66,13 @@ class Rewritten:
 def publish_rewritten(
     context: TableContext, table: IcebergTable, base: Snapshot, op: int, write: Callable[[], Rewritten]
 ) -> Snapshot:
-    """Let ``write`` write files anew and publish them in the place of the old ones; give the new snapshot.
+    """Publish the files that ``write`` writes in the place of old files with the same rows; return the new snapshot.
+
+    The new files are committed on a branch and compared with the old ones first.
 
     Raises:
         BugError: the new files do not hold the same rows. Nothing was published.
-        ConflictError: the table has moved since, or the lease was lost. Nothing was published.
+        ConflictError: the table has changed since, or the lease was lost. Nothing was published.
     """
     stamps = carried_stamps(table.metadata(), base.id)
     with Attempt(table, op=op, base=base.id) as attempt:
@@ -85,17 +89,17 @@ def publish_rewritten(
 
 
 def require_same(table: IcebergTable, base: Snapshot, head: Snapshot, written: Rewritten) -> None:
-    """Refuse new files that do not hold what the old ones held, and a table that does not count the same rows."""
+    """Refuse new files whose content differs from the old ones, and a table with another number of rows."""
     if head.rows != base.rows:
         raise _differs(table, f"{head.rows:,} rows", f"{base.rows:,}")
     files = written.files
     new = {location_of(file) for file in files.new}
     found = [_hash_of_data(table, head, new)] if new else []
-    if found != written.rows and (found or _is_something(written.rows)):
+    if found != written.rows and (found or _have_rows(written.rows)):
         raise _differs(table, f"rows with the hash {found}", str(written.rows))
     deletes = {location_of(file) for file, _ in files.new_deletes}
     positions = _hashes_of_deletes(table, head, deletes) if deletes else []
-    if sorted(positions) != sorted(position for position in written.positions if _is_something([position])):
+    if sorted(positions) != sorted(position for position in written.positions if _have_rows([position])):
         raise _differs(table, f"deleted positions with the hashes {positions}", str(written.positions))
 
 
@@ -117,8 +121,8 @@ def _hashes_of_deletes(table: IcebergTable, head: Snapshot, paths: set[str]) -> 
     return found
 
 
-def _is_something(hashes: Sequence[str]) -> bool:
-    return any(not one.startswith("0:") for one in hashes)
+def _have_rows(checksums: Sequence[str]) -> bool:
+    return any(not checksum.startswith("0:") for checksum in checksums)
 
 
 def _differs(table: IcebergTable, found: str, expected: str) -> BugError:
@@ -126,12 +130,12 @@ def _differs(table: IcebergTable, found: str, expected: str) -> BugError:
     return BugError(msg, hint="please report it; the table is as it was")
 
 
-# Positions of one delete file: they are sorted by one task.
+# Positions in one delete file: they are sorted by one task.
 _POSITIONS_PER_FILE = 5_000_000
 
 
 def plan_compaction(context: TableContext, base: Snapshot) -> Chosen:
-    """Choose the files of the next slice."""
+    """Return the files of the next slice."""
     limits = context.settings.maintenance
     return choose_files(
         context.mirror, base, RewriteLimits(limits.deleted_share, limits.file_bytes, limits.slice_bytes)
@@ -154,7 +158,7 @@ def planned_compaction(context: TableContext, base: Snapshot) -> WorkReport | No
 
 
 def compact_slice(context: TableContext, bases: Bases) -> WorkReport | None:
-    """Compact one slice of the mirror and publish it; None where nothing is worth it."""
+    """Compact one slice of the mirror and publish it; None where nothing is worth compacting."""
     base = bases.mirror
     if base is None:
         return None
@@ -178,7 +182,7 @@ def compact_slice(context: TableContext, bases: Bases) -> WorkReport | None:
         removed_delete_files=_total(base, "delete-files") - _total(head, "delete-files"),
         removed_deleted_rows=_total(base, "position-deletes") - _total(head, "position-deletes"),
         bytes_read=size_of([*files.old, *files.old_deletes]),
-        bytes_written=size_of([*files.new, *(one for one, _ in files.new_deletes)]),
+        bytes_written=size_of([*files.new, *(file for file, _ in files.new_deletes)]),
     )
 
 
@@ -201,7 +205,7 @@ def _write_compacted(context: TableContext, base: Snapshot, chosen: Chosen, file
 def _write_data(context: TableContext, staged: Staged, written: Rewritten) -> None:
     target = context.settings.maintenance.file_bytes
     is_partitioned = bool(context.settings.partition_by)
-    # Each split becomes a file; rows of a partition must meet in one task, or each task would write files of its own.
+    # Each split becomes a file. Rows of a partition must be in one task, or each task would write its own files.
     rows = staged.read(split_bytes=target)
     context.adapt_plans(wanted=is_partitioned)
     options = {
@@ -233,12 +237,6 @@ def _paths(spark: SparkSession, paths: Collection[str]) -> DataFrame:
     return spark.range(0, 1, 1, 1).select(F.explode(F.from_json(text, "array<string>")).alias("file_path"))
 
 
-# Which files of a changelog are to be sorted together, so that one key's history lies in few of them.
-# A *run* is a range of op numbers whose changes lie sorted by key in files that do not overlap. Ops that were logged
-# since form the next run. Runs of about equal size are joined: their number grows with the logarithm of the
-# changelog, and a change is sorted few times in its life.
-
-
 # A property of the changelog.
 RUNS_PROPERTY = "lakeward.clustered"
 
@@ -254,27 +252,27 @@ class LogFile:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Ops whose changes lie sorted together, both ends included."""
+class SortedRun:
+    """A range of ops, both ends included, whose changes lie sorted together."""
 
     first: int
     last: int
 
     def holds(self, file: LogFile) -> bool:
-        """Return whether all of a file's ops are in the run."""
+        """Whether all of a file's ops are in the run."""
         return self.first <= file.first and file.last <= self.last
 
     def meets(self, file: LogFile) -> bool:
-        """Return whether any op of a file may be in the run."""
+        """Whether any op of a file may be in the run."""
         return file.first <= self.last and self.first <= file.last
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Files to be sorted together, and the runs that there are once they are."""
+    """Files to be sorted together, and the runs after that."""
 
     files: tuple[LogFile, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
 
     @property
     def size(self) -> int:
@@ -282,55 +280,55 @@ class Clustering:
         return sum(file.size for file in self.files)
 
 
-def read_runs(text: str | None) -> tuple[Run, ...]:
+def read_runs(text: str | None) -> tuple[SortedRun, ...]:
     """Read what :func:`write_runs` wrote."""
     with reading_property(RUNS_PROPERTY, of="changelog"):
-        return tuple(Run(int(first), int(last)) for first, last in json.loads(text)) if text else ()
+        return tuple(SortedRun(int(first), int(last)) for first, last in json.loads(text)) if text else ()
 
 
-def write_runs(runs: Iterable[Run]) -> str:
-    """Write runs for the changelog's property."""
+def write_runs(runs: Iterable[SortedRun]) -> str:
+    """Return runs as text for the changelog's property."""
     return json.dumps([(run.first, run.last) for run in runs])
 
 
-def unsorted_files(files: Iterable[LogFile], runs: Sequence[Run]) -> list[LogFile]:
+def unsorted_files(files: Iterable[LogFile], runs: Sequence[SortedRun]) -> list[LogFile]:
     """Return the files that no run holds, oldest ops first."""
     return sorted((file for file in files if not any(run.holds(file) for run in runs)), key=_by_op)
 
 
-def plan_clustering(files: Sequence[LogFile], runs: Sequence[Run], *, max_bytes: int) -> Clustering | None:
-    """Choose the next files to be sorted together; None where fewer than two would be."""
+def plan_clustering(files: Sequence[LogFile], runs: Sequence[SortedRun], *, max_bytes: int) -> Clustering | None:
+    """Return the next files to be sorted together, None where there would be fewer than two."""
     loose = unsorted_files(files, runs)
-    # A file across the border of a run breaks it: what was sorted there is sorted no more.
-    whole = [run for run in sorted(runs, key=lambda one: one.first) if not any(run.meets(file) for file in loose)]
+    # A file across the border of a run breaks it: its ops are no longer sorted together.
+    whole = [run for run in sorted(runs, key=lambda run: run.first) if not any(run.meets(file) for file in loose)]
     loose = unsorted_files(files, whole)
     if not loose:
         return None
     taken = _up_to(loose, max_bytes)
-    first, last = min(one.first for one in taken), max(one.last for one in taken)
+    first, last = min(file.first for file in taken), max(file.last for file in taken)
     kept = [run for run in whole if run.last < first]
     others = [run for run in whole if run.first > last]
     while kept and (joined := _joined(kept[-1], taken, files, max_bytes)):
         taken, first = joined, kept.pop().first
     if len(taken) < 2:
         return None
-    return Clustering(tuple(taken), (*kept, Run(first, last), *others))
+    return Clustering(tuple(taken), (*kept, SortedRun(first, last), *others))
 
 
 def _up_to(files: Sequence[LogFile], max_bytes: int) -> list[LogFile]:
-    """Take files up to so many bytes; two at least, as one alone would not change much."""
+    """Return the first files up to a number of bytes; at least two, as one alone would not change much."""
     taken: list[LogFile] = []
     for file in files:
-        if len(taken) >= 2 and sum(one.size for one in taken) + file.size > max_bytes:
+        if len(taken) >= 2 and sum(chosen.size for chosen in taken) + file.size > max_bytes:
             break
         taken.append(file)
     return taken
 
 
-def _joined(run: Run, taken: Sequence[LogFile], files: Sequence[LogFile], max_bytes: int) -> list[LogFile] | None:
+def _joined(run: SortedRun, taken: Sequence[LogFile], files: Sequence[LogFile], max_bytes: int) -> list[LogFile] | None:
     """Return the files with those of the run before them, if that is not larger than they are and all fit."""
     own = [file for file in files if run.holds(file)]
-    size, new = sum(one.size for one in own), sum(one.size for one in taken)
+    size, new = sum(file.size for file in own), sum(file.size for file in taken)
     return [*own, *taken] if size <= new and size + new <= max_bytes else None
 
 
@@ -338,10 +336,7 @@ def _by_op(file: LogFile) -> tuple[int, int, str]:
     return (file.first, file.last, file.path)
 
 
-# Sort a changelog by key: the small files of many ops become few in which a key's history lies close together.
-
-
-# A key's history is found by the files' statistics: smaller ones leave less to be read.
+# A key's history is found by the files' statistics: with smaller files, less has to be read.
 _FILE_BYTES = 32 << 20
 _ORDER = (S.GENERATION, S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP, S.OP)
 
@@ -368,7 +363,7 @@ def cluster_slice(context: TableContext, bases: Bases) -> WorkReport | None:
     head = publish_rewritten(
         context, context.changelog, base, bases.logged, lambda: _write_sorted(context, base, plan, files)
     )
-    # The ledger is what it was: without this the next run would read it anew from the lake.
+    # The ledger has not changed: without this the next run would rebuild it from the lake.
     context.state.extend_ledger(context.table, after=base.id, snapshot_id=head.id, progress=progress, entries=())
     context.reached(Step.MAINTAIN_LEDGER)
     context.changelog.set_properties({RUNS_PROPERTY: write_runs(plan.runs)})
@@ -383,7 +378,7 @@ def cluster_slice(context: TableContext, bases: Bases) -> WorkReport | None:
 
 
 def _plan(context: TableContext, base: Snapshot) -> Clustering | None:
-    """Choose files; their list comes to the driver, as Iceberg's own for every query does."""
+    """Return the files to sort; their list is collected on the driver, as Iceberg does for every query."""
     bounds = f"readable_metrics.`{S.OP}`"
     found = metadata_frame(context.changelog, base.id, "data_files").select(
         "file_path", "file_size_in_bytes", f"{bounds}.lower_bound", f"{bounds}.upper_bound"
@@ -406,7 +401,7 @@ def _write_sorted(context: TableContext, base: Snapshot, plan: Clustering, files
 
 
 def _order(context: TableContext) -> list[Column]:
-    """Sort by key, rows without one first: they tell of ops and files. Within a key changes keep their order."""
-    present = {one.name for one in context.mirror.columns()}
+    """Return the sort order: by key, control rows without a key first; within a key changes keep their order."""
+    present = {field.name for field in context.mirror.columns()}
     keys = [name for name in context.settings.primary_key if name in present]
     return [column(name).asc_nulls_first() for name in (*keys, *_ORDER)]

@@ -1,6 +1,6 @@
-"""Erasing keys: the op that is logged first and then carried out, and the landing files that hold their rows.
+"""Erasing keys: the op that is logged and carried out, and the landing files that hold the keys' rows.
 
-Landing files are found by reading all of them in tasks, and rewritten on request.
+Landing files are found by reading all of them in Spark tasks, and rewritten on request.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.op.effect import Bases
 
-# Keys erased by one call: their hashes travel in one control row and one table property.
+# Keys erased by one call: their hashes are stored in one control row and one table property.
 MAX_KEYS = 10_000
 _OLD, _NEW = f"{S.PREFIX}old", f"{S.PREFIX}new"
-# Files whose new content is noted, written and taken into the ledger together.
+# Files whose new content is recorded, written and entered in the ledger together.
 _GROUP = 100
 LISTED, REWRITTEN, SHARED, UNREAD = "listed", "rewritten", "shared", "unread"
 
@@ -71,9 +71,9 @@ def next_record(context: TableContext, bases: Bases, erasure: Erasure) -> OpReco
 
 
 def erase_keys(context: TableContext, erasure: Erasure) -> OpRecord:
-    """Log the erasure and take the keys' rows out of changelog and mirror; give the op's record.
+    """Log the erasure and remove the keys' rows from changelog and mirror; return the op's record.
 
-    The caller holds the table's lease and has finished what was interrupted.
+    The caller holds the table's lease and has finished interrupted ops.
     """
     bases = capture(context)
     record = next_record(context, bases, replace(erasure, at=time.time_ns() // 1000))
@@ -90,11 +90,11 @@ def record_of(context: TableContext, op: int) -> OpRecord:
 
 
 def with_moved_keys(context: TableContext, salt: str, hashes: Collection[str], moves: str | None) -> tuple[str, ...]:
-    """Add keys that rows of these keys moved to or came from, as ``moves`` says: ``erase`` or ``keep`` them.
+    """Return the hashes with, if ``moves`` is ``erase``, those of keys that rows of these keys moved to or from.
 
     Raises:
-        ConfigurationError: there are such keys and nobody decided, or keeping them would leave them with values of
-            the erased ones.
+        ConfigurationError: there are such keys and ``moves`` is not set, or keeping them would leave them with values
+            of the erased keys.
     """
     with Workspace() as workspace:
         links = workspace.keep(_links(context, salt))
@@ -111,7 +111,7 @@ def with_moved_keys(context: TableContext, salt: str, hashes: Collection[str], m
 
 
 def _links(context: TableContext, salt: str) -> DataFrame:
-    """Return the hashes of old and new key of every logged key change, and whether the new row takes values over."""
+    """Return the hashes of old and new key of every logged key change, and whether the new row inherits values."""
     log = context.changelog.read(context.changelog.require_head().id)
     changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
     own = key_hash(salt, key_fields(changes, context.settings.primary_key))
@@ -134,7 +134,7 @@ def _require_separate(
     if moves is None:
         msg = (
             f"{context.table}: rows of the given keys moved to or came from {others:,} other keys by key changes; "
-            "it is not known whether these are of the same subject"
+            "it is not known whether these belong to the same subject"
         )
         raise ConfigurationError(msg, hint="--moves erase to erase them too, --moves keep to leave them")
     from_known = links.filter(column("partial") & column(_OLD).isin(*known))
@@ -145,10 +145,10 @@ def _require_separate(
 
 @dataclass(frozen=True)
 class LandingTrace:
-    """A landing file that holds erased rows, or may: how many, and what was done about it.
+    """A landing file that holds, or may hold, erased rows: how many, and what was done about it.
 
-    ``outcome`` is ``listed`` (left as it is), ``rewritten``, ``shared`` (a file of transactions that other tables
-    read too: left as it is) or ``unread`` (nothing can be said of it).
+    ``outcome`` is ``listed`` (unchanged), ``rewritten``, ``shared`` (a transaction file that other tables read too:
+    unchanged) or ``unread`` (it could not be read).
     """
 
     path: str
@@ -157,7 +157,7 @@ class LandingTrace:
 
 
 def landing_traces(context: TableContext, erasure: Erasure) -> Iterator[LandingTrace]:
-    """Read all landing files of the table, a bounded part at a time, and give those that hold erased rows."""
+    """Yield the landing files that hold erased rows, reading all files of the table, a bounded part at a time."""
     for files in _groups(context):
         with Workspace() as workspace:
             places, unread = _places(context, workspace, files, erasure)
@@ -168,14 +168,14 @@ def landing_traces(context: TableContext, erasure: Erasure) -> Iterator[LandingT
 
 
 def rewrite_landing(context: TableContext, erasure: Erasure, traces: Sequence[LandingTrace]) -> list[LandingTrace]:
-    """Write the listed files anew without the erased rows, in place, and bring the ledger along.
+    """Rewrite the listed files in place without the erased rows, update the ledger and return the new outcomes.
 
     Raises:
         DataError: a file changed since it was listed.
     """
     wanted = [trace for trace in traces if trace.outcome == LISTED]
     for start in range(0, len(wanted), _GROUP):
-        _rewrite_group(context, erasure, {one.path for one in wanted[start : start + _GROUP]})
+        _rewrite_group(context, erasure, {trace.path for trace in wanted[start : start + _GROUP]})
     return [replace(trace, outcome=REWRITTEN) if trace.outcome == LISTED else trace for trace in traces]
 
 
@@ -193,7 +193,7 @@ def _rewrite_group(context: TableContext, erasure: Erasure, paths: set[str]) -> 
             context.permission.require()
             context.storage.replace(file.path, drafts[file.path])
             context.reached(Step.ERASE_REPLACED)
-    # Brings the ledger to the new content, as the next run would after a crash.
+    # Records the new content in the ledger, as the next run would after a crash.
     finish_interrupted(context)
 
 
@@ -206,7 +206,7 @@ def _write_draft(context: TableContext, file: LandingFile, places: DataFrame, dr
 def _require_same(context: TableContext, file: LandingFile) -> None:
     if context.storage.identity(file.path) != file.identity:
         msg = f"{context.table}: {file.path} changed while the erasure rewrote it; it was left as it is"
-        raise DataError(msg, hint=f"lakeward erase {context.table} --resume, once nobody writes it any more")
+        raise DataError(msg, hint=f"lakeward erase {context.table} --resume, once it is no longer being written")
 
 
 def _places(
@@ -225,7 +225,7 @@ def _places(
 
 
 def _groups(context: TableContext) -> Iterator[list[LandingFile]]:
-    """Yield the table's landing files in parts that one batch could hold."""
+    """Yield the table's landing files in groups of the size of a batch."""
     group: list[LandingFile] = []
     size = 0
     for file in _files(context):

@@ -1,4 +1,4 @@
-"""Which maintenance a table needs, told from metadata alone, and what the last one left."""
+"""Maintenance of a table: its reports, the work that is due by metadata alone, snapshot expiry and orphan files."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import Outcome
 
 
-# What maintenance did to a table and what it saved, as typed values.
-
-
 class WorkKind(StrEnum):
     """Kinds of maintenance, in the order in which they are done."""
 
@@ -48,8 +45,8 @@ class WorkKind(StrEnum):
 class WorkReport:
     """What one kind of work did to one of a table's tables: ``mirror``, ``changelog`` or ``history``.
 
-    ``removed_files`` are data and delete files that readers no longer open, or orphans deleted from storage, of which
-    ``paths`` names some. ``bytes_read`` were rewritten and became ``bytes_written``.
+    ``removed_files`` are data and delete files that readers no longer open, or orphans deleted from storage; ``paths``
+    lists some of these. ``bytes_read`` were rewritten as ``bytes_written``.
     """
 
     kind: WorkKind
@@ -114,36 +111,33 @@ class MaintenanceReport(Document, keys=("seconds", "exit_code", "tables")):
 def summed(work: Iterable[WorkReport]) -> tuple[WorkReport, ...]:
     """Return one report for each kind of work on each target, in order."""
     found: dict[tuple[str, str], WorkReport] = {}
-    for one in work:
-        key = (one.kind, one.target)
-        found[key] = found[key] + one if key in found else one
+    for report in work:
+        key = (report.kind, report.target)
+        found[key] = found[key] + report if key in found else report
     return tuple(found.values())
 
 
-# Let old snapshots go: what is older than the undo window and needed by nothing else.
-
-
-# Snapshots of one slice.
+# Snapshots that one slice expires.
 _AT_A_TIME = 100
 _UNDO = re.compile(re.escape(UNDONE_TAG_PREFIX) + r"(?P<op>\d+)(?:-.*)?")
-# What a load alone says is no state of main.
+# The load stamp does not mark a state of main.
 _STAMPS = tuple(name for name in CARRIED if name != LOAD_STAMP)
 
 
 def targets(context: TableContext) -> Iterator[tuple[str, IcebergTable]]:
-    """Yield the tables whose snapshots expire, by what they are to the table."""
+    """Yield the Iceberg tables of a table whose snapshots expire, with their roles."""
     yield "mirror", context.mirror
     yield "changelog", context.changelog
     yield "history", history_of(context.spark, context.table)
 
 
 def expirable_count(context: TableContext, metadata: TableMetadata) -> int:
-    """Count the snapshots that may go."""
+    """Return how many snapshots may expire."""
     return len(_expirable(metadata, _border(context), outdated_tags(metadata, _border(context))))
 
 
 def planned_expiry(context: TableContext) -> Iterator[WorkReport]:
-    """Yield how many snapshots of which table would go."""
+    """Yield how many snapshots of which Iceberg table would expire."""
     for name, table in targets(context):
         metadata = table.look()
         if metadata is not None and (count := expirable_count(context, metadata)):
@@ -151,7 +145,10 @@ def planned_expiry(context: TableContext) -> Iterator[WorkReport]:
 
 
 def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
-    """Let the oldest snapshots of the first table that has some go; None where nothing may go."""
+    """Expire the oldest snapshots of the first Iceberg table that has some; None where none may expire.
+
+    Snapshots expire once they are older than the undo window and nothing else needs them.
+    """
     border = _border(context)
     for name, table in targets(context):
         metadata = table.look()
@@ -163,7 +160,7 @@ def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
         for tag in tags:
             table.drop_tag(tag)
         context.reached(Step.MAINTAIN_TAGS)
-        _say_stamps_again(context, table, bases)
+        _repeat_stamps(context, table, bases)
         context.reached(Step.MAINTAIN_STAMP)
         gone = _expirable(table.metadata(), border, ())[:_AT_A_TIME]
         context.permission.require()
@@ -174,19 +171,21 @@ def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
 
 
 def outdated_tags(metadata: TableMetadata, border: int) -> tuple[str, ...]:
-    """Return the tags of undone states that no undo reaches any more: their undo is older than the window."""
+    """Return the tags of undone states that can no longer be restored: their undo is older than the undo window."""
     return tuple(
         tag
         for tag in metadata.tags()
-        if (match := _UNDO.fullmatch(tag)) and _was_reached_before(metadata, int(match["op"]), border)
+        if (match := _UNDO.fullmatch(tag)) and _was_applied_before(metadata, int(match["op"]), border)
     )
 
 
-def _was_reached_before(metadata: TableMetadata, op: int, border: int) -> bool:
-    """Whether an op was applied before a moment: a kept snapshot of ``main`` from then says it, or a later one."""
+def _was_applied_before(metadata: TableMetadata, op: int, border: int) -> bool:
+    """Whether an op was applied before a moment, as shown by a kept snapshot of ``main`` from before it."""
     head = metadata.head()
     found = metadata.lineage(head.id) if head else ()
-    return any(one.committed_ms < border and int(one.summary.get(APPLIED_STAMP, 0)) >= op for one in found)
+    return any(
+        snapshot.committed_ms < border and int(snapshot.summary.get(APPLIED_STAMP, 0)) >= op for snapshot in found
+    )
 
 
 def _expirable(metadata: TableMetadata, border: int, tags: tuple[str, ...]) -> list[int]:
@@ -197,12 +196,12 @@ def _expirable(metadata: TableMetadata, border: int, tags: tuple[str, ...]) -> l
 
 
 def _border(context: TableContext) -> int:
-    """Return the moment at which the undo window begins."""
+    """Return the start of the undo window, in milliseconds since 1970."""
     return int((time.time() - context.settings.undo_window) * 1000)
 
 
-def _say_stamps_again(context: TableContext, table: IcebergTable, bases: Bases) -> None:
-    """Let the head say what only older commits say, so that these may go."""
+def _repeat_stamps(context: TableContext, table: IcebergTable, bases: Bases) -> None:
+    """Repeat on the head the stamps that only older commits carry, so that these may expire."""
     metadata = table.metadata()
     head = metadata.head()
     if head is None:
@@ -222,9 +221,9 @@ MAINTAINED_PROPERTY = "lakeward.maintained"
 
 @dataclass(frozen=True)
 class Maintained(Record):
-    """What maintenance left when it was last done: some files stay, as in partitions with one small file each.
+    """What the last maintenance left: some files remain, as in partitions with one small file each.
 
-    ``at`` and ``orphans`` are seconds since 1970: when it was done, and when orphan files were last looked for.
+    ``at`` and ``orphans`` are seconds since 1970: when it was done, and when orphan files were last searched for.
     """
 
     at: float = 0.0
@@ -235,7 +234,7 @@ class Maintained(Record):
 
 
 def last_maintained(mirror: TableMetadata) -> Maintained:
-    """Read what the mirror says of its last maintenance."""
+    """Return the mirror's record of its last maintenance."""
     text = mirror.property(MAINTAINED_PROPERTY)
     if not text:
         return Maintained()
@@ -244,13 +243,13 @@ def last_maintained(mirror: TableMetadata) -> Maintained:
 
 
 def maintained_at(mirror: TableMetadata) -> str | None:
-    """Return when a table was last maintained, as text; None: never."""
+    """Return when a table was last maintained, as text, None if it never was."""
     at = last_maintained(mirror).at
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
 
 
 def record_maintained(context: TableContext, *, orphans: bool) -> None:
-    """Note on the mirror what maintenance left."""
+    """Store in the mirror what maintenance left."""
     mirror, changelog = context.mirror.metadata(), context.changelog.metadata()
     debt, now = debt_of(mirror), time.time()
     noted = Maintained(
@@ -265,13 +264,13 @@ def record_maintained(context: TableContext, *, orphans: bool) -> None:
 
 
 def spare_files(debt: Debt, file_bytes: int) -> int:
-    """Return how many data files a table has more than its size needs."""
+    """Return how many more data files a table has than its size needs."""
     size = debt.average_file_bytes * (debt.data_files + debt.delete_files)
     return max(0, debt.data_files - max(1, math.ceil(size / file_bytes)))
 
 
 def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetadata) -> Iterator[WorkKind]:
-    """Yield the kinds of work whose debt is beyond the table's limits."""
+    """Yield the kinds of work whose debt exceeds the table's limits."""
     limits, last, debt = context.settings.maintenance, last_maintained(mirror), debt_of(mirror)
     if needs_compaction(debt, last, limits):
         yield WorkKind.COMPACT
@@ -279,12 +278,12 @@ def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetad
         yield WorkKind.CLUSTER
     if any(_has_old(context, table.look(), limits) for _, table in targets(context)):
         yield WorkKind.EXPIRE
-    if time.time() - (last.orphans or _made(mirror)) >= limits.orphan_age:
+    if time.time() - (last.orphans or _creation_time(mirror)) >= limits.orphan_age:
         yield WorkKind.ORPHANS
 
 
 def needs_compaction(debt: Debt, last: Maintained, limits: MaintenanceSettings) -> bool:
-    """Return whether a mirror's files have too many deleted rows, or have become too many since they were merged."""
+    """Whether a mirror has too many deleted rows, or too many new files since it was last compacted."""
     return (
         debt.deleted_share >= limits.deleted_share
         or debt.delete_files - last.delete_files >= limits.delete_files
@@ -298,29 +297,26 @@ def _has_old(context: TableContext, metadata: TableMetadata | None, limits: Main
     return expirable_count(context, metadata) >= limits.snapshots
 
 
-def _made(mirror: TableMetadata) -> float:
-    """Return when a table was made, in seconds since 1970: it has no old files before it is old itself."""
+def _creation_time(mirror: TableMetadata) -> float:
+    """Return when a table was created, in seconds since 1970: a new table has no old files."""
     return min((snapshot.committed_ms for snapshot in mirror.snapshots().values()), default=0) / 1000
-
-
-# Remove orphan files of a table: needs no lease, as what it takes is older than anything that is being written.
 
 
 _SHOWN_ORPHANS = 5
 
 
 def locations(context: TableContext) -> tuple[str, ...]:
-    """Return the folders of a table's tables."""
+    """Return the folders of a table's Iceberg tables."""
     found = (table.look() for _, table in targets(context))
-    return tuple(str(one.java.location()) for one in found if one is not None)
+    return tuple(str(metadata.java.location()) for metadata in found if metadata is not None)
 
 
 def clear_orphans(
     context: TableContext, others: Collection[str], *, dry_run: bool
 ) -> Iterator[tuple[WorkReport | None, str | None]]:
-    """Remove orphan files of each of a table's tables; give what was done, or why nothing was.
+    """Remove orphan files of a table's Iceberg tables; yield what was done, or why nothing was.
 
-    ``others`` are the folders of other tables.
+    Needs no lease, as the files are older than any that is being written. ``others`` are the folders of other tables.
     """
     older_than = int((time.time() - context.settings.maintenance.orphan_age) * 1000)
     own = locations(context)

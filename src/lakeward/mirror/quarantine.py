@@ -1,6 +1,6 @@
-"""Bad rows that were set aside: a view of the changelog, and ops that put them back or drop them.
+"""Bad rows that were set aside: their list, read from the changelog, and the ops that put them back or drop them.
 
-A repaired row goes back at its own place in the order: it keeps its file, row and sequence, so that later changes
+A repaired row is put back at its own place in the order: it keeps its file, row and sequence, so that later changes
 of the same key still win.
 """
 
@@ -45,7 +45,7 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that was set aside. ``id`` names it: file and row number."""
+    """A row that was set aside. Its ``id`` is file and row number."""
 
     op: int
     generation: int
@@ -59,7 +59,7 @@ class BadRow:
 
     @property
     def id(self) -> str:
-        """The name by which commands speak of the row."""
+        """The id of the row in commands."""
         return f"{self.file}:{self.row}"
 
     def to_dict(self) -> dict[str, object]:
@@ -69,7 +69,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class QuarantineReport:
-    """What a retry or drop did: rows handled, rows that are still bad and why, and the ops that did it."""
+    """The result of a retry or drop: rows handled, rows that are still bad and why, and the ops that were run."""
 
     handled: int = 0
     still_bad: tuple[BadRow, ...] = ()
@@ -96,9 +96,9 @@ def bad_rows(context: TableContext, ids: Collection[str] = (), *, limit: int | N
 
 
 def retry_rows(context: TableContext, ids: Collection[str], replacements: Mapping[str, str]) -> QuarantineReport:
-    """Parse bad rows again under the current settings and put back those that fit now; all rows when none is named.
+    """Parse bad rows again under the current settings and put back those that are valid now.
 
-    ``replacements`` gives repaired text for some rows.
+    Without ids all rows are tried. ``replacements`` holds repaired text for some rows.
     """
     finish_interrupted(context)
     report = QuarantineReport()
@@ -108,7 +108,7 @@ def retry_rows(context: TableContext, ids: Collection[str], replacements: Mappin
 
 
 def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
-    """Return bad rows up: they stay in the changelog and are no longer listed."""
+    """Drop bad rows: they stay in the changelog and are no longer listed."""
     finish_interrupted(context)
     report = QuarantineReport()
     for group in _groups(context, ids):
@@ -117,7 +117,7 @@ def drop_rows(context: TableContext, ids: Collection[str]) -> QuarantineReport:
 
 
 def _groups(context: TableContext, ids: Collection[str]) -> Iterator[list[BadRow]]:
-    """Yield the chosen rows in groups of one op's size and one generation; the reading is pinned."""
+    """Yield the chosen rows, read at one snapshot, in groups of one op's size and one generation."""
     rows = bad_rows(context, ids)
     found = 0
     while group := list(islice(rows, BATCH)):
@@ -130,8 +130,9 @@ def _groups(context: TableContext, ids: Collection[str]) -> Iterator[list[BadRow
 
 
 def _retry(context: TableContext, rows: Sequence[BadRow], replacements: Mapping[str, str]) -> QuarantineReport:
-    progress, _ = _standing(context)
-    generation = next(one for one in progress.generations if one.number == rows[0].generation)
+    progress, _ = _current_state(context)
+    number = rows[0].generation
+    generation = next(generation for generation in progress.generations if generation.number == number)
     spec = ReadSpec(context.table, _columns(context), context.settings, generation.order_by)
     good: list[tuple[BadRow, pa.RecordBatch]] = []
     still_bad: list[BadRow] = []
@@ -165,7 +166,7 @@ def _columns(context: TableContext) -> tuple[Column, ...]:
 
 def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | None, outcome: str) -> OpReport:
     """Log the rows' resolution, with their changes if they were repaired, and apply it as one op."""
-    progress, bases = _standing(context)
+    progress, bases = _current_state(context)
     partial = changes is not None and any(changes.column(S.UNCHANGED).to_pylist())
     moves = changes is not None and any(step == S.STEP_MOVED_HERE for step in changes.column(S.STEP).to_pylist())
     record = OpRecord(
@@ -184,7 +185,7 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
         if changes is not None:
             frame, count = workspace.keep(_frame(context, changes, columns)), changes.num_rows
         if frame is not None and bases.erased is not None:
-            # A row may have been repaired so that only now its key is known.
+            # The key of a row may be known only now that the row is repaired.
             frame = frame.filter(~is_erased(frame, context.settings.primary_key, bases.erased))
             count = frame.count()
         op_input = OpInput(record, bases, columns, frame, count)
@@ -194,12 +195,12 @@ def _resolve(context: TableContext, rows: Sequence[BadRow], changes: pa.Table | 
 
 
 def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> Progress:
-    """Return the progress once repaired rows are logged: a file that comes before them is late from then on."""
+    """Return the progress once repaired rows are logged: files that precede them are late from then on."""
     following = replace(progress, op=progress.op + 1)
     if changes is None or progress.generation is None or generation != progress.generation.number:
         return following
     fields = (changes.column(name).to_pylist() for name in (S.SEQUENCE, S.FILE_TIME, S.FILE, S.ROW, S.STEP))
-    # A load row has no sequence: it lies before every change.
+    # A load row has no sequence: it precedes every change.
     places = [Place(*values) for values in zip(*fields, strict=True) if values[0] is not None]
     last = max([*places, *([progress.last_place] if progress.last_place else [])], default=None)
     commits = [pc.max(changes.column(S.COMMIT_TIME)).cast(pa.int64()).as_py(), progress.newest_commit]
@@ -208,13 +209,13 @@ def _reached(progress: Progress, generation: int, changes: pa.Table | None) -> P
     return replace(following, last_place=last, newest_commit=newest, moved_until=moved)
 
 
-def _standing(context: TableContext) -> tuple[Progress, Bases]:
+def _current_state(context: TableContext) -> tuple[Progress, Bases]:
     bases = capture(context)
     return progress_of(context, bases), bases
 
 
 def _frame(context: TableContext, table: pa.Table, columns: Sequence[Column]) -> DataFrame:
-    """Make an Arrow table a frame, the way that Spark 3.5 can too."""
+    """Return an Arrow table as a frame, in a way that Spark 3.5 supports too."""
     batches = table.to_batches()
     numbers = context.spark.range(0, 1, 1, 1)
     return numbers.mapInArrow(in_task(lambda _: batches), S.record_struct(columns))

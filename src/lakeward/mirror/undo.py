@@ -1,7 +1,7 @@
-"""Undo: which op to go back to, what that takes back, and the op that does it.
+"""Undo: the op to go back to, a plan of what that takes back, and the op that does it.
 
-First comes the record in the changelog, then the mirror. Once the record is logged, the ops it takes back stand no
-longer: their files are new, their changes do not count, and whoever finds the mirror not yet changed finishes it.
+The record in the changelog is written first, then the mirror. Once the record is logged, the ops that it takes back no
+longer count: their files are new and their changes ignored. If the mirror is not changed yet, the next run does it.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import Bases, Effect
     from lakeward.mirror.op.report import OpReport
 
-# Ops and files that a plan names one by one; beyond that it counts them.
+# How many ops and files a plan lists; beyond that it only counts them.
 LISTED = 1000
 
 
 @dataclass(frozen=True)
-class Target:
-    """The op to go back to, and in words why it is that one."""
+class UndoTarget:
+    """The op to go back to, and the reason for it in words."""
 
     op: int
     reason: str
 
 
-def target_op(context: TableContext, progress: Progress, op: int) -> Target:
+def target_op(context: TableContext, progress: Progress, op: int) -> UndoTarget:
     """Return the target of an undo to a named op.
 
     Raises:
@@ -65,14 +65,14 @@ def target_op(context: TableContext, progress: Progress, op: int) -> Target:
     if not 0 <= op <= progress.op:
         msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
         raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP, 0 for nothing at all")
-    return Target(op, f"op {op} is the newest" if op == progress.op else f"op {op} was asked for")
+    return UndoTarget(op, f"op {op} is the newest" if op == progress.op else f"op {op} was asked for")
 
 
-def target_before(context: TableContext, bases: Bases, progress: Progress, moment: Moment) -> Target:
-    """Return the last op such that neither it nor one before it holds a change committed after the moment.
+def target_before(context: TableContext, bases: Bases, progress: Progress, moment: Moment) -> UndoTarget:
+    """Return the last op such that neither it nor an op before it holds a change committed after the moment.
 
     Raises:
-        ConfigurationError: the table cannot be asked by time, or no op or not even its capture lies before the moment.
+        ConfigurationError: changes carry no times, or the moment lies before the first op or before the capture.
         DataError: some changes have no commit time.
     """
     _require_times(context, moment)
@@ -80,13 +80,13 @@ def target_before(context: TableContext, bases: Bases, progress: Progress, momen
     log = pinned_log(context, bases).filter(is_standing(progress.undone))
     late = _first_late_op(context, log, progress, moment)
     if late is None:
-        return Target(progress.op, f"no change was committed after {moment.label}")
+        return UndoTarget(progress.op, f"no change was committed after {moment.label}")
     before = next((op for op in range(late - 1, 0, -1) if not is_undone(op, progress.undone)), 0)
     if before == 0:
         msg = f"{context.table}: its first op, {late}, already holds changes that were committed after {moment.label}"
         raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op 0   (back to an empty table)")
-    reason = f"op {before} is the last one before {moment.label}: op {late} holds what was committed after it"
-    return Target(before, reason)
+    reason = f"op {before} is the last op before {moment.label}: op {late} holds what was committed after it"
+    return UndoTarget(before, reason)
 
 
 def _require_times(context: TableContext, moment: Moment) -> None:
@@ -95,7 +95,7 @@ def _require_times(context: TableContext, moment: Moment) -> None:
         msg = f"{moment.label} is not a time; expected 2020-11-14 or 2020-11-14T10:30:00"
         raise ConfigurationError(msg, hint=by_op)
     if context.settings.timestamp_column is None:
-        msg = f"{context.table} has no timestamp_column: nothing tells when its changes were committed"
+        msg = f"{context.table} has no timestamp_column: the commit times of its changes are unknown"
         raise ConfigurationError(msg, hint=by_op)
 
 
@@ -104,11 +104,11 @@ def _first_late_op(context: TableContext, log: DataFrame, progress: Progress, mo
     after = column(S.COMMIT_TIME) > F.timestamp_micros(F.lit(moment.micros))
     changes = log.filter(column(S.KIND) == S.KIND_CHANGE)
     changed, unknown = changes.agg(
-        *(F.min(F.when(one, column(S.OP))) for one in (after, lacks_commit_time()))
+        *(F.min(F.when(condition, column(S.OP))) for condition in (after, lacks_commit_time()))
     ).collect()[0]  # fmt: skip
-    late = min((one for one in (changed, _first_late_load(log, progress, moment)) if one is not None), default=None)
+    late = min((op for op in (changed, _first_late_load(log, progress, moment)) if op is not None), default=None)
     if unknown is not None and (late is None or unknown < late):
-        msg = f"{context.table}: op {unknown} holds changes without a commit time: nothing tells where they belong"
+        msg = f"{context.table}: op {unknown} holds changes without a commit time: it is unknown where they belong"
         raise DataError(msg, hint=f"lakeward undo {context.table} --to-op OP")
     return late
 
@@ -125,8 +125,8 @@ def _first_late_load(log: DataFrame, progress: Progress, moment: Moment) -> int 
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What was asked for: an op or a moment to go back to, files not to be taken again, the op that was newest then."""
+class UndoRequest:
+    """The user's request: an op or a moment to go back to, files not to be read again, and the newest op they saw."""
 
     op: int | None = None
     moment: Moment | None = None
@@ -136,7 +136,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class ConcernedOp:
-    """An op that is taken back, or that stands again."""
+    """An op that is taken back, or that counts again."""
 
     op: int
     kind: str
@@ -147,7 +147,7 @@ class ConcernedOp:
 
 @dataclass(frozen=True)
 class Marked:
-    """A publication or tag that holds ops which are taken back."""
+    """A publication or tag that contains ops which are taken back."""
 
     kind: str
     version: str
@@ -159,8 +159,8 @@ class Marked:
 class UndoPlan(Document):
     """What an undo takes back. ``op`` is its number, None where there is nothing to do.
 
-    ``newest_op`` is the op that the table stands at, ``back_to`` the one whose state holds again and ``reason`` why it
-    is that one. Ops and files are named up to 1,000; their counts are whole. ``rows`` is None where nobody asked.
+    ``newest_op`` is the table's newest op, ``back_to`` the op whose state is restored, and ``reason`` why it is that
+    op. Up to 1,000 ops and files are listed; their counts are complete. ``rows`` is None unless they were counted.
     """
 
     table: str
@@ -180,54 +180,54 @@ class UndoPlan(Document):
 
 
 @dataclass(frozen=True)
-class Decision:
-    """An undo decided on: the record to log, None where nothing is to do, the files to fence, what else to note."""
+class UndoDecision:
+    """The undo to carry out: its record, None where there is nothing to do, the files to fence, and other notes."""
 
     bases: Bases
     before: Progress
-    target: Target
+    target: UndoTarget
     record: OpRecord | None = None
     fences: tuple[FileRecord, ...] = ()
     notes: tuple[FileRecord, ...] = ()
 
 
-def decide(context: TableContext, goal: Goal) -> Decision:
-    """Find the op to go back to and make the record of the undo.
+def decide(context: TableContext, request: UndoRequest) -> UndoDecision:
+    """Return the op to go back to and the record of the undo.
 
     Raises:
-        ConfigurationError: the goal cannot be reached, or names files that were not read.
-        ConflictError: the table has moved since the goal was set.
-        DataError: an op is interrupted, or what the undo needs is no longer kept.
+        ConfigurationError: the request cannot be met, or names files that were not read.
+        ConflictError: the table has changed since the request was made.
+        DataError: an op is interrupted, or a state that the undo needs is no longer kept.
     """
     bases = capture(context)
     _require_whole(context, bases)
     before = progress_of(context, bases)
-    if goal.newest_op is not None and goal.newest_op != before.op:
-        msg = f"{context.table} stands at op {before.op}; it stood at op {goal.newest_op} when this undo was shown"
+    if request.newest_op is not None and request.newest_op != before.op:
+        msg = f"{context.table} stands at op {before.op}; it stood at op {request.newest_op} when this undo was shown"
         raise ConflictError(msg, hint="look again: the same command with --dry-run")
-    target, log = _target(context, bases, before, goal), pinned_log(context, bases)
+    target, log = _target(context, bases, before, request), pinned_log(context, bases)
     records = op_records(log, {op for op in (target.op, target.op + 1, before.op) if 0 < op <= before.op})
     require_state(context, target.op, records)
     record = _record(records, before, target.op)
-    fenced = fences(context, log, record, goal.skip_files)
-    if _is_done(log, records[before.op], target.op, {one.summary.path for one in fenced}):
-        return Decision(bases, before, target)
-    # What can refuse does so before anything is written.
+    fenced = fences(context, log, record, request.skip_files)
+    if _is_done(log, records[before.op], target.op, {fence.summary.path for fence in fenced}):
+        return UndoDecision(bases, before, target)
+    # Refuses missing loads before anything is written.
     loads_at(context.mirror.metadata(), context.table, record.progress, last_load_ops(log, record.progress))
-    return Decision(bases, before, target, record, fenced, notes(log, before, record))
+    return UndoDecision(bases, before, target, record, fenced, notes(log, before, record))
 
 
-def _target(context: TableContext, bases: Bases, before: Progress, goal: Goal) -> Target:
-    if goal.op is not None:
-        return target_op(context, before, goal.op)
-    if goal.moment is not None:
-        return target_before(context, bases, before, goal.moment)
+def _target(context: TableContext, bases: Bases, before: Progress, request: UndoRequest) -> UndoTarget:
+    if request.op is not None:
+        return target_op(context, before, request.op)
+    if request.moment is not None:
+        return target_before(context, bases, before, request.moment)
     msg = "an undo needs an op or a time to go back to"
     raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP")
 
 
-def describe(context: TableContext, decision: Decision, rows: RowChanges | None = None) -> UndoPlan:
-    """Return what an undo concerns."""
+def describe(context: TableContext, decision: UndoDecision, rows: RowChanges | None = None) -> UndoPlan:
+    """Return the plan of an undo."""
     record, before, target = decision.record, decision.before, decision.target
     if record is None:
         return UndoPlan(str(context.table), None, before.op, target.op, _nothing(before, target))
@@ -253,13 +253,13 @@ def describe(context: TableContext, decision: Decision, rows: RowChanges | None 
 
 
 def _require_whole(context: TableContext, bases: Bases) -> None:
-    """Refuse a table that was never run, that something else wrote to, or whose last op is interrupted."""
+    """Refuse a table that was never run, that something else changed, or whose last op was interrupted."""
     if bases.changelog is None or bases.mirror is None or not bases.logged:
         msg = f"{context.table} has no ops yet: nothing was run"
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
     if (op := unfinished_op(context, bases)) is not None:
         msg = f"{context.table}: op {op} is logged and not yet applied"
-        raise DataError(msg, hint=f"lakeward run {context.table} finishes it; so does an undo that is no dry run")
+        raise DataError(msg, hint=f"lakeward run {context.table} finishes it; so does an undo without --dry-run")
     require_expected_rows(context, bases)
     require_same_layout(context, bases.properties)
 
@@ -272,7 +272,7 @@ def _record(records: Mapping[int, OpRecord], before: Progress, back_to: int) -> 
 
 
 def _is_done(log: DataFrame, newest: OpRecord, back_to: int, fenced: set[str]) -> bool:
-    """Return whether the table already stands as after that op, by itself or by the undo just before."""
+    """Whether the table is already in the state after that op, by itself or by the undo just before."""
     if back_to == newest.op:
         return not fenced
     if newest.kind is not OpKind.UNDO or newest.back_to != back_to:
@@ -280,36 +280,36 @@ def _is_done(log: DataFrame, newest: OpRecord, back_to: int, fenced: set[str]) -
     return not fenced or fenced <= {*files_of(log, column(S.OP) == F.lit(newest.op), limit=LISTED).fenced}
 
 
-def _nothing(before: Progress, target: Target) -> str:
+def _nothing(before: Progress, target: UndoTarget) -> str:
     return target.reason if target.op == before.op else f"op {before.op} has gone back to op {target.op} already"
 
 
 def _ops(log: DataFrame, gone: Column, again: Column) -> tuple[tuple[ConcernedOp, ...], tuple[ConcernedOp, ...]]:
-    """Describe ops that go and ops that come again from all their rows in the changelog, in order."""
+    """Return the ops that are undone and those that are redone, in order."""
     kind = F.when(is_op_row(), F.get_json_object(column(S.DETAIL), "$.kind"))
-    counts = [F.count(F.when(column(S.KIND) == one, 1)) for one in (S.KIND_FILE, S.KIND_CHANGE)]
+    counts = [F.count(F.when(column(S.KIND) == row_kind, 1)) for row_kind in (S.KIND_FILE, S.KIND_CHANGE)]
     found = log.filter(gone | again).groupBy(S.OP).agg(F.max(kind), F.max(S.GENERATION), *counts, F.max(gone))
-    # Those that go are the newer ones: of too many, the newest are named.
+    # The ops that are undone are the newer ones: of too many, the newest are listed.
     rows = found.orderBy(column(S.OP).desc_nulls_last()).limit(LISTED).collect()[::-1]
     described = [(row[-1], ConcernedOp(*row[:-1])) for row in rows]
-    return tuple(one for goes, one in described if goes), tuple(one for goes, one in described if not goes)
+    return tuple(op for goes, op in described if goes), tuple(op for goes, op in described if not goes)
 
 
 @dataclass(frozen=True)
 class Undone:
-    """An undo that was done, or that had nothing to do: then without an op."""
+    """The result of an undo; without an op where there was nothing to do."""
 
     plan: UndoPlan
     op: OpReport | None = None
 
 
-def plan_undo(context: TableContext, goal: Goal) -> UndoPlan:
+def plan_undo(context: TableContext, request: UndoRequest) -> UndoPlan:
     """Return what an undo would do, down to the rows; nothing is written.
 
     Raises:
         LakewardError: the undo would be refused.
     """
-    decision = decide(context, goal)
+    decision = decide(context, request)
     if decision.record is None:
         return describe(context, decision)
     with Workspace() as workspace:
@@ -317,8 +317,8 @@ def plan_undo(context: TableContext, goal: Goal) -> UndoPlan:
         return describe(context, decision, _row_changes(context, decision, effect))
 
 
-def undo(context: TableContext, goal: Goal) -> Undone:
-    """Take back every op after the goal; the context holds the table's lease.
+def undo(context: TableContext, request: UndoRequest) -> Undone:
+    """Take back every op after the requested one; the context holds the table's lease.
 
     Raises:
         LakewardError: the undo is refused; nothing was written. A ConflictError: another writer was faster.
@@ -327,7 +327,7 @@ def undo(context: TableContext, goal: Goal) -> Undone:
     for table in (context.changelog, context.mirror):
         drop_abandoned(table)
     finish_interrupted(context)
-    decision = decide(context, goal)
+    decision = decide(context, request)
     plan = describe(context, decision)
     if decision.record is None:
         return Undone(plan)
@@ -340,8 +340,8 @@ def undo(context: TableContext, goal: Goal) -> Undone:
     return Undone(plan, replace(report, seconds=time.monotonic() - started))
 
 
-def _row_changes(context: TableContext, decision: Decision, effect: Effect) -> RowChanges:
-    """Count what becomes of the mirror's rows."""
+def _row_changes(context: TableContext, decision: UndoDecision, effect: Effect) -> RowChanges:
+    """Return how many of the mirror's rows the undo changes."""
     base, keys = decision.bases.mirror, context.settings.primary_key
     if base is None:
         msg = f"{context.table}: an undo needs a mirror"

@@ -17,7 +17,7 @@ from lakeward.mirror.op.apply import reset_loads
 from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import op_moment
 from lakeward.mirror.op.effect import ApplyPlan, Effect, Strategy, plan_fold
-from lakeward.mirror.op.fold import FoldInput, kept, with_linked_keys
+from lakeward.mirror.op.fold import FoldInput, materialize, with_linked_keys
 from lakeward.mirror.op.ledger import op_record
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.op.undone import is_earlier, is_newly_undone, is_op_row, is_redone, pinned_log
@@ -92,7 +92,9 @@ def undo_effect(
     touched = _touched_keys(context, workspace, record, bases, before)
     if not touched.take(1):
         return Effect(ApplyPlan(Strategy.LOG_ONLY, "no row of the mirror comes from the ops concerned"))
-    folded = kept(workspace, _rows_then(then, touched, context.settings.primary_key), context.settings.primary_key)
+    folded = materialize(
+        workspace, _rows_then(then, touched, context.settings.primary_key), context.settings.primary_key
+    )
     return Effect(plan_fold(context.mirror, bases.mirror, folded, context.settings), folded)
 
 

@@ -1,4 +1,4 @@
-"""Write the rows of touched keys to a branch of the mirror: what was there is deleted, what holds now appended."""
+"""Write an op to the mirror: the rows of touched keys, the stamps of its commits, and the load branches."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def write_folded(
     keys: tuple[str, ...],
     names: Sequence[str],
 ) -> None:
-    """Write the folded rows of an effect to the attempt's branch as planned; without any, only say that it is applied.
+    """Write the folded rows of an effect to the attempt's branch as planned; without any, only stamp it as applied.
 
-    ``keys`` are the columns by which rows are found, ``names`` all columns that are written.
+    Old rows of touched keys are deleted and new ones appended. ``keys`` are the columns by which rows are found,
+    ``names`` all columns that are written.
     """
     folded = effect.folded
     if folded is None:
@@ -86,7 +87,7 @@ def _rewrite(
     keys: tuple[str, ...],
     names: Sequence[str],
 ) -> None:
-    """Write the mirror anew: its rows of other keys, and the folded ones."""
+    """Rewrite the mirror: its rows of other keys, and the folded rows."""
     touched = folded.rows.select(*columns(keys))
     before = context.mirror.read(attempt.base)
     others = lacking_keys(before, touched, keys=keys).select(*columns(names))
@@ -96,7 +97,10 @@ def _rewrite(
 
 
 def _delete_settings(effect: Effect, folded: Folded) -> dict[str, str]:
-    """Make Spark send the touched keys to every task, or shuffle them, as planned; few positions make one file."""
+    """Return settings that make Spark broadcast the touched keys or shuffle them, as planned.
+
+    Few positions are gathered in one task, so that they make one file.
+    """
     if effect.plan.strategy is Strategy.SHUFFLED_DELETE:
         return {_BROADCAST: "-1"}
     gathered = {_SHUFFLE_TASKS: "1"} if folded.touched <= ONE_TASK else {}
@@ -104,9 +108,9 @@ def _delete_settings(effect: Effect, folded: Folded) -> dict[str, str]:
 
 
 def _require_still_whole(context: TableContext, folded: Folded) -> None:
-    """Refuse folded rows that Spark lost and computed again from files that have changed since.
+    """Refuse folded rows that Spark lost and recomputed from files that have changed since.
 
-    For writes that are not an append of counted rows.
+    Needed for writes that do not append a known number of rows.
     """
     found = folded.rows.count()
     if found != folded.touched:
@@ -114,10 +118,8 @@ def _require_still_whole(context: TableContext, folded: Folded) -> None:
         raise DataError(msg, hint=f"an input file changed while it was read: lakeward run {context.table}")
 
 
-# What Lakeward's commits on a mirror say of themselves, so that its metadata alone tells how far it is.
-
-
-# Whoever commits to a branch of a mirror or to a changelog repeats these: older snapshots expire.
+# The stamps by which the metadata alone shows a table's progress. Every commit to a mirror or changelog repeats those
+# that still hold, because older snapshots expire.
 CARRIED = (
     APPLIED_STAMP,
     GENERATION_STAMP,
@@ -131,9 +133,9 @@ CARRIED = (
 
 
 def applied_stamps(record: OpRecord) -> dict[str, str]:
-    """Return the stamps of a mirror commit that brings an op."""
+    """Return the stamps of a mirror commit that applies an op."""
     progress = record.progress
-    # Nothing is said as 0 and not left out: an older commit would be taken to say it, of ops that were undone since.
+    # Zero is written rather than left out: a reader would go on to the stamp of an older commit, which may be undone.
     return {
         APPLIED_STAMP: str(record.op),
         GENERATION_STAMP: str(progress.generation.number if progress.generation else 0),
@@ -144,28 +146,25 @@ def applied_stamps(record: OpRecord) -> dict[str, str]:
 def carried_stamps(table: TableMetadata, snapshot_id: int) -> dict[str, str]:
     """Return the stamps that hold at a snapshot, for a commit on top of it that changes no row."""
     found: dict[str, str] = {}
-    # All at once: a stamp that no snapshot has is looked for in every one of them.
+    # Read all snapshots at once: a stamp that none has is looked up in each of them.
     snapshots = table.snapshots()
     current = snapshots.get(snapshot_id)
     while current is not None and len(found) < len(CARRIED):
         for name in CARRIED:
-            # Further on, a state of main holds changes as well: one that says it too would be taken for the load.
-            is_said = name != LOAD_STAMP or current.id == snapshot_id
-            if is_said and name in current.summary:
+            # The load stamp is not inherited: a later state of main holds changes too and would be taken for the load.
+            holds_here = name != LOAD_STAMP or current.id == snapshot_id
+            if holds_here and name in current.summary:
                 found.setdefault(name, current.summary[name])
         current = snapshots.get(current.parent) if current.parent is not None else None
     return found
 
 
-# The mirror's load branches, each with the load of one generation: written once per op, taken back, set back.
-
-
-# Tags that an undo gives to the heads it leaves behind: undone-<op of the undo>, undone-<op>-load-<generation>.
+# An undo tags the heads it replaces: undone-<op of the undo>, undone-<op>-load-<generation>.
 UNDONE_TAG_PREFIX = "undone-"
 
 
 def undone_tag(op: int, branch: str = MAIN) -> str:
-    """Name the tag that keeps what a branch held before an undo."""
+    """Return the name of the tag that keeps the head of a branch before an undo."""
     return f"{UNDONE_TAG_PREFIX}{op}" if branch == MAIN else f"{UNDONE_TAG_PREFIX}{op}-{branch}"
 
 
@@ -198,7 +197,7 @@ def is_load_written(context: TableContext, record: OpRecord) -> bool:
 
 
 def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
-    """Cut a load branch back to what it was before an op; does nothing where the op has not reached it."""
+    """Reset a load branch to its state before an op; does nothing where the op has not reached it."""
     mirror, branch = context.mirror, load_branch(generation)
     head = mirror.head(branch)
     if head is None or head.summary.get(LOAD_STAMP) != str(op):
@@ -211,7 +210,7 @@ def take_back_load(context: TableContext, *, generation: int, op: int) -> None:
 
 
 def share_load_snapshot(context: TableContext, record: OpRecord, base: int) -> Snapshot:
-    """Let an untouched, empty mirror share the load branch's snapshot: nothing is written twice."""
+    """Point ``main`` of an untouched, empty mirror at the load branch's snapshot: nothing is written twice."""
     branch = load_branch(record.generation)
     context.permission.require()
     context.mirror.fast_forward(branch, "main", expected=base)
@@ -220,18 +219,18 @@ def share_load_snapshot(context: TableContext, record: OpRecord, base: int) -> S
 
 
 def begin_empty_load(context: TableContext, generation: int) -> None:
-    """Begin a generation with a load of no rows."""
+    """Begin a generation with a load without rows."""
     if context.mirror.head(load_branch(generation)) is None:
         context.mirror.create_branch(load_branch(generation), empty_snapshot(context.mirror))
 
 
 def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops: Mapping[int, int]) -> dict[str, int]:
-    """Return the snapshots that load branches stood at when the table was so far.
+    """Return the heads that the load branches had at a progress.
 
     ``last_ops`` is the op that brought the newest part of each generation's load by then.
 
     Raises:
-        DataError: a load grew or was undone since, and what it was is no longer kept.
+        DataError: a load grew or was undone since, and its earlier state is no longer kept.
     """
     empty = mirror.head(EMPTY_TAG)
     found: dict[str, int] = {}
@@ -242,7 +241,7 @@ def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops
         if load is None and generation.emptied:
             load = empty
         if load is not None and head is not None and head.summary.get(LOAD_STAMP) == load.summary.get(LOAD_STAMP):
-            # The same load, which may have been written anew since: what was erased must not come back.
+            # The same load, possibly rewritten since by an erasure: erased rows must not come back.
             load = head
         if load is not None:
             found[branch] = load.id
@@ -250,14 +249,14 @@ def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops
 
 
 def reset_loads(context: TableContext, record: OpRecord, bases: Bases) -> None:
-    """Let every load branch stand where it stood at the op that is gone back to, and tag all heads left behind.
+    """Reset every load branch to its head at the target op of an undo, and tag all heads that are replaced.
 
-    One commit does it, so that nothing is ever unreferenced; done again, it changes nothing.
+    Happens in one commit, so that no snapshot is ever unreferenced, and is idempotent.
     """
     mirror = context.mirror.metadata()
     head = mirror.head()
     if head is None or bases.mirror is None or head.id != bases.mirror.id or bases.changelog is None:
-        msg = f"{context.table}: the mirror moved under this undo"
+        msg = f"{context.table}: the mirror changed during this undo"
         raise ConflictError(msg)
     last_ops = last_load_ops(context.changelog.read(bases.changelog.id), record.progress)
     wanted = loads_at(mirror, context.table, record.progress, last_ops)

@@ -1,7 +1,7 @@
-"""A table as it was at the end of a moment: the nearest checkpoint, and the changes between it and the moment.
+"""A table as of the end of a moment: the nearest checkpoint, and the changes between it and the moment.
 
-Nothing that was computed before is trusted but the checkpoints that the lake itself holds, so questions may come in
-any order. Keys with a change that arrived after others that follow it are folded anew from the load.
+Only checkpoints that the lake itself holds are used, never results computed for earlier queries, so queries may come
+in any order. Keys with late changes are folded again from the load.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from lakeward.model import Progress
     from lakeward.spark.workspace import Workspace
 
-# What a table is that nothing stands of: no change and no load belongs to it.
+# The generation of a table all of whose ops are undone: no change and no load belongs to it.
 _NOTHING = Generation(0)
 
 
 @dataclass(frozen=True)
 class PointInTime:
-    """What a question stands on, pinned: the changelog, the progress that holds at the moment, its generation."""
+    """A table at a moment, pinned: the changelog snapshot, the progress at the moment, and its generation."""
 
     context: TableContext
     bases: Bases
@@ -52,13 +52,13 @@ class PointInTime:
     @property
     def names(self) -> tuple[str, ...]:
         """The table's column names."""
-        return tuple(one.name for one in self.bases.columns)
+        return tuple(field.name for field in self.bases.columns)
 
     def changes(self) -> DataFrame:
         """Return the changes that count at the moment, with their op numbers.
 
         A file named after a reload may hold changes that were committed before it: they count for the generation
-        before too, whether they were logged in that one, in the next, or in both.
+        before too, whether they were logged in that generation, in the next, or in both.
         """
         log = self.context.changelog.read(self.changelog.id)
         changes = log.filter((column(S.KIND) == S.KIND_CHANGE) & (column(S.OP) <= F.lit(self.progress.op)))
@@ -91,7 +91,7 @@ class PointInTime:
 
 @dataclass(frozen=True)
 class AsOf:
-    """The answer: all rows, and how they were reached.
+    """All rows as of a moment, and how they were computed.
 
     ``folded`` are the rows of every key that may differ from the snapshot ``start``, which is the checkpoint's or the
     load's; None where nothing differs or the table has no key.
@@ -105,13 +105,13 @@ class AsOf:
 
     @property
     def op(self) -> int:
-        """The newest op that was taken into account."""
+        """The newest op that counts."""
         return self.at.progress.op
 
 
 @dataclass(frozen=True)
 class _Span:
-    """The changes between a checkpoint and the moment, looked at once."""
+    """A summary of the changes between a checkpoint and the moment."""
 
     count: int
     is_late: bool
@@ -120,11 +120,11 @@ class _Span:
 
 
 def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> AsOf:
-    """Compute a table's rows as of a moment; frames stay valid as long as the workspace.
+    """Return a table's rows as of a moment; frames stay valid as long as the workspace.
 
     Raises:
-        ConfigurationError: the table cannot be asked for this moment.
-        DataError: what the answer needs is no longer kept.
+        ConfigurationError: the table has no state at this moment.
+        DataError: a state that this needs is no longer kept.
     """
     at = point_in_time(context, moment)
     context.adapt_plans(wanted=True)
@@ -134,12 +134,12 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
     checkpoint = best_checkpoint(mirror, moment, at.generation.number, at.progress, at.load)
     changes, is_held = at.changes(), _is_held(checkpoint)
     _require_times(at, changes)
-    span = _look(at, changes, checkpoint)
+    span = _span_since(at, changes, checkpoint)
     start = checkpoint.snapshot if checkpoint else (at.load.id if at.load else None)
     base = context.mirror.read(start).select(*columns(at.names)) if start is not None else None
     if not span.count:
         return AsOf(at, base if base is not None else _no_rows(at), checkpoint, start)
-    since, before = (changes.filter(one).drop(S.OP) for one in (~is_held, is_held))
+    since, before = (changes.filter(condition).drop(S.OP) for condition in (~is_held, is_held))
     folded = _folded(at, workspace, since, base, before, span)
     writes = folded.rows.filter(~is_delete()).select(*columns(at.names))
     if base is None:
@@ -150,11 +150,11 @@ def rows_as_of(context: TableContext, workspace: Workspace, moment: Moment) -> A
 
 
 def point_in_time(context: TableContext, moment: Moment) -> PointInTime:
-    """Pin what a question about a table's past stands on: ops that readers see, none that is still being applied.
+    """Pin a table at a moment: with the ops that readers see, without one that is still being applied.
 
     Raises:
-        ConfigurationError: the table has no state at the moment, or cannot be asked by time.
-        DataError: the load as it was then is no longer kept.
+        ConfigurationError: the table has no state at the moment, or its changes carry no times.
+        DataError: the load as of then is no longer kept.
     """
     bases = capture(context)
     if bases.changelog is None or bases.mirror is None or not bases.logged:
@@ -166,19 +166,19 @@ def point_in_time(context: TableContext, moment: Moment) -> PointInTime:
         _require_order(context, moment, generation)
     load = load_at(context.mirror.metadata(), generation.number, progress)
     if progress != newest:
-        # What the newest op stands on is always kept.
+        # The load that the newest op is based on is always kept.
         last_ops = last_load_ops(context.changelog.read(bases.changelog.id), progress)
         require_load(context.table, generation.number, load, last_ops.get(generation.number))
     return PointInTime(context, bases, moment, progress, generation, load)
 
 
 def _is_load_row() -> Column:
-    """Tell rows of a load that were set aside and put back: they count from the beginning, whatever time they carry."""
+    """Return the condition for load rows that were set aside and put back: they count whatever their time."""
     return column(S.SEQUENCE).isNull()
 
 
 def logged_first(changes: DataFrame) -> DataFrame:
-    """Keep each change once, as the first op logged it."""
+    """Return each change once, as the first op logged it."""
     position = f"{S.PREFIX}position"
     same = Window.partitionBy(S.FILE, S.ROW, S.STEP).orderBy(column(S.OP).asc_nulls_last())
     return changes.withColumn(position, F.row_number().over(same)).filter(column(position) == 1).drop(position)
@@ -199,9 +199,9 @@ def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: in
 
 
 def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
-    """Return the generation that was the table at the moment."""
+    """Return the generation that was current at the moment."""
     if progress.generation is None:
-        # An undo may take back everything: its op left an empty table.
+        # An undo may take back all ops, and then leaves an empty table.
         if progress.op and moment.kind is MomentKind.OP:
             return _NOTHING
         raise never_run(context)
@@ -209,7 +209,7 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
         return progress.generation
     require_captured(context, moment)
     seen = [generation for generation in progress.generations if not generation.unseen]
-    begun = [one for one in seen if one.began <= moment.digits]
+    begun = [generation for generation in seen if generation.began <= moment.digits]
     if not begun:
         first = seen[0]
         msg = f"{context.table}: {moment.label} lies before its first load, which began at {first.began}"
@@ -218,7 +218,7 @@ def _generation_at(context: TableContext, progress: Progress, moment: Moment) ->
 
 
 def require_captured(context: TableContext, moment: Moment) -> None:
-    """Refuse a moment before ``cdc_start``: nothing tells what the table held then."""
+    """Refuse a moment before ``cdc_start``: the table's state then is unknown."""
     start = context.settings.cdc_start
     if start is not None and moment.digits < first_digits(start, context.config.timezone):
         msg = f"{context.table}: {moment.label} lies before the start of its capture, cdc_start {start}"
@@ -232,18 +232,20 @@ def first_digits(cdc_start: str, timezone: str) -> str:
 
 
 def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:
-    """Refuse a question by time or sequence where the changes do not carry it."""
+    """Refuse a query by time or sequence where the changes do not carry it."""
     by_sequence = moment.kind is MomentKind.SEQUENCE
     if by_sequence and generation.order_by not in (OrderBy.SEQUENCE, None):
-        msg = f"{context.table}: its changes have no {context.settings.sequence_column}; it cannot be asked by sequence"
+        msg = (
+            f"{context.table}: its changes have no {context.settings.sequence_column}; it cannot be queried by sequence"
+        )
         raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER")
     if not by_sequence and context.settings.timestamp_column is None:
-        msg = f"{context.table} has no timestamp_column: nothing tells when its changes were committed"
+        msg = f"{context.table} has no timestamp_column: the commit times of its changes are unknown"
         raise ConfigurationError(msg, hint="ask by op: --as-of op:NUMBER   (lakeward runs lists ops with their times)")
 
 
 def _is_held(checkpoint: Checkpoint | None) -> Column:
-    """Tell changes that a checkpoint holds from those that came after it."""
+    """Return the condition for changes that a checkpoint holds."""
     if checkpoint is None:
         return F.lit(False)
     is_held = column(S.OP) <= checkpoint.op
@@ -253,8 +255,8 @@ def _is_held(checkpoint: Checkpoint | None) -> Column:
     return is_held & (column(S.COMMIT_TIME).isNull() | (column(S.COMMIT_TIME) <= until))
 
 
-def _look(at: PointInTime, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
-    """Count what lies between, and tell whether any of it belongs before what the checkpoint holds."""
+def _span_since(at: PointInTime, changes: DataFrame, checkpoint: Checkpoint | None) -> _Span:
+    """Return a summary of the changes since a checkpoint, and whether any of them precedes a change that it holds."""
     is_held = _is_held(checkpoint)
     between = changes.filter(~is_held)
     count, first, partial, moves = between.agg(
@@ -262,12 +264,12 @@ def _look(at: PointInTime, changes: DataFrame, checkpoint: Checkpoint | None) ->
     ).collect()[0]  # fmt: skip
     held = changes.filter(is_held)
     last = _last_held(at, held, checkpoint) if checkpoint is not None and count else None
-    is_late = last is not None and (_is_before(first, last) or _goes_on(between, held, moves=bool(moves)))
+    is_late = last is not None and (_is_before(first, last) or _splits_commit(between, held, moves=bool(moves)))
     return _Span(count, is_late, bool(partial), bool(moves))
 
 
-def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
-    """Whether a commit with key changes is only half held: then its rows must be read together."""
+def _splits_commit(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
+    """Whether a checkpoint holds only a part of a commit with key changes: then its rows must be read together."""
     if not (moves or held.filter(is_arrival()).take(1)):
         return False
     # A change without a commit time may belong to any commit.
@@ -277,7 +279,7 @@ def _goes_on(between: DataFrame, held: DataFrame, *, moves: bool) -> bool:
 
 
 def _last_held(at: PointInTime, held: DataFrame, checkpoint: Checkpoint) -> tuple[object, ...] | None:
-    """Return greatest place that a checkpoint holds; a state that ``main`` went through has it in its op's record."""
+    """Return the greatest place that a checkpoint holds; for a state of ``main`` its op's record has it."""
     if checkpoint.until is not None:
         found: tuple[object, ...] | None = held.agg(F.max(place())).collect()[0][0]
         return found
@@ -287,21 +289,21 @@ def _last_held(at: PointInTime, held: DataFrame, checkpoint: Checkpoint) -> tupl
 
 
 def _require_times(at: PointInTime, changes: DataFrame) -> None:
-    """Refuse a question by time where some change does not tell its own.
+    """Refuse a query by time where some change has no commit time.
 
-    Where changes are ordered by their time, one without is a bad row: there is nothing to look for.
+    Where changes are ordered by time, a change without one is a bad row, and there is nothing to check.
     """
     own = [generation for generation in at.progress.generations if generation.number >= at.generation.number]
-    if at.moment.kind is not MomentKind.TIME or all(one.order_by is OrderBy.TIMESTAMP for one in own):
+    if at.moment.kind is not MomentKind.TIME or all(generation.order_by is OrderBy.TIMESTAMP for generation in own):
         return
     if changes.filter(lacks_commit_time()).select(S.OP).take(1):
-        msg = f"{at.context.table}: some changes have no commit time; nothing tells whether they count"
+        msg = f"{at.context.table}: some changes have no commit time; it is unknown whether they count"
         raise DataError(msg, hint="ask by op: --as-of op:NUMBER")
 
 
-def _is_before(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Compare places as Spark does: a null comes first, and text by code point."""
-    return [(value is not None, value) for value in one] < [(value is not None, value) for value in other]
+def _is_before(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
+    """Whether a place precedes another, in Spark's order: nulls first, text by code point."""
+    return [(value is not None, value) for value in left] < [(value is not None, value) for value in right]
 
 
 def _folded(
@@ -318,7 +320,7 @@ def _folded(
 
 
 def _keyless(at: PointInTime, workspace: Workspace) -> AsOf:
-    """Return every loaded and inserted row; repeats are told by the change sequence where there is one."""
+    """Return every loaded and inserted row; a change sequence, where there is one, identifies repeats."""
     changes = at.changes().drop(S.OP)
     source = FoldInput(workspace, changes, 0, (), at.names)
     inserted = fold_keyless(source, at.generation.order_by).rows.select(*columns(at.names))
@@ -331,5 +333,5 @@ def _no_rows(at: PointInTime) -> DataFrame:
 
 
 def never_run(context: TableContext) -> ConfigurationError:
-    """Say that there is nothing to tell of a table."""
+    """Return the error for a table that was never run."""
     return ConfigurationError(f"{context.table} has no rows yet: nothing was run", hint=f"lakeward run {context.table}")

@@ -1,4 +1,8 @@
-"""Log an op: its changes, bad rows and control rows become one commit of the changelog, or nothing does."""
+"""The changelog: records of ops and files, the commit that logs an op, and the bad rows that wait for a decision.
+
+An op's changes, bad rows and control rows become one commit, or none of them does. Control rows record what an op did
+and what became of each file; the ledger is derived from them.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +36,18 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import PreparedOp
 
 
-# Control rows of the changelog: what an op did, and what became of each file. The ledger is derived from them.
-
-
-REBUILD = "drop the table's changelog and mirror and run again: both are then built anew from the landing files"
+REBUILD = "drop the table's changelog and mirror and run again: both are then rebuilt from the landing files"
 
 
 @dataclass(frozen=True)
 class LoadDecision(Record, required=("changed", "kept", "dropped")):
-    """Why a load was taken as it was: kept in the control row, so that the choice can be checked later.
+    """How a load was interpreted: kept in the control row, so that the choice can be checked later.
 
     ``evidence`` names what the cut came from: ``first load`` (every change file follows it), ``load times`` (times
     inside the load's rows), ``landing times`` (modification times, declared as trusted), ``user`` (``--cut``),
     ``observed`` (no change file was there) or ``same load`` (a part that came later). ``cut`` is in 20 digits,
     ``before`` and ``after`` count the change files known on either side of it. ``changed`` are parts with new content,
-    ``kept`` parts taken over unchanged and ``dropped`` parts of the load before that this one does not have.
+    ``kept`` parts that are unchanged and ``dropped`` parts of the load before that this load lacks.
     """
 
     evidence: str
@@ -62,12 +63,12 @@ class LoadDecision(Record, required=("changed", "kept", "dropped")):
 
 @dataclass(frozen=True)
 class OpRecord(Record):
-    """An op as its control row tells it, with the progress that holds once it is logged.
+    """The control row of an op, with the progress that holds once it is logged.
 
-    ``starts`` marks the first op of its generation, ``late`` one that reaches back before changes already applied.
-    ``partial`` and ``moves`` say what its changes need when folded. ``back_to`` is the op whose
-    state holds again, where this one takes back every op after it. ``erasure`` tells what an erase op erases.
-    ``keys`` and ``reason`` say how many keys a repair puts right, and why. ``decision`` says why a load was taken.
+    ``starts`` marks the first op of its generation, ``late`` an op with changes that precede others already applied.
+    ``partial``: some changes lack columns; ``moves``: some change a key. ``back_to`` is the op whose state an undo or
+    void restores. ``erasure`` holds the keys of an erase op. ``keys`` and ``reason`` are how many keys a repair
+    corrects, and why. ``decision`` explains how a load was interpreted.
     """
 
     op: int
@@ -115,9 +116,9 @@ class FileRecord(
 
     @property
     def was_read(self) -> bool:
-        """Tell files that the op read from those it only took note of.
+        """Whether the op read the file, and did not only record it.
 
-        These are copies, files that were fenced, and load files that are not part of the load.
+        Only recorded are copies, fenced files and load files that are not part of the load.
         """
         left_over = self.disposition is Disposition.SUPERSEDED and self.summary.file_class is FileClass.LOAD
         return not (left_over or self.disposition.is_note or self.disposition is Disposition.FENCED)
@@ -179,13 +180,13 @@ def control_rows(
         }
         for resolution in resolutions
     ]
-    # One literal that Spark unfolds: a frame made from Python rows would cost a serialised task per core.
+    # One literal that Spark expands: a frame made from Python rows would cost a serialised task per core.
     text = F.lit(json.dumps(rows, ensure_ascii=False))
     return spark.range(0, 1, 1, 1).select(F.inline(F.from_json(text, T.ArrayType(S.record_struct(())))))
 
 
-# Keep the op's number out of the code that Spark generates: it would compile a large class anew for every op. Numbers
-# become part of that code, texts do not, unless constants are folded first.
+# Keeps the op's number out of the code that Spark generates, which would otherwise be compiled again for every op.
+# Numbers become part of that code; text does not, unless constants are folded first.
 _SAME_CODE_FOR_EVERY_OP = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
 }
@@ -202,13 +203,13 @@ def log_op(
     files: Sequence[FileRecord],
     resolutions: Sequence[Resolution] = (),
 ) -> int:
-    """Commit an op to the changelog on top of snapshot ``base``; give the new snapshot.
+    """Commit an op to the changelog on top of snapshot ``base``; return the new snapshot's id.
 
-    Without ``base`` the changelog is new, and the state store knows nothing of the table. ``bad_rows`` is how many
+    Without ``base`` the changelog is new, and the state store has no ledger of the table. ``bad_rows`` is how many
     wait for a decision once this op is logged.
 
     Raises:
-        ConflictError: the changelog has moved since, or the lease was lost. Nothing was logged.
+        ConflictError: the changelog has changed since, or the lease was lost. Nothing was logged.
     """
     control = control_rows(context.spark, record, files, resolutions)
     entry = control if rows is None else rows.unionByName(control, allowMissingColumns=True)
@@ -230,7 +231,7 @@ def log_op(
         context.reached(Step.LOG_PUBLISH)
     context.reached(Step.LOG_DROP)
     if record.back_to is not None:
-        # The cache holds files of ops that no longer stand; only the changelog knows what was there before.
+        # The cache holds files of ops that are undone now; only the changelog has the state before.
         context.state.forget_ledger(context.table)
     else:
         entries = [file.ledger_entry(record.op, record.generation) for file in files]
@@ -247,35 +248,34 @@ def changes_of(log: DataFrame, op: int) -> DataFrame:
 
 
 def changes_before(log: DataFrame, record: OpRecord) -> DataFrame:
-    """Return the changes of an op's generation that earlier ops logged and that still stand."""
+    """Return the changes of an op's generation that earlier ops logged and that are not undone."""
     own = (column(S.KIND) == S.KIND_CHANGE) & (column(S.GENERATION) == record.generation)
     earlier = (column(S.OP) < record.op) & is_standing(record.progress.undone)
     return log.filter(own & earlier).drop(S.OP, S.GENERATION)
 
 
-# Bad rows that wait for a decision: found in the changelog, and their number carried from op to op.
-# Every op stamps the number into its commit, so that it can be told without reading the changelog.
-
-
 def open_rows(log: DataFrame, progress: Progress) -> DataFrame:
-    """Keep bad rows of ops that stand, at the progress given, and that no standing resolution names."""
+    """Return the bad rows that wait for a decision: not undone at a progress, and not resolved since."""
     standing = is_standing(progress.undone)
     bad = log.filter((column(S.KIND) == S.KIND_BAD) & standing)
     decided = f"{S.PREFIX}decided"
     resolved = log.filter((column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNotNull() & standing)
     last = resolved.groupBy(S.FILE, S.ROW).agg(F.max(S.OP).alias(decided))
-    # A reload reads files again: what was decided on a row before says nothing of the same row read after.
+    # A reload reads files again: a decision on a row does not apply to the same row when it is read again.
     is_open = column(decided).isNull() | (column(decided) < column(S.OP))
     return bad.join(last, on=[S.FILE, S.ROW], how="left").filter(is_open).drop(decided)
 
 
 def is_named(ids: Collection[str]) -> SparkColumn:
-    """Tell rows by the name that commands use: file and row number."""
+    """Return the condition for rows with one of the ids that commands use: file and row number."""
     return F.concat(column(S.FILE), F.lit(":"), column(S.ROW)).isin(*ids)
 
 
 def open_after(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
-    """Count the bad rows that wait once an op is logged; only ops that take some away have to look for them."""
+    """Return how many bad rows wait once an op is logged; only ops that remove some have to search for them.
+
+    Every op stamps the number into its commit, so that it is known without reading the changelog.
+    """
     added = sum(summary.bad for summary in prepared.summaries)
     base, record = prepared.bases.changelog, prepared.record
     if base is None or (record.back_to is None and not resolutions):

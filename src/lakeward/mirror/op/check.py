@@ -1,4 +1,4 @@
-"""Everything that can refuse an op, before anything is written."""
+"""The checks that can refuse an op before anything is written, and the count of rows that an op changes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 5
+_TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
 
 
 def require_readable(context: TableContext, summaries: Sequence[FileSummary]) -> None:
     """Refuse files that cannot be used as a whole."""
     if broken := [summary for summary in summaries if summary.problem]:
-        shown = "\n  ".join(f"{one.path}: {one.problem}" for one in broken[:_SHOWN])
+        shown = "\n  ".join(f"{summary.path}: {summary.problem}" for summary in broken[:_SHOWN])
         msg = f"{context.table}: {len(broken)} of {count(len(summaries), 'file')} cannot be used:\n  {shown}"
         hint = f"repair or remove them, then: lakeward run {context.table}"
         raise DataError(msg, hint=hint)
@@ -60,14 +61,14 @@ def require_good_rows(
     hint = f"repair the files; or set on_bad_row: quarantine for {context.table} and handle the rows later"
     found = _suggestions(rows, summaries, ReadSpec(context.table, tuple(columns), context.settings))
     if found:
-        settings = " ".join(f"--set {quote(f'{one.setting}={one.value}')}" for one in found)
-        told = "; ".join(one.message for one in found)
-        hint = f"{told}: lakeward tables set {context.table} {settings}, or the same in lakeward.yaml; else {hint}"
+        settings = " ".join(f"--set {quote(f'{suggestion.setting}={suggestion.value}')}" for suggestion in found)
+        reasons = "; ".join(suggestion.message for suggestion in found)
+        hint = f"{reasons}: lakeward tables set {context.table} {settings}, or the same in lakeward.yaml; else {hint}"
     raise BadRowError(msg, hint=hint)
 
 
 def _suggestions(rows: Sequence[Row], summaries: Sequence[FileSummary], spec: ReadSpec) -> list[Suggestion]:
-    """Return which settings of CSV the bad rows look like, where their files have no header to look at."""
+    """Return the CSV settings that the bad rows suggest, where their files have no header."""
     texts = [row[S.RAW] for row in rows if row[S.RAW] is not None and _is_headerless(row[S.FILE], spec)]
     if len(texts) < len(rows):
         return []
@@ -90,20 +91,21 @@ def _describe(file: str, row: int, detail: str) -> str:
 def require_clear_keys(
     context: TableContext, records: DataFrame, summaries: Sequence[FileSummary], columns: Sequence[Column], bases: Bases
 ) -> None:
-    """Refuse before images that are NULL where key columns hold NULL: they may say "unchanged", or "was NULL"."""
+    """Refuse before images that are NULL where key columns hold NULL: they may mean "unchanged" or "was NULL"."""
     found = [summary for summary in summaries if summary.null_images]
     if not found or context.settings.before_image_nulls is not None:
         return
     keys = context.settings.primary_key
-    is_null = reduce(lambda one, other: one | other, [column(key).isNull() for key in keys])
+    is_null = reduce(lambda left, right: left | right, [column(key).isNull() for key in keys])
     frames = [records.filter(column(S.KIND) == S.KIND_CHANGE)]
     if bases.mirror is not None:
         frames.append(conformed(context.mirror.read(bases.mirror.id), columns, context.settings.renames))
     if not any(frame.filter(is_null).take(1) for frame in frames):
         return
+    images = sum(summary.null_images for summary in found)
     msg = (
         f"{context.table}: its key columns ({', '.join(keys)}) hold NULL, and before images of the key are NULL in "
-        f"{sum(one.null_images for one in found):,} updates ({found[0].path} …): the old key may have been NULL "
+        f"{images:,} updates ({found[0].path} …): the old key may have been NULL "
         "there, or unchanged"
     )
     hint = (
@@ -114,7 +116,7 @@ def require_clear_keys(
 
 
 def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequence[FileSummary]) -> OrderBy | None:
-    """Return the one order that all change files have; a generation's order never changes."""
+    """Return the order that all change files share; a generation's order never changes."""
     found = {
         summary.order_by
         for summary in summaries
@@ -131,9 +133,9 @@ def common_order(context: TableContext, fixed: OrderBy | None, summaries: Sequen
 
 
 def require_delete_share(context: TableContext, effect: Effect, names: Sequence[Column], base: Snapshot | None) -> None:
-    """Stop a batch that would delete too large a share of the mirror.
+    """Refuse a batch that would delete too large a share of the mirror.
 
-    Deletes of keys that the mirror does not have are only left out of the count when the share looks too large.
+    Deletes of keys that the mirror lacks count first; only where the share looks too large are they looked up.
     """
     folded, keys = effect.folded, context.settings.primary_key
     if context.options.allow_deletes or folded is None or not keys or base is None:
@@ -149,7 +151,7 @@ def require_delete_share(context: TableContext, effect: Effect, names: Sequence[
 
 
 def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | None) -> None:
-    """Stop a load that would empty the mirror, or leave a much smaller one in its place."""
+    """Refuse a load that would empty the mirror or leave it much smaller."""
     if context.options.allow_deletes or base is None:
         return
     removal = Removal(base.rows - effect.load_count, base.rows, context.settings.max_delete_share)
@@ -157,15 +159,9 @@ def require_reload_size(context: TableContext, effect: Effect, base: Snapshot | 
         raise load_refusal(context.table, removal)
 
 
-# How many rows of a table would be inserted, updated and deleted to get from one state to another.
-
-
-_TIMES, _ARRIVED, _LEFT = (f"{S.PREFIX}{name}" for name in ("times", "arrived", "left"))
-
-
 @dataclass(frozen=True)
 class RowChanges:
-    """Rows by what becomes of them. In a table without a key nothing is updated."""
+    """The rows that are inserted, updated and deleted between two states. Without a key none is updated."""
 
     inserted: int = 0
     updated: int = 0
@@ -185,6 +181,9 @@ def row_changes(before: DataFrame, after: DataFrame, keys: Sequence[str]) -> Row
     by_key = differing.groupBy(*columns(keys)).agg(arrived.alias(_ARRIVED), left.alias(_LEFT))
     is_there, was_there = column(_ARRIVED) > 0, column(_LEFT) > 0
     found = by_key.agg(
-        *(F.count(F.when(one, 1)) for one in (is_there & ~was_there, is_there & was_there, was_there & ~is_there))
+        *(
+            F.count(F.when(condition, 1))
+            for condition in (is_there & ~was_there, is_there & was_there, was_there & ~is_there)
+        )
     ).collect()[0]
     return RowChanges(*found)

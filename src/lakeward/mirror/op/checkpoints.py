@@ -1,7 +1,8 @@
-"""States of a table that the lake still holds whole, from which a past state is reached with few changes.
+"""Moments, and checkpoints: complete states that the lake still holds, from which past states need few changes.
 
-Told from the mirror's metadata alone. A checkpoint serves a question only if nothing in it was committed after the
-moment asked for, every op in it still stands, and no load part or repair came after it.
+A moment is a day, a time, an op or a position in the source's change sequence. Checkpoints are found from the mirror's
+metadata alone. One can be used only if nothing in it was committed after the moment, no op in it is undone, and no load
+part or repair came after it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,10 @@ if TYPE_CHECKING:
     from lakeward.model import Progress, TableId
 
 
-# Moments that people ask for: a day, a time, an op, a position in the source's change sequence.
-
-
 _OP = re.compile(r"op:(\d{1,18})", re.ASCII)
 _SEQUENCE = re.compile(rf"sequence:(\d{{1,{SEQUENCE_DIGITS}}})", re.ASCII)
 _DMS_SEQUENCE_DIGITS = 35
-# Python reads more forms of ISO 8601, days without dashes and weeks among them, and takes those for midnight.
+# Python accepts more forms of ISO 8601, such as days without dashes and weeks, and reads them as midnight.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(rf"{_DAY.pattern}[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +37,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class MomentKind(StrEnum):
-    """What a moment is counted by."""
+    """The kinds of moments."""
 
     TIME = "time"
     OP = "op"
@@ -59,19 +57,19 @@ class Moment:
     label: str
 
     def is_after(self, other: Moment) -> bool:
-        """Return whether it comes after another of its kind."""
+        """Whether it comes after another moment of its kind."""
         # Sequences are padded to one length, so that their texts are in their order.
         mine, others = self.limit, other.limit
         return mine > others if isinstance(mine, str) and isinstance(others, str) else int(mine) > int(others)
 
     @property
     def op(self) -> int | None:
-        """The op, where the moment is one."""
+        """The op, where the moment is an op."""
         return int(self.limit) if self.kind is MomentKind.OP else None
 
     @property
     def micros(self) -> int | None:
-        """The time in microseconds since 1970, where the moment is one."""
+        """The time in microseconds since 1970, where the moment is a time."""
         return int(self.limit) if self.kind is MomentKind.TIME else None
 
     @property
@@ -82,19 +80,19 @@ class Moment:
             return f"{moment.year:04d}{moment:%m%d%H%M%S%f}"
         if self.kind is MomentKind.SEQUENCE:
             # A DMS change sequence has 35 digits and begins with the time of the commit, YYYYMMDDHHMMSS and hundredths;
-            # one that does not can only be of the newest generation.
+            # any other number can only be of the newest generation.
             number = str(self.limit).lstrip("0")
             return number[:16].ljust(20, "9") if len(number) == _DMS_SEQUENCE_DIGITS else "9" * 20
         return ""
 
 
 def op_moment(op: int) -> Moment:
-    """Return the moment at which an op was done."""
+    """Return the moment after an op."""
     return Moment(MomentKind.OP, op, f"op-{op}")
 
 
 def parse_moment(text: str, timezone: str = "UTC") -> Moment:
-    """Read ``2020-11-14`` (the whole day), ``2020-11-14T10:30:00``, ``op:41`` or ``sequence:20201114103000…``.
+    """Parse ``2020-11-14`` (the whole day), ``2020-11-14T10:30:00``, ``op:41`` or ``sequence:20201114103000…``.
 
     Days, and times without an offset, count in ``timezone``.
 
@@ -146,13 +144,13 @@ def _zone(name: str) -> ZoneInfo:
         raise ConfigurationError(msg) from error
 
 
-# On the head of a tag that was computed for a time: changes committed later are not in it, though their ops are.
+# On the head of a tag that was computed for a time: later commits of the ops that it covers are not in it.
 AS_OF_STAMP = "lakeward.as-of"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A kept state: all changes of its generation that ops up to ``op`` logged, committed up to ``until`` if given."""
+    """A kept state: all changes of its generation logged up to ``op`` and, if set, committed up to ``until``."""
 
     snapshot: int
     op: int
@@ -160,24 +158,24 @@ class Checkpoint:
 
 
 def is_undone(op: int, undone: Iterable[tuple[int, int]]) -> bool:
-    """Return whether an op no longer stands."""
+    """Whether an op is undone."""
     return any(first <= op <= last for first, last in undone)
 
 
 def load_at(mirror: TableMetadata, generation: int, progress: Progress) -> Snapshot | None:
-    """Return the newest kept snapshot of a generation's load that stood at a progress, None where there is none."""
+    """Return the newest kept snapshot of a generation's load at a progress, None where there is none."""
     loads = [snapshot for snapshot in mirror.snapshots().values() if snapshot.summary.get(LOAD_STAMP)]
     own = [load for load in loads if load.summary.get(GENERATION_STAMP) == str(generation)]
-    standing = [one for one in own if _op(one, LOAD_STAMP) <= progress.op and not _is_gone(one, progress)]
-    # Written anew since, to erase rows, a load has the same op; the newest commit counts.
-    return max(standing, key=lambda one: (_op(one, LOAD_STAMP), one.committed_ms), default=None)
+    standing = [load for load in own if _op(load, LOAD_STAMP) <= progress.op and not _is_gone(load, progress)]
+    # A load that an erasure rewrote keeps its op; the newest commit counts.
+    return max(standing, key=lambda load: (_op(load, LOAD_STAMP), load.committed_ms), default=None)
 
 
 def require_load(table: TableId, generation: int, load: Snapshot | None, op: int | None) -> None:
-    """Refuse a past state whose load is gone: ``op`` brought the newest part of it by then, None: it had none.
+    """Refuse a past state whose load is gone. ``op`` brought its newest part by then, None if it had none.
 
     Raises:
-        DataError: the load grew or was undone since, and what it was is no longer kept.
+        DataError: the load grew or was undone since, and its earlier state is no longer kept.
     """
     if op is not None and (load is None or _op(load, LOAD_STAMP) != op):
         msg = f"{table}: the load of generation {generation} as op {op} left it is no longer kept"
@@ -188,7 +186,7 @@ def require_load(table: TableId, generation: int, load: Snapshot | None, op: int
 def best_checkpoint(
     mirror: TableMetadata, moment: Moment, generation: int, progress: Progress, load: Snapshot | None
 ) -> Checkpoint | None:
-    """Return the newest kept state that serves a question, None where only the load does."""
+    """Return the newest kept state that can be used for a moment, None where only the load can."""
     if moment.kind is MomentKind.SEQUENCE:
         return None
     floor = max(_op(load, LOAD_STAMP) if load else 0, _last_repair(mirror))
@@ -199,11 +197,11 @@ def best_checkpoint(
         if (op := _op(snapshot, APPLIED_STAMP)) >= floor and op <= progress.op and not is_undone(op, progress.undone)
         if (reached := _reached(snapshot, until, moment)) is not None
     ]
-    return max(found, key=lambda one: one[:2], default=(0, 0, None))[2]
+    return max(found, key=lambda candidate: candidate[:2], default=(0, 0, None))[2]
 
 
 def _candidates(mirror: TableMetadata) -> Iterator[tuple[Snapshot, int | None]]:
-    """Yield the states that ``main`` went through and those that tags hold."""
+    """Yield the past states of ``main`` and those that tags hold."""
     snapshots = mirror.snapshots()
     head = mirror.head(MAIN)
     current = snapshots.get(head.id) if head else None
@@ -217,14 +215,14 @@ def _candidates(mirror: TableMetadata) -> Iterator[tuple[Snapshot, int | None]]:
 def _tagged(tags: Mapping[str, int], snapshots: Mapping[int, Snapshot]) -> Iterator[tuple[Snapshot, int | None]]:
     for snapshot_id in tags.values():
         snapshot = snapshots[snapshot_id]
-        # A load says the op that brought its newest part, and holds no change of that op or of those before it.
+        # A load is stamped with the op of its newest part, but holds no changes of that op or earlier ones.
         if APPLIED_STAMP in snapshot.summary and LOAD_STAMP not in snapshot.summary:
             until = snapshot.summary.get(AS_OF_STAMP)
             yield snapshot, int(until) if until is not None else None
 
 
 def _reached(snapshot: Snapshot, until: int | None, moment: Moment) -> int | None:
-    """Return the commit time that a state reaches up to; None where the state cannot serve the moment."""
+    """Return the newest commit time in a state, None where the state cannot be used for the moment."""
     if moment.micros is None:
         return 0 if until is None else None
     newest = until if until is not None else _op(snapshot, COMMIT_STAMP)

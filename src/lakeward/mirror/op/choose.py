@@ -1,7 +1,7 @@
 """Choose the next piece of work of a table: which files, in which generation, as which kind of op.
 
 There is no high-water mark: a file is new when the ledger does not have it, however old its name. The listing is
-walked once and compared with the ledger page by page; of the waiting change files only one batch is held.
+read once and compared with the ledger page by page; of the waiting change files only one batch is held in memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _SHOWN = 5
 
 @dataclass
 class Scan:
-    """What one walk over the landing folder found; of files that no rule knows, the number and the first few.
+    """The findings of one listing of the landing folder.
 
-    ``known`` counts the current generation's files that are still there, ``known_changes`` its change files among them,
-    ``counted_changes`` those of them that are named at or after ``count_from``. ``undecided`` are change files that may
-    precede the current load or follow it. ``came_back`` are files of older generations that are there again after the
-    table was emptied.
+    ``unknown`` are the first few files that no naming rule matches, ``unknown_count`` counts all of them. ``known``
+    counts the current generation's files that are still in landing, ``known_changes`` the change files among them, and
+    ``counted_changes`` those named at or after ``count_from``. ``undecided`` are change files that may precede the
+    current load or follow it. ``came_back`` are files of older generations that reappeared after the table was emptied.
     """
 
     count_from: str = ""
@@ -61,7 +61,7 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
 
     Raises:
         ChangedFileError: a consumed change file has other content now.
-        CutError: it cannot be known what load files mean, or which change files follow a reload.
+        CutError: the files do not show what load files mean, or which change files follow a reload.
         VanishedError: the files that the table was built from are gone, or came back after it was emptied.
     """
     scan = Scan(count_from=_kept_since(context))
@@ -81,7 +81,7 @@ def choose(context: TableContext, progress: Progress) -> Work | Waiting | None:
 
 
 def _recut(context: TableContext, progress: Progress) -> Progress:
-    """Lay the cut that the user gives over the current generation, where change files wait for one."""
+    """Apply the user's cut to the current generation, where change files wait for it."""
     current, cut = progress.generation, context.options.cut
     if cut is None or current is None or current.number == 1 or not cut < current.cut:
         return progress
@@ -94,7 +94,7 @@ def _recut(context: TableContext, progress: Progress) -> Progress:
 
 
 def _affordable(context: TableContext, work: Work | Waiting) -> Work | Waiting:
-    """Cut work down to what the run may still take in; a load is taken as a whole."""
+    """Reduce work to what the run's limits still allow; a load is taken as a whole."""
     if isinstance(work, Waiting) or not work.files:
         return work
     files = context.budget.admit(work.files, whole=work.kind is OpKind.LOAD)
@@ -116,7 +116,7 @@ def _change_work(
     if batch:
         generation = generation_of(batch[0], progress)
         if progress.generation is not None and generation.number < progress.generation.number:
-            # Recorded under an older generation, files of the newest would be read into it again: they wait one op.
+            # Notes recorded under an older generation would be read again in the newest one: they wait for the next op.
             return Work(OpKind.BATCH, generation, batch)
         return Work(OpKind.BATCH, generation, batch, not progress.generations, is_last, notes)
     if notes and progress.generation:
@@ -125,7 +125,7 @@ def _change_work(
 
 
 def pending_files(context: TableContext, progress: Progress, scan: Scan | None = None) -> Iterator[LandingFile]:
-    """Yield every file that waits, for `status`; content is not looked at. ``scan`` holds the rest of the walk."""
+    """Yield every file that waits, for `status`, without reading contents. ``scan`` receives the other findings."""
     scan = scan or Scan()
     yield from (file for _, file in pending_changes(context, progress, scan))
     yield from scan.undecided
@@ -137,7 +137,7 @@ def pending_files(context: TableContext, progress: Progress, scan: Scan | None =
 
 def batch_before(context: TableContext, progress: Progress, cut: str) -> Work | None:
     """Return the op that applies waiting change files named before ``cut`` to the current generation, if any wait."""
-    assert progress.generation is not None  # there is a generation that they belong to
+    assert progress.generation is not None  # the files belong to a generation
     current = progress.generation.number
 
     def is_earlier(generation: int, file: LandingFile) -> bool:
@@ -154,7 +154,7 @@ def _smallest_batch(context: TableContext, progress: Progress, scan: Scan) -> tu
 def _smallest(
     context: TableContext, waiting: Iterable[tuple[int, LandingFile]]
 ) -> tuple[tuple[LandingFile, ...], bool]:
-    """Take the first files in order, of one generation, within a batch's bounds; say whether these are all."""
+    """Return the first files in order, of one generation and within a batch's limits, and whether these are all."""
     limit = context.settings.max_files
     first = heapq.nsmallest(limit + 1, waiting, key=lambda pair: (pair[0], *pair[1].order))
     chosen: list[LandingFile] = []
@@ -168,7 +168,7 @@ def _smallest(
 
 
 def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> Iterator[tuple[int, LandingFile]]:
-    """Walk the listing; yield change files that wait with their generation and keep everything else in ``scan``."""
+    """Yield the waiting change files of the listing with their generation; ``scan`` receives everything else."""
     for page in list_landing(context, scan):
         known = context.state.lookup(context.table, [file.path for file in page])
         for file in page:
@@ -190,7 +190,7 @@ def pending_changes(context: TableContext, progress: Progress, scan: Scan) -> It
 
 
 def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan: Scan) -> None:
-    """Count files of the current generation, and notice older ones that are back after the table was emptied."""
+    """Count a file of the current generation, or record an older one that reappeared after the table was emptied."""
     current = progress.generation
     if current is None:
         return
@@ -200,14 +200,14 @@ def _count_known(file: LandingFile, entry: LedgerEntry, progress: Progress, scan
         scan.known_changes += is_change
         scan.counted_changes += is_change and file.time >= scan.count_from
     elif current.emptied and entry.generation < current.number:
-        # Names of change files are never used again; a load file may be a new one under the same name.
+        # Names of change files are never reused; a load file may be a new file under the same name.
         is_same = file.file_class is FileClass.CHANGES or entry.identity == file.identity
         if is_same and file.file_class is not FileClass.TRANSACTIONS and len(scan.came_back) < _SHOWN:
             scan.came_back.append(file.path)
 
 
 def _kept_since(context: TableContext) -> str:
-    """Return the name time from which on consumed files must still be in landing, as 20 digits."""
+    """Return the earliest name time, as 20 digits, of consumed files that must still be in landing."""
     retention = context.settings.landing_retention
     return "" if retention is None else time_digits(int((time.time() - retention) * 1e6))
 
@@ -217,7 +217,7 @@ def _is_undecided(file: LandingFile, progress: Progress) -> bool:
 
 
 def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> None:
-    """Refuse change files of which it cannot be known whether they precede the current load or follow it."""
+    """Refuse change files that may precede the current load or follow it."""
     if not scan.undecided:
         return
     first = min(scan.undecided, key=lambda file: file.order)
@@ -230,7 +230,7 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
 
 
 def recut_hint(context: TableContext, follows: str) -> str:
-    """Return the command that says from which name time on change files follow the current load."""
+    """Return the command that sets the name time from which change files follow the current load."""
     table = shlex.quote(str(context.table))
     return (
         f"files named from TIME on follow the load, those before are in it: lakeward run {table} --cut TIME; "
@@ -239,12 +239,12 @@ def recut_hint(context: TableContext, follows: str) -> str:
 
 
 def shown_time(digits: str) -> str:
-    """Return 20 digits as ``--cut`` takes them and file names show them."""
+    """Return 20 digits in the form of file names and of ``--cut``."""
     return f"{digits[:8]}-{digits[8:]}"
 
 
 def _same_content(context: TableContext, suspects: Iterable[tuple[LandingFile, LedgerEntry]]) -> Iterator[FileRecord]:
-    """Let through files whose content is what was consumed, or that the user accepts; refuse the others."""
+    """Yield records of files whose content is unchanged or that the user accepts; refuse the others."""
     for file, entry in suspects:
         with context.storage.spool(file.path) as (_, content_hash):
             if content_hash == entry.content_hash:
@@ -277,7 +277,7 @@ def generation_of(file: LandingFile, progress: Progress) -> Generation:
 
 
 def list_landing(context: TableContext, scan: Scan) -> Iterator[list[LandingFile]]:
-    """Yield the table's files in landing, page by page; ``scan`` counts those that no rule knows."""
+    """Yield the table's files in landing, page by page; ``scan`` counts those that no naming rule matches."""
     return _pages(_listed(context, scan))
 
 
@@ -300,16 +300,16 @@ def _all_listed(context: TableContext, scan: Scan) -> Iterator[LandingFile]:
         yield from list_transactions(context.storage, context.config.transactions.strip("/"), context.settings)
 
 
-# --- files that are gone --------------------------------------------------------------------------------------------
+# --- missing files --------------------------------------------------------------------------------------------------
 
 
 def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | None:
-    """Stop where every file of the current generation is gone, or return the truncate that the settings declare."""
+    """Refuse a table whose files are all gone, or return the truncate where the settings declare it."""
     if context.options.files or progress.generation is None:
         return None
     if scan.came_back:
         raise _came_back(context, scan)
-    if not _is_missed(context, progress, scan):
+    if not _are_files_missing(context, progress, scan):
         return None
     if context.settings.on_missing_folder == "truncate":
         now = time_digits(time.time_ns() // 1000)
@@ -330,10 +330,13 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
     raise VanishedError(msg, hint=hint)
 
 
-def _is_missed(context: TableContext, progress: Progress, scan: Scan) -> bool:
-    """Whether files of the current generation must be there and none is; transaction files are not a table's own."""
+def _are_files_missing(context: TableContext, progress: Progress, scan: Scan) -> bool:
+    """Whether landing should hold files of the current generation and holds none.
+
+    Transaction files do not count: they are shared by tables.
+    """
     current = progress.generation
-    assert current is not None  # asked only of tables that have one
+    assert current is not None  # the caller checks it
     has_transactions = bool(context.config.transactions)
     if (scan.known - scan.known_changes) if has_transactions else scan.known:
         return False
@@ -360,7 +363,7 @@ def _came_back(context: TableContext, scan: Scan) -> VanishedError:
 
 
 def _require_change_files(context: TableContext, progress: Progress, scan: Scan) -> None:
-    """Refuse load files that were written again while consumed change files are gone: a restart clears its target."""
+    """Refuse rewritten load files where consumed change files are gone: a restarted task clears its target folder."""
     if progress.generation is None or context.options.files or context.config.transactions:
         return
     missing = change_files(context, progress, cut=_kept_since(context)).after - scan.counted_changes

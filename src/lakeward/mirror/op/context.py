@@ -1,4 +1,4 @@
-"""What every step of an op on one table needs at hand."""
+"""The context of work on one table: its settings, stores and limits, the user's options, and the chosen work."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Permission(Protocol):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a user may decide for one run.
+    """The user's options for one run.
 
     ``files`` restricts the run to these landing paths. ``cut`` is the name time from which change files belong to
-    a reload. ``same_load`` says that load parts with a new time and the old content were only copied again, ``reload``
-    that the source was loaded again. ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not.
+    a reload. ``same_load``: load parts with a new time and the old content were only copied again; ``reload``: the
+    source was loaded again. ``keep_parts`` belong to the load that is taken, ``drop_parts`` do not.
     ``accept_changed`` names consumed files whose new content is to be ignored. ``max_files`` and ``max_bytes`` limit
-    what the run takes in over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
-    number of further attempts after passing faults.
+    what the run reads over all its tables; ``time_limit`` replaces every table's own, ``attempts`` the configured
+    number of further attempts after transient errors.
     """
 
     allow_deletes: bool = False
@@ -59,7 +59,7 @@ class RunOptions:
     attempts: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would fail, or pass for another choice, only once tables are run."""
+        """Refuse values that would fail, or be misunderstood, only once tables are run."""
         check_fields(self, allow_deletes=FLAG, same_load=FLAG, reload=FLAG, cut=OPTIONAL_TEXT)
         check_fields(self, **dict.fromkeys(("files", "keep_parts", "drop_parts", "accept_changed"), TEXTS))
         check_fields(self, **dict.fromkeys(("max_files", "max_bytes", "attempts"), OPTIONAL_WHOLE))
@@ -92,11 +92,11 @@ class TableContext:
     reached: Callable[[Step], None] = field(default=ignore_step)
 
     def adapt_plans(self, *, wanted: bool) -> None:
-        """Let Spark re-plan queries while they run, or not: it pays for shuffles and only costs without them."""
+        """Turn adaptive query execution on or off: it pays off for shuffles and only costs time without them."""
         self.spark.conf.set("spark.sql.adaptive.enabled", str(wanted).lower())
 
     def spark_settings(self, settings: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Set Spark settings for one statement and put back what was there."""
+        """Return a context manager that sets Spark settings and restores the previous ones."""
         return session_settings(self.spark, settings)
 
     @property
@@ -105,20 +105,17 @@ class TableContext:
         return table_folder(self.table, self.settings)
 
 
-# How much one run may take in, over all its tables.
-
-
 class RunBudget:
-    """Files and bytes that a run may still take; tables that run at one time share it."""
+    """Files and bytes that a run may still read, shared by all its tables."""
 
     def __init__(self, *, files: int | None = None, size: int | None = None) -> None:
-        """Start with so many files and bytes; None sets no limit."""
+        """Start with a number of files and bytes; None sets no limit."""
         self._files = files
         self._bytes = size
         self._lock = threading.Lock()
 
     def admit(self, files: Sequence[LandingFile], *, whole: bool = False) -> tuple[LandingFile, ...]:
-        """Take the first files that fit and give them: all or none of a ``whole``, which may go over the limit.
+        """Return the first files that fit, and count them: all or none of a ``whole``, which may exceed the limit.
 
         A single file larger than all that is left passes while anything is left: otherwise it would wait forever.
         """
@@ -141,16 +138,13 @@ class RunBudget:
             self._bytes -= size
 
 
-# What a run does next with a table, as values: the input of one op, or the reason why it waits.
-
-
 @dataclass(frozen=True)
 class Work:
-    """One op's worth of input. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
+    """The input of one op. ``starts`` marks the first op of its generation, ``is_last`` that nothing else waits.
 
-    ``notes`` are files with nothing to read, recorded so that they need not be looked at again: consumed ones that
+    ``notes`` are files that are recorded and not read, so that they need not be examined again: consumed files that
     were written again, and load files that are not part of the load. ``earlier`` is the generation before the first
-    one seen, where the first load is known to be a reload. ``decision`` says why a load is taken as it is; with
+    load seen, where that load is known to be a reload. ``decision`` explains how a load is interpreted; with
     ``needs_cut`` it is complete only once the load's rows were read. ``former`` maps the paths of parts that a reload
     shares unchanged with the load before to their ledger entries.
     """
@@ -169,6 +163,6 @@ class Work:
 
 @dataclass(frozen=True)
 class Waiting:
-    """There is input, but not yet time for it."""
+    """There is input, but it has to wait for the ``reason``."""
 
     reason: str

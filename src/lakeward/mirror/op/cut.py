@@ -1,10 +1,10 @@
-"""Decide which change files follow a load: the cut between one generation and the next.
+"""The cut between one generation and the next: which change files follow a load.
 
-The proof comes from inside the files: the times that a load's own rows carry, the names of change files (the moment at
-which the replication tool created them) and the commit times in them. A file created before the load wrote its first
-row is in the load; one created later is applied on top of it. Applying a few changes too many from just before the load
-does no harm, because every later change follows; leaving one out would lose it. Without such times the modification
-times of load files decide where the user has declared them as trusted, else the user does.
+The evidence comes from inside the files: the times that a load's own rows carry, the names of change files (the moment
+at which the replication tool created them) and the commit times in them. A file created before the load wrote its first
+row is in the load; one created later is applied on top of it. Applying a few extra changes from just before the
+load does no harm, because every later change follows; leaving one out would lose it. Without such times the
+modification times of load files decide if the user has declared them as trusted; otherwise the user decides.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _USUAL_LAG_US = 3_600_000_000
 
 @dataclass(frozen=True)
 class _Cut:
-    """A cut and what it came from; ``at`` is empty where every change file follows the load."""
+    """A cut and its evidence; ``at`` is empty where every change file follows the load."""
 
     at: str
     evidence: str
@@ -57,8 +57,8 @@ class _Cut:
 
 
 @dataclass(frozen=True)
-class _Load:
-    """A load that was read and the table that it comes to. ``times`` are the first and last time of its new rows."""
+class _ReadLoad:
+    """A load that was read, and its table's progress. ``times`` are the first and last time of its new rows."""
 
     context: TableContext
     work: Work
@@ -73,7 +73,7 @@ class _Load:
 
     @property
     def comes_later(self) -> bool:
-        """Whether there was a load before, so that files of several loads may lie side by side."""
+        """Whether there was a load before, so that landing may hold files of several loads."""
         current = self.progress.generation
         return self.former is not None or (current is not None and current.emptied)
 
@@ -81,12 +81,12 @@ class _Load:
 def with_cut(
     context: TableContext, work: Work, progress: Progress, columns: Sequence[Column], parts: Sequence[FileSummary]
 ) -> Work:
-    """Return a load's work with its generation and the reasons for it; or the work that has to come before it.
+    """Return a load's work with its generation and decision, or the work that must precede it.
 
     Raises:
         CutError: nothing shows which change files follow the load, or the files contradict each other.
     """
-    load = _Load(context, work, progress, parts, load_times(context, columns, _new_parts(work, parts)))
+    load = _ReadLoad(context, work, progress, parts, load_times(context, columns, _new_parts(work, parts)))
     if not work.needs_cut:
         return _joined(load)
     _require_one_load(load)
@@ -102,9 +102,9 @@ def with_cut(
 def load_times(
     context: TableContext, columns: Sequence[Column], parts: Sequence[FileSummary]
 ) -> tuple[int, int] | None:
-    """Return the first and last time at which a load's rows were loaded, None where they do not carry it.
+    """Return the first and last time at which a load's rows were loaded, None where the rows do not show it.
 
-    A timestamp column that is a column of the table itself says when rows were changed, not when they were loaded.
+    A timestamp column that belongs to the table itself holds the time of a row's change, not that of its loading.
     """
     name = context.settings.timestamp_column
     if name is None or any(column.name.lower() == name.lower() for column in columns):
@@ -119,11 +119,11 @@ def _new_parts(work: Work, parts: Sequence[FileSummary]) -> list[FileSummary]:
     return [part for part in parts if part.path not in work.former]
 
 
-def _require_one_load(load: _Load) -> None:
+def _require_one_load(load: _ReadLoad) -> None:
     """Refuse parts of different loads: they would be mixed.
 
     Several reloads may have come since the last run, and a smaller one leaves parts of a larger one behind. Within a
-    segment DMS writes part after part, so that times that go backwards betray it.
+    segment DMS writes part after part, so that times that go backwards reveal it.
     """
     options, former = load.context.options, load.former
     if options.reload:
@@ -138,13 +138,13 @@ def _require_one_load(load: _Load) -> None:
         raise _mixed_loads(load, doubts)
 
 
-def _is_of_former(load: _Load, part: FileSummary) -> bool:
+def _is_of_former(load: _ReadLoad, part: FileSummary) -> bool:
     limit = load.former.load_to if load.former is not None else None
     return limit is not None and part.newest_commit is not None and part.newest_commit <= limit
 
 
-def _doubtful_parts(load: _Load) -> dict[str, str]:
-    """Return the parts of which nothing shows that they are of one load, each with the reason."""
+def _doubtful_parts(load: _ReadLoad) -> dict[str, str]:
+    """Return the parts that may belong to another load, each with the reason."""
     parts = [part for part in load.parts if part.path not in load.context.options.keep_parts]
     spans = _spans(load, parts)
     if len(parts) == 1 or (spans is None and not load.comes_later):
@@ -165,10 +165,10 @@ def _doubtful_parts(load: _Load) -> dict[str, str]:
     }
 
 
-def _spans(load: _Load, parts: Sequence[FileSummary]) -> dict[str, tuple[int, int]] | None:
-    """Return when each part was loaded: by its rows, else by trusted modification times; None where nothing says so.
+def _spans(load: _ReadLoad, parts: Sequence[FileSummary]) -> dict[str, tuple[int, int]] | None:
+    """Return when each part was loaded: by its rows, else by trusted modification times; None where it is unknown.
 
-    One time for all rows of all parts is that of the task's start, which several loads share.
+    A single time for all rows of all parts is the task's start, which several loads may share.
     """
     if load.times is not None and load.times[0] < load.times[1] and _is_proof(load):
         with_rows = (part for part in parts if part.rows > part.bad)
@@ -178,11 +178,11 @@ def _spans(load: _Load, parts: Sequence[FileSummary]) -> dict[str, tuple[int, in
     return None
 
 
-def _is_proof(load: _Load) -> bool:
+def _is_proof(load: _ReadLoad) -> bool:
     return load.times is not None and (load.former is None or _is_newer(load, load.former, load.times[0]))
 
 
-def _mixed_loads(load: _Load, doubts: dict[str, str]) -> CutError:
+def _mixed_loads(load: _ReadLoad, doubts: dict[str, str]) -> CutError:
     table = shlex.quote(str(load.context.table))
     shown = list(doubts)[:_SHOWN]
     keeps, drops = (" ".join(f"--{verb}-part {shlex.quote(path)}" for path in shown) for verb in ("keep", "drop"))
@@ -199,45 +199,45 @@ def _mixed_loads(load: _Load, doubts: dict[str, str]) -> CutError:
     return CutError(msg, hint=hint)
 
 
-def _cut(load: _Load) -> _Cut:
+def _cut(load: _ReadLoad) -> _Cut:
     context, former = load.context, load.former
     if context.options.cut is not None:
         return _Cut(context.options.cut, USER)
     if former is None:
-        # Nothing speaks of a reload. A load's own time is often later than the first changes that follow it.
+        # Nothing indicates a reload. A load's own time is often later than the first changes that follow it.
         return _Cut("", FIRST_LOAD)
     if load.times is not None and _is_proof(load):
         return _Cut(time_digits(load.times[0]), LOAD_TIMES)
     if context.settings.landing_times == "trusted":
         return _Cut(time_digits(_first_written(load)), LANDING_TIMES)
     if not _has_change_files(load):
-        # A file that is created after the load was seen whole follows it; of earlier names nothing is known.
+        # A file created after the complete load was seen follows it; earlier names remain undecided.
         now = time_digits(time.time_ns() // 1000)
         return _Cut(now, OBSERVED, undecided_from=former.undecided_from or former.cut or "0" * len(now))
     raise _unknown_cut(load)
 
 
-def _is_newer(load: _Load, former: Generation, first: int) -> bool:
-    """Whether a load's rows were loaded after those of the load before; a task's start time may stay the same."""
+def _is_newer(load: _ReadLoad, former: Generation, first: int) -> bool:
+    """Whether a load's rows were loaded after those of the load before; two loads may share a task's start time."""
     if former.load_to is not None:
         return first > former.load_to
     known = change_files(load.context, load.progress, cut=time_digits(first))
     return known.before > 0 or not _has_change_files(load)
 
 
-def _first_written(load: _Load) -> int:
+def _first_written(load: _ReadLoad) -> int:
     new = _new_parts(load.work, load.parts) or load.parts
     return min(part.identity.mtime_us for part in new)
 
 
-def _has_change_files(load: _Load) -> bool:
+def _has_change_files(load: _ReadLoad) -> bool:
     scan = Scan()
     waiting = next(pending_changes(load.context, load.progress, scan), None)
     return waiting is not None or load.progress.last_place is not None or bool(scan.undecided)
 
 
-def _sides(load: _Load, cut: _Cut) -> tuple[int, int]:
-    """Count the change files before and after a cut, consumed and waiting ones, and require that they fit it."""
+def _sides(load: _ReadLoad, cut: _Cut) -> tuple[int, int]:
+    """Return how many change files, consumed and waiting, lie before and after a cut; refuse a contradiction."""
     context, progress = load.context, load.progress
     # Every change file follows the first load; those that were created before it are counted for the record.
     at = time_digits(load.times[0]) if cut.evidence == FIRST_LOAD and load.times is not None else cut.at
@@ -253,7 +253,7 @@ def _sides(load: _Load, cut: _Cut) -> tuple[int, int]:
     return known.before + before + undecided, known.after + after + len(scan.undecided) - undecided
 
 
-def _require_older(load: _Load, newest: int | None, timeless: int, first: int) -> None:
+def _require_older(load: _ReadLoad, newest: int | None, timeless: int, first: int) -> None:
     if timeless or (newest is not None and newest >= first):
         found = "have no commit times" if timeless else f"hold commits up to {time_digits(newest or 0)}"
         msg = (
@@ -263,8 +263,8 @@ def _require_older(load: _Load, newest: int | None, timeless: int, first: int) -
         raise CutError(msg, hint=f"set name_timezone; or {_cut_hint(load, time_digits(first))}")
 
 
-def _later_files_gone(load: _Load, gone: int, after: int) -> CutError:
-    """Say that changes after a reload, which were consumed already, cannot be read again for it."""
+def _later_files_gone(load: _ReadLoad, gone: int, after: int) -> CutError:
+    """Return the error for consumed changes that follow a reload and can no longer be read for it."""
     msg = (
         f"{load.context.table}: of {count(after, 'consumed change file')} that would follow the reload, {gone:,} can "
         "no longer be found in landing and cannot be applied on top of it"
@@ -272,8 +272,8 @@ def _later_files_gone(load: _Load, gone: int, after: int) -> CutError:
     return CutError(msg, hint="restore them from a backup of landing, or reload the table once more at the source")
 
 
-def _decided(load: _Load, cut: _Cut, before: int, after: int) -> Work:
-    """Complete the work: a reload begins the next generation, and so does a load that came after changes."""
+def _decided(load: _ReadLoad, cut: _Cut, before: int, after: int) -> Work:
+    """Complete the work: a reload begins the next generation, and so does a load that arrived after changes."""
     first, last = load.times or (None, None)
     reasons = load.work.decision or LoadDecision("")
     decision = replace(
@@ -284,7 +284,7 @@ def _decided(load: _Load, cut: _Cut, before: int, after: int) -> Work:
     return replace(decided, generation=replace(decided.generation, load_from=first if is_proof else None, load_to=last))
 
 
-def _begun(load: _Load, cut: _Cut, before: int) -> Work:
+def _begun(load: _ReadLoad, cut: _Cut, before: int) -> Work:
     """Return the work with the generation that the load begins or joins."""
     work, current = load.work, load.progress.generation
     if current is None and cut.evidence == USER:
@@ -295,8 +295,8 @@ def _begun(load: _Load, cut: _Cut, before: int) -> Work:
     return work
 
 
-def _joined(load: _Load) -> Work:
-    """Complete the work of parts that come later: their rows were loaded before any change was written."""
+def _joined(load: _ReadLoad) -> Work:
+    """Complete the work of parts that arrive later: their rows were loaded before any change was written."""
     work, current = load.work, load.progress.generation
     assert current is not None  # parts join the load of a generation
     _require_same_naming(load, current)
@@ -308,8 +308,8 @@ def _joined(load: _Load) -> Work:
     return replace(work, generation=replace(current, load_to=newest), decision=decision)
 
 
-def _require_same_naming(load: _Load, current: Generation) -> None:
-    """Refuse parts that are named in another way than the load: one load has segments, or has none."""
+def _require_same_naming(load: _ReadLoad, current: Generation) -> None:
+    """Refuse parts that are named differently from the load: all parts of a load have segments, or none has."""
     entries = load.context.state.load_parts(load.context.table, current.number)
     known = {_naming(load.context, entry.path) for entry in entries if is_part(entry)}
     paths = [part.path for part in load.parts if part.path not in load.context.options.keep_parts]
@@ -323,14 +323,14 @@ def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
     return folder != context.folder, bool(segment)
 
 
-def _require_before_changes(load: _Load, loaded: int) -> None:
+def _require_before_changes(load: _ReadLoad, loaded: int) -> None:
     first = change_files(load.context, load.progress, cut="").first
     paths = [part.path for part in load.parts]
     if first is None or time_digits(loaded) <= first or all(path in load.context.options.keep_parts for path in paths):
         return
     current = load.progress.generations[-1]
     if current.load_to is not None and time_digits(current.load_to) > first:
-        return  # the load's own times are later than its changes: they say nothing of its parts
+        return  # the load's own times are later than its changes, so they prove nothing about its parts
     why = f"its rows were loaded at {time_digits(loaded)}, though change files follow that load from {first} on"
     raise _foreign_part(load.context, paths, why)
 
@@ -338,7 +338,7 @@ def _require_before_changes(load: _Load, loaded: int) -> None:
 def require_new_keys(
     load_rows: DataFrame, rows: DataFrame, context: TableContext, parts: Sequence[FileSummary]
 ) -> None:
-    """Refuse late parts that share keys with the load they would join: they are of another load.
+    """Refuse late parts that share keys with the load they would join: they belong to another load.
 
     Raises:
         CutError: a key is in both.
@@ -353,7 +353,7 @@ def require_new_keys(
 
 
 def require_parts_apart(rows: DataFrame, context: TableContext, parts: Sequence[FileSummary]) -> None:
-    """Refuse a reload that has a key in two of its parts: they are of different loads.
+    """Refuse a reload that has a key in two of its parts: they belong to different loads.
 
     Raises:
         CutError: a key is in more than one part.
@@ -383,7 +383,7 @@ def shared_key(context: TableContext, path: str, other: str) -> CutError:
 
 
 def load_warning(context: TableContext, decision: LoadDecision) -> str | None:
-    """Return what to know of a first load that was made after changes which are applied on top of it."""
+    """Return a warning for a first load that is newer than changes applied on top of it, None for other loads."""
     if decision.evidence != FIRST_LOAD or not decision.before or decision.load_from is None:
         return None
     table, loaded = shlex.quote(str(context.table)), time_digits(decision.load_from)
@@ -409,8 +409,8 @@ def _foreign_part(context: TableContext, paths: Sequence[str], why: str) -> CutE
     return CutError(msg, hint=hint)
 
 
-def _unknown_cut(load: _Load) -> CutError:
-    """Say that nothing shows which change files follow a reload, with a proposal and what it would do."""
+def _unknown_cut(load: _ReadLoad) -> CutError:
+    """Return the error for a reload whose cut is unknown, with a proposal and its effect."""
     written = time_digits(_first_written(load))
     before, after = _sides(load, _Cut(written, USER))
     why = _why_no_times(load)
@@ -422,7 +422,7 @@ def _unknown_cut(load: _Load) -> CutError:
     return CutError(msg, hint=_cut_hint(load, written))
 
 
-def _why_no_times(load: _Load) -> str:
+def _why_no_times(load: _ReadLoad) -> str:
     if load.times is not None:
         return f"its rows carry the time {time_digits(load.times[0])}, which is not later than the load before"
     if load.context.settings.timestamp_column is None:
@@ -430,7 +430,7 @@ def _why_no_times(load: _Load) -> str:
     return "its rows carry no time of loading"
 
 
-def _cut_hint(load: _Load, proposed: str) -> str:
+def _cut_hint(load: _ReadLoad, proposed: str) -> str:
     table = shlex.quote(str(load.context.table))
     reload = " --reload" if load.context.options.reload else ""
     return (
@@ -441,7 +441,7 @@ def _cut_hint(load: _Load, proposed: str) -> str:
 
 
 def require_fitting_times(context: TableContext, work: Work, progress: Progress, files: Sequence[FileSummary]) -> None:
-    """Refuse change files whose commit times contradict the generation that their names put them into.
+    """Refuse change files whose commit times contradict the generation that their names indicate.
 
     Raises:
         CutError: a file named before a reload holds later commits, or one named after it only much older ones.
@@ -463,10 +463,10 @@ def require_fitting_times(context: TableContext, work: Work, progress: Progress,
             raise _contradiction(context, file, own, "is named after the load")
 
 
-def _contradiction(context: TableContext, file: FileSummary, generation: Generation, named_so: str) -> CutError:
+def _contradiction(context: TableContext, file: FileSummary, generation: Generation, position: str) -> CutError:
     commits = "without commit times" if file.newest_commit is None else f"up to {time_digits(file.newest_commit)}"
     msg = (
-        f"{context.table}: {file.path} {named_so} of generation {generation.number}, which began at "
+        f"{context.table}: {file.path} {position} of generation {generation.number}, which began at "
         f"{time_digits(generation.load_from or 0)}, and holds commits {commits}: name and content contradict each other"
     )
     return CutError(

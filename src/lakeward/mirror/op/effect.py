@@ -1,7 +1,7 @@
-"""What an op stands on, brings and does to the mirror, as values that are there before anything is written.
+"""The bases, the input and the effect of an op, as values that exist before anything is written.
 
-The same from files just read and, after a crash, from the changelog: an op's effect depends only on its changes
-and the snapshots it stands on.
+An op's effect depends only on its changes and the snapshots it is based on. It is therefore the same from files just
+read and, after a crash, from the changelog. The strategy is chosen from counts and metadata, with the reason in words.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _PROPERTIES = (LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY)
 
 @dataclass(frozen=True)
 class Bases:
-    """What an op stands on, captured once; every read inside the op is pinned to these snapshots.
+    """The snapshots that an op is based on, captured once; every read inside the op is pinned to them.
 
-    ``logged`` and ``applied`` are the newest op numbers that changelog and mirror carry, ``columns`` and
-    ``properties`` (layout and settings) the mirror's. ``bad_rows`` wait for a decision.
-    ``expected_rows`` is what the last op left in the mirror, where that is known. ``erased`` are keys that were erased.
+    ``logged`` and ``applied`` are the newest op numbers in changelog and mirror; ``columns`` and ``properties`` (layout
+    and settings) are the mirror's. ``bad_rows`` is the number of rows set aside that wait for a decision,
+    ``expected_rows`` the number that the last op left in the mirror, where known. ``erased`` are keys that were erased.
     """
 
     changelog: Snapshot | None
@@ -71,7 +71,7 @@ class Bases:
 
 @dataclass(frozen=True)
 class OpInput:
-    """An op's changes (for a load: its rows) and what they stand on."""
+    """An op's changes (for a load: its rows) and the snapshots they are based on."""
 
     record: OpRecord
     bases: Bases
@@ -87,9 +87,9 @@ class OpInput:
 
 @dataclass(frozen=True)
 class Effect:
-    """What reaches the mirror: ``load_rows`` its load branch, ``folded`` the rows of every touched key in ``main``.
+    """What an op writes: ``load_rows`` to the load branch, ``folded``, the rows of every touched key, to ``main``.
 
-    ``state`` are all rows of ``main``, where an earlier state takes the place of today's; None: it had none.
+    ``state`` holds all rows of ``main`` where an earlier state replaces the current one, None if it was empty.
     """
 
     plan: ApplyPlan
@@ -104,8 +104,8 @@ class Effect:
 class PreparedOp:
     """An op ready to be logged and applied.
 
-    ``rows`` holds the changes and bad rows to log, ``row_count`` of them; ``is_logged`` says that a crash came after
-    that step, ``is_last`` that nothing else waits.
+    ``rows`` holds the changes and bad rows to log, ``row_count`` of them. ``is_logged``: a crash came after that step,
+    and the op has yet to be applied. ``is_last``: nothing else waits.
     """
 
     record: OpRecord
@@ -122,17 +122,17 @@ class PreparedOp:
 
     @property
     def summaries(self) -> list[FileSummary]:
-        """What was read, file by file; files that were only taken note of are left out."""
+        """The summaries of the files that were read; files that were only recorded are left out."""
         return [file.summary for file in self.files if file.was_read]
 
 
 def load_branch(generation: int) -> str:
-    """Name of the mirror's branch that holds a generation's load alone."""
+    """Return the name of the mirror's branch that holds nothing but a generation's load."""
     return f"{LOAD_BRANCH_PREFIX}{generation}"
 
 
 def capture(context: TableContext) -> Bases:
-    """Capture what the next op stands on, loading each table's metadata once.
+    """Return the bases of the next op, loading each table's metadata once.
 
     Raises:
         ConfigurationError: the mirror's columns have names under which it cannot be read.
@@ -143,7 +143,7 @@ def capture(context: TableContext) -> Bases:
 
 
 def bases_of(changelog: TableMetadata | None, mirror: TableMetadata | None) -> Bases:
-    """Return what an op would stand on from the metadata of both tables."""
+    """Return the bases of an op from the metadata of both tables."""
     log_head = changelog.head() if changelog else None
     head = mirror.head() if mirror and mirror.head(EMPTY_TAG) else None
     return Bases(
@@ -180,15 +180,12 @@ def load_rows(context: TableContext, generation: int, op_input: OpInput) -> Data
 
 
 def with_columns(context: TableContext, pinned: DataFrame, op_input: OpInput) -> DataFrame:
-    """Return a pinned frame with the columns that this op is about to add."""
+    """Return a pinned frame with the columns that the op is about to add."""
     return conformed(pinned, op_input.columns, context.settings.renames)
 
 
-# How an op reaches the mirror, chosen from counts and metadata, with the reason in words.
-
-
 class Strategy(StrEnum):
-    """Ways to bring an op into the mirror."""
+    """Ways to apply an op to the mirror."""
 
     APPEND = "append"
     BROADCAST_DELETE = "broadcast delete + append"
@@ -203,20 +200,20 @@ class Strategy(StrEnum):
 
     @property
     def shuffles(self) -> bool:
-        """Whether rows are moved between tasks, so that it pays to let Spark plan again while it runs."""
+        """Whether rows are shuffled, so that adaptive planning pays off."""
         return self in (Strategy.SHUFFLED_DELETE, Strategy.REWRITE, Strategy.REPLACE, Strategy.RESTORE)
 
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """The chosen strategy and why."""
+    """The chosen strategy and the reason for it."""
 
     strategy: Strategy
     reason: str
 
 
 def plan_fold(mirror: IcebergTable, base: Snapshot | None, folded: Folded, settings: TableSettings) -> ApplyPlan:
-    """Choose the strategy for folded rows on top of a mirror snapshot; None: the mirror does not exist yet."""
+    """Return the strategy for folded rows on top of a mirror snapshot, None where the mirror does not exist yet."""
     rows = base.rows if base else 0
     touched = f"{count(folded.touched, 'key')} touched"
     if not settings.primary_key:
@@ -235,7 +232,7 @@ def plan_fold(mirror: IcebergTable, base: Snapshot | None, folded: Folded, setti
 
 
 def _no_file_reaches(mirror: IcebergTable, base: Snapshot, bounds: Mapping[str, tuple[Any, Any]]) -> bool:
-    """Tell from file statistics alone that no touched key can exist in the mirror."""
+    """Whether file statistics alone prove that no touched key exists in the mirror."""
     ranges = {name: limits for name, limits in bounds.items() if all(_comparable(value) for value in limits)}
     if not ranges:
         return False
@@ -247,7 +244,7 @@ def _comparable(value: Any) -> bool:
 
 
 def _literals(limits: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return limits as Iceberg reads literals: numbers and text as they are, the rest as ISO text."""
+    """Return limits as Iceberg literals: numbers and text as they are, other values as ISO text."""
     low, high = (
         value if isinstance(value, int | str) else _iso(value) for value in limits
     )  # fmt: skip
@@ -260,11 +257,8 @@ def _iso(value: decimal.Decimal | dt.date) -> str:
     return str(value)
 
 
-# The cheap check before every op: the mirror has as many rows as the last op left in it.
-
-
 def require_expected_rows(context: TableContext, bases: Bases) -> None:
-    """Stop a table whose mirror was changed by something else; told from metadata alone.
+    """Refuse a mirror that something else changed. Cheap enough to check before every op: only metadata is read.
 
     Raises:
         DataError: the mirror's metadata counts other rows than Lakeward's last commit left.

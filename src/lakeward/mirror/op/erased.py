@@ -1,7 +1,7 @@
-"""Keys whose rows were erased, known by salted hashes alone, and the filters that keep them from coming back.
+"""Keys whose rows were erased, known by salted hashes alone, and the filters that keep the rows from coming back.
 
-The changelog's control rows of erase ops are the truth; a property of the changelog repeats them, so that reading
-files costs nothing where no key was ever erased and no Spark job where some were.
+The changelog's control rows of erase ops are the truth. A property of the changelog repeats them, so that looking up
+erased keys never costs a Spark job.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SALT_PROPERTY = "lakeward.erasure-salt"
 ERASED_PROPERTY = "lakeward.erased"
-# The erasure whose places are not all clean yet; see UnfinishedErasure.
+# The erasure that is not finished yet; see UnfinishedErasure.
 UNFINISHED_PROPERTY = "lakeward.erasure-unfinished"
 _SALT_BYTES = 16
 _RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
@@ -48,9 +48,9 @@ _RAW_FIELDS = (S.FILE, S.FILE_TIME, S.ROW, S.RAW)
 
 @dataclass(frozen=True)
 class Erasure(Record):
-    """What the control row of an erase op tells: salted hashes of the keys, why, and when, in µs since 1970.
+    """The erasure in an erase op's control row: salted hashes of the keys, the reason, and the time in µs since 1970.
 
-    ``landing`` says that landing files are to be rewritten too.
+    ``landing``: landing files are to be rewritten too.
     """
 
     salt: str
@@ -62,7 +62,7 @@ class Erasure(Record):
 
 @dataclass(frozen=True)
 class ErasedKeys:
-    """All keys of a table that were erased: hash and time in µs since 1970, of each the latest."""
+    """All erased keys of a table: the hash of each and the time of its latest erasure in µs since 1970."""
 
     salt: str
     times: dict[str, int]
@@ -70,13 +70,13 @@ class ErasedKeys:
 
 @dataclass(frozen=True)
 class UnfinishedErasure(Record, required=("removed",)):
-    """An erase op with places that are still to be cleaned.
+    """An erase op of which some steps are still to be done.
 
-    ``landing`` says that landing files are to be rewritten; ``rewritten`` names those whose new content, by its hash,
-    is about to take or has taken the place of the old one and is not in the ledger yet. ``removed`` tells by place
-    how many rows that readers saw, rows that deletes hid and files were replaced; noted before each step, so that a
-    receipt is whole whatever happens in between. ``expired`` counts the snapshots of changelog and mirror that went,
-    None while those that may hold the rows are still there.
+    ``landing``: landing files are to be rewritten. ``rewritten`` maps those that are being replaced, and are not in the
+    ledger yet, to the hash of their new content. ``removed`` holds by place the number of visible rows, of rows hidden
+    by deletes, and of files that were replaced; it is written before each step, so that the receipt is complete
+    even after a crash. ``expired`` counts the removed snapshots of changelog and mirror, None while snapshots that
+    may hold the rows still exist.
     """
 
     op: int
@@ -87,7 +87,7 @@ class UnfinishedErasure(Record, required=("removed",)):
 
     @property
     def needs_lake(self) -> bool:
-        """Whether the next op on the table must wait for something to be done in changelog, mirror or ledger."""
+        """Whether work in changelog, mirror or ledger must precede the next op on the table."""
         return self.expired is None or bool(self.rewritten)
 
     def to_json(self) -> str:
@@ -96,12 +96,12 @@ class UnfinishedErasure(Record, required=("removed",)):
 
 
 def new_salt() -> str:
-    """Make a salt; the first erasure of a table keeps it."""
+    """Return a new salt; the first erasure of a table stores it."""
     return secrets.token_hex(_SALT_BYTES)
 
 
 def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
-    """Return the keys that were erased, None where there are none: from metadata alone."""
+    """Return the keys that were erased, None where there are none. Reads metadata alone."""
     text = changelog.property(ERASED_PROPERTY) if changelog else None
     if changelog is None or text is None:
         return None
@@ -111,7 +111,7 @@ def erased_keys(changelog: TableMetadata | None) -> ErasedKeys | None:
 
 
 def record_erasure(changelog: IcebergTable, erasure: Erasure, unfinished: UnfinishedErasure) -> None:
-    """Note an erasure that was logged: from now on its keys are left out of what is read."""
+    """Store an erasure that was logged: from now on files are read without its keys."""
     known = erased_keys(changelog.metadata())
     times = {**(known.times if known else {}), **dict.fromkeys(erasure.hashes, erasure.at)}
     changelog.set_properties(
@@ -124,7 +124,7 @@ def record_erasure(changelog: IcebergTable, erasure: Erasure, unfinished: Unfini
 
 
 def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | None:
-    """Return the erasure that is not finished, None where all are."""
+    """Return the unfinished erasure, None where there is none."""
     text = changelog.property(UNFINISHED_PROPERTY) if changelog else None
     if text is None:
         return None
@@ -133,7 +133,7 @@ def unfinished_erasure(changelog: TableMetadata | None) -> UnfinishedErasure | N
 
 
 def record_removal(changelog: IcebergTable, place: str, found: Stored) -> None:
-    """Note what is about to be removed from a place; nothing found means that it was removed before."""
+    """Store what is about to be removed from a place; nothing found means that it was removed before."""
     unfinished = unfinished_erasure(changelog.metadata())
     if unfinished is None or not found.files:
         return
@@ -142,8 +142,8 @@ def record_removal(changelog: IcebergTable, place: str, found: Stored) -> None:
 
 
 def key_hash(salt: str, key: Sequence[tuple[str, T.DataType]]) -> Column:
-    """Return the salted hash of a row's key, the same whatever wider type a key column gets later."""
-    text = F.concat_ws(",", *[_canonical(name, kind) for name, kind in key])
+    """Return the salted hash of a row's key; it stays the same when a key column is widened."""
+    text = F.concat_ws(",", *[_canonical(name, data_type) for name, data_type in key])
     return F.sha2(F.concat(F.lit(salt), text), 256)
 
 
@@ -153,15 +153,15 @@ def key_fields(frame: DataFrame, key: Iterable[str]) -> list[tuple[str, T.DataTy
 
 
 def is_erased_key(frame: DataFrame, key: Sequence[str], salt: str, hashes: Iterable[str]) -> Column:
-    """Tell rows of certain keys by hash alone."""
+    """Return the condition for rows whose key has one of the hashes."""
     return key_hash(salt, key_fields(frame, key)).isin(*hashes)
 
 
 def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
-    """Tell rows read from files that an erasure forbids: every reader of landing files leaves these out.
+    """Return the condition for rows of files that an erasure excludes: every reader of landing files leaves them out.
 
-    A change that was committed after the erasure is a new row and stays. A load says nothing of when its rows were
-    committed, and neither do changes without a commit time: these never come back.
+    A change that was committed after the erasure is a new row and stays. The commit times of a load's rows, and of
+    changes without one, are unknown: these are always left out.
     """
     own = key_hash(keys.salt, key_fields(frame, key))
     times = F.from_json(F.lit(json.dumps(keys.times)), "map<string,bigint>")
@@ -169,14 +169,14 @@ def is_erased(frame: DataFrame, key: Sequence[str], keys: ErasedKeys) -> Column:
     return F.when(own.isin(*keys.times), is_from_load() | no_later).otherwise(F.lit(False))
 
 
-def _canonical(name: str, kind: T.DataType) -> Column:
-    """Return a key column as text that cannot run into its neighbour: its length, then itself; ``-`` for null."""
+def _canonical(name: str, data_type: T.DataType) -> Column:
+    """Return a key column as length-prefixed text, so that columns cannot be confused; ``-`` for null."""
     value = column(name)
-    if isinstance(kind, T.TimestampType):
+    if isinstance(data_type, T.TimestampType):
         text = F.unix_micros(value).cast("string")
-    elif isinstance(kind, T.BinaryType):
+    elif isinstance(data_type, T.BinaryType):
         text = F.hex(value)
-    elif isinstance(kind, T.FloatType):
+    elif isinstance(data_type, T.FloatType):
         text = value.cast("double").cast("string")
     else:
         text = value.cast("string")
@@ -190,9 +190,9 @@ def without_erased(
     spec: ReadSpec,
     erased: ErasedKeys | None,
 ) -> tuple[DataFrame, list[FileSummary]]:
-    """Leave rows of erased keys out of records just read, and out of what the files' summaries count.
+    """Return records just read, and the files' summaries, without rows of erased keys.
 
-    Whoever reads landing files goes through here. Without erasures nothing happens.
+    Everything that reads landing files calls this. Without erasures nothing changes.
     """
     if erased is None or not spec.key:
         return records, list(summaries)
@@ -216,18 +216,18 @@ def bad_rows_of_keys(context: TableContext, bad: DataFrame, salt: str, hashes: I
 
 
 def keys_of_bad_rows(context: TableContext, bad: DataFrame) -> DataFrame:
-    """Return the keys that logged bad rows' texts hold: two where a key changed, none where it cannot be told."""
+    """Return the keys that logged bad rows' texts hold: two where a key changed, none where the text has no key."""
     return _keys(bad, ReadSpec(context.table, context.mirror.columns(), context.settings))
 
 
 def forbidden_bad_rows(records: DataFrame, spec: ReadSpec, erased: ErasedKeys) -> DataFrame:
-    """Return file and row of those bad rows just read that an erasure forbids."""
+    """Return file and row of those bad rows just read that an erasure excludes."""
     keys = _keys(records.filter(column(S.KIND) == S.KIND_BAD), spec)
     return keys.filter(column(TOLD) & is_erased(keys, spec.key, erased)).select(S.FILE, S.ROW).distinct()
 
 
 def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
-    own = [one for one in spec.columns if one.name in spec.key]
+    own = [field for field in spec.columns if field.name in spec.key]
     fields = [
         T.StructField(S.FILE, T.StringType()),
         T.StructField(S.FILE_TIME, T.StringType()),
@@ -244,7 +244,7 @@ def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
 
 
 def _counted(workspace: Workspace, records: DataFrame, forbidden: Column) -> dict[str, dict[str, int]]:
-    """Count per file what is left out: whole rows by what they do, and halves of key changes.
+    """Return, by file, the counts of rows left out, by operation, and of key changes left out in part.
 
     A key change is one row and two records; where one of them stays, the row stays.
     """
@@ -265,7 +265,7 @@ def _counted(workspace: Workspace, records: DataFrame, forbidden: Column) -> dic
     by_file = by_row.groupBy(S.FILE).agg(
         _sum(column("all") > 1).alias("moves"),
         _sum(is_whole).alias("rows"),
-        *[_sum(is_whole & (column("does") == one.value)).alias(one.value) for one in Operation],
+        *[_sum(is_whole & (column("does") == operation.value)).alias(operation.value) for operation in Operation],
     )
     return {row[S.FILE]: row.asDict() for row in by_file.toLocalIterator()}
 
@@ -292,7 +292,7 @@ def _sum(condition: Column) -> Column:
 
 
 def _joined(records: DataFrame, rows: DataFrame, kind: str, how: str) -> DataFrame:
-    """Keep records of a kind that are of some rows, or all others, without moving a column."""
+    """Join records of a kind with the rows they belong to, semi or anti, without reordering columns."""
     file, row = f"{S.PREFIX}of_file", f"{S.PREFIX}of_row"
     named = rows.select(column(S.FILE).alias(file), column(S.ROW).alias(row))
     is_named = (column(S.KIND) == kind) & (column(S.FILE) == column(file)) & (column(S.ROW) == column(row))

@@ -1,4 +1,7 @@
-"""Fold one op's changes into the rows that the mirror must have for every key they touch."""
+"""Fold an op's changes into the rows that the mirror must hold for every key they touch.
+
+Where rows change their keys, which changes count is decided key by key in Spark tasks.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +56,15 @@ if TYPE_CHECKING:
     from lakeward.transforms.occupants import Arrangement, Reading
 
 
-# Decide key by key which changes count where rows change their keys, in Spark tasks.
+# Up to this many changes are handled by one task: shuffling them would cost more than a second task saves.
+ONE_TASK = 50_000
+# How many links of a chain of moves are followed before all connected keys are taken together.
+_LINK_ROUNDS = 4
+_SHOWN_DOUBTS = 5
 
 
-def decided(events: DataFrame, reading: Reading | None) -> DataFrame:
-    """Return changes with what became of each, the ``DECIDED`` columns, from what ``transforms.moves.events`` found."""
+def with_decisions(events: DataFrame, reading: Reading | None) -> DataFrame:
+    """Return the events of ``transforms.moves.events`` as changes with the ``DECIDED`` columns: which of them count."""
     width = len(events.columns) - len(EVENT) - 2
     # pyspark looks its input's columns up by name, and a name may hold backticks and dots.
     own = [name if name.startswith(S.PREFIX) else f"{S.PREFIX}c{at}" for at, name in enumerate(events.columns)]
@@ -90,7 +97,7 @@ def _decide(batches: Iterable[pa.RecordBatch], width: int, reading: Reading | No
 
 
 def _decided(batches: list[pa.RecordBatch], width: int, reading: Reading | None) -> pa.RecordBatch:
-    """Decide the keys whose rows the batches hold in full."""
+    """Decide the keys whose rows the batches hold completely."""
     rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if len(batches) > 1 else batches[0]
     size = rows.num_rows
     kept, found, doubt = [True] * size, [False] * size, [False] * size
@@ -113,7 +120,7 @@ def _decided(batches: list[pa.RecordBatch], width: int, reading: Reading | None)
         pa.array(found, pa.bool_()),
         pa.array(doubt, pa.bool_()),
     ]
-    names = [*rows.schema.names[:width], *(one.name for one in DECIDED)]
+    names = [*rows.schema.names[:width], *(field.name for field in DECIDED)]
     return pa.RecordBatch.from_arrays([*rows.columns[:width], *decided], names=names)
 
 
@@ -133,20 +140,13 @@ def _event(values: tuple[Any, ...]) -> Event:
 
 
 def _takers(result: Arrangement, files: list[str], rows: list[int]) -> list[dict[str, Any] | None]:
-    """Name the moves that took rows away by file and row."""
-    return [None if one is None else {S.FILE: files[one], S.ROW: rows[one]} for one in result.taken]
-
-
-# Up to this many changes one task does everything: shuffling them would cost more than a second task saves.
-ONE_TASK = 50_000
-# Links of moves that are followed one by one before all connected keys are taken together.
-_LINK_ROUNDS = 4
-_SHOWN_DOUBTS = 5
+    """Return the file and row of the moves that took rows away."""
+    return [None if at is None else {S.FILE: files[at], S.ROW: rows[at]} for at in result.taken]
 
 
 @dataclass
 class Folded:
-    """The rows an op leaves behind, kept in Spark. ``bounds`` are the smallest and greatest touched key values."""
+    """The folded rows of an op, kept in Spark. ``bounds`` are the smallest and greatest touched key values."""
 
     rows: DataFrame
     writes: int
@@ -161,11 +161,11 @@ class Folded:
 
 @dataclass(frozen=True)
 class FoldInput:
-    """What folding starts from.
+    """The input of a fold.
 
-    ``base`` gives full images: the mirror where the op only goes forward, the load branch where it reaches back.
-    ``history`` gives the generation's earlier changes, where the op reaches back. ``moves`` says that some change has a
-    new key, and ``key_moves`` how changes of one commit time are read, where that is declared.
+    ``base`` holds full rows: those of the mirror where the op only goes forward, those of the load branch where it has
+    late changes. ``history`` holds the generation's earlier changes, where the op has late changes. ``moves``: some
+    change has a new key. ``key_moves`` is how changes with the same commit time are read, where that is declared.
     """
 
     workspace: Workspace
@@ -187,7 +187,7 @@ class FoldInput:
 
 
 def fold_changes(source: FoldInput) -> Folded:
-    """Fold, keep the result and count it, in one Spark job where no change is partial or late."""
+    """Return the folded changes, kept and counted, in one Spark job where no change is partial or late."""
     changes, context = source.changes, None
     touched = changes.select(*columns(source.keys)).distinct()
     if source.history is not None:
@@ -207,16 +207,16 @@ def fold_changes(source: FoldInput) -> Folded:
         folded = fold(changes, keys=source.keys, names=source.names)
     else:
         folded = latest_per_key(changes, keys=source.keys).select(S.OPERATION, *columns(source.names))
-    return kept(source.workspace, folded, source.keys)
+    return materialize(source.workspace, folded, source.keys)
 
 
 def _gathered(rows: DataFrame, source: FoldInput) -> DataFrame:
-    """Bring a few rows of a large table together after they were looked for: one task would have to scan all of it."""
+    """Gather a few rows of a large table after the search: a single task would have to scan all of it."""
     return rows.repartition(1) if source.rows <= ONE_TASK else rows
 
 
-def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
-    """Materialise folded rows: only then does Spark know their size and can send them to every task."""
+def materialize(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
+    """Compute and keep folded rows: only then does Spark know their size and can broadcast them."""
     rows = workspace.keep(rows)
     bounds = [_bound(rows, key, function) for key in keys for function in (F.min, F.max)]
     any_null = [F.max(column(key).isNull()) for key in keys]
@@ -231,14 +231,14 @@ def kept(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
 
 
 def _bound(rows: DataFrame, key: str, function: Callable[[Column], Column]) -> Column:
-    """Return a key's smallest or greatest value; an instant as text, as Python would move it to its own time zone."""
+    """Return a key's smallest or greatest value; an instant as text, as Python would convert it to local time."""
     value = function(column(key))
     is_instant = isinstance(rows.schema[key].dataType, TimestampType)
     return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX") if is_instant else value
 
 
 def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
-    """Return the rows to append to a table without a key; a change sequence tells repeats apart."""
+    """Return the rows to append to a table without a key; a change sequence identifies repeats."""
     changes, history = source.changes, source.history
     if order_by is OrderBy.SEQUENCE:
         repeated = changes.filter(column(S.SEQUENCE).isNotNull())
@@ -246,13 +246,13 @@ def fold_keyless(source: FoldInput, order_by: OrderBy | None) -> Folded:
         if history is not None:
             once = lacking_keys(once, history.select(S.SEQUENCE).distinct(), keys=[S.SEQUENCE])
         changes = once.unionByName(changes.filter(column(S.SEQUENCE).isNull()))
-    return kept(source.workspace, changes.select(S.OPERATION, *columns(source.names)), ())
+    return materialize(source.workspace, changes.select(S.OPERATION, *columns(source.names)), ())
 
 
 def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str], count: int) -> tuple[DataFrame, int]:
     """Return a load's rows with each key once, the last in the order of parts and rows, and their number.
 
-    Repeats are rare and looked for by key alone.
+    Repeats are rare, so that they are searched for by key alone first.
     """
     if not keys:
         return rows, count
@@ -265,9 +265,9 @@ def rows_once_per_key(workspace: Workspace, rows: DataFrame, keys: Sequence[str]
 
 
 def with_linked_keys(touched: DataFrame, history: DataFrame, source: FoldInput) -> DataFrame:
-    """Add keys that exchange values with touched ones through moves, until no more are found.
+    """Return the touched keys and all keys that exchange values with them through moves.
 
-    A long chain is not followed link by link: after a few rounds all keys that moves connect are taken together.
+    A long chain is not followed link by link: after a few rounds all keys that moves connect are taken.
     """
     settle = source.workspace.settle
     moves = settle(links(history.unionByName(source.changes), keys=source.keys))
@@ -285,12 +285,12 @@ def with_linked_keys(touched: DataFrame, history: DataFrame, source: FoldInput) 
 
 
 def with_moves_finished(changes: DataFrame, source: FoldInput, context: DataFrame | None = None) -> DataFrame:
-    """Return the changes as they can be read one after the other: rows that share a key within a commit kept apart.
+    """Return the changes in a form that can be read in order: rows that share a key within a commit are kept apart.
 
-    ``context`` are changes and rows among which moves find their other side, if not ``changes`` themselves.
+    ``context`` are changes and rows among which moves find their counterpart, if not ``changes`` themselves.
 
     Raises:
-        DataError: nothing tells whether changes of some key belong to one commit, and it matters.
+        DataError: nothing shows whether changes of some key belong to the same commit, and it matters.
     """
     changes = source.workspace.settle(changes)
     if not changes.filter(is_arrival()).take(1):
@@ -311,11 +311,11 @@ def _arranged(
     changes: DataFrame, source: FoldInput, context: DataFrame | None, evidence: DataFrame | None = None
 ) -> DataFrame:
     found = events(changes, keys=source.keys, names=source.names, arrivals=context, evidence=evidence)
-    return decided(found, source.key_moves)
+    return with_decisions(found, source.key_moves)
 
 
 def _with_evidence(changes: DataFrame, seen: DataFrame, source: FoldInput, context: DataFrame | None) -> DataFrame:
-    """Decide anew with what the other keys of the moves show, and stop where that does not tell either."""
+    """Decide again with the evidence of the moves' other keys; raise DataError where that does not decide either."""
     if context is not None:
         touched = changes.select(*columns(source.keys)).distinct()
         moves = links(context, keys=source.keys, only_unfinished=False)

@@ -1,7 +1,7 @@
-"""The ledger: which files a table has consumed and how far it is.
+"""The ledger: which files a table has consumed, and its progress.
 
-The changelog's control rows are the truth. The state store keeps a copy that is good for exactly one changelog
-snapshot; when it stands elsewhere, or is gone, it is filled anew from the changelog.
+The changelog's control rows are the truth. The state store caches them for exactly one changelog snapshot; when the
+cache belongs to another snapshot, or is gone, it is rebuilt from the changelog.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def current_progress(context: TableContext, snapshot_id: int | None) -> Progress:
-    """Return the progress at a changelog snapshot, filling the cache if it stands elsewhere."""
+    """Return the progress at a changelog snapshot, rebuilding the cache if it belongs to another one."""
     if snapshot_id is None:
         context.state.forget_ledger(context.table)
         return Progress()
@@ -44,15 +44,15 @@ def current_progress(context: TableContext, snapshot_id: int | None) -> Progress
 
 
 def progress_of(context: TableContext, bases: Bases) -> Progress:
-    """Return the progress at the changelog snapshot that an op stands on."""
+    """Return the progress at the changelog snapshot that an op is based on."""
     return current_progress(context, bases.changelog.id if bases.changelog else None)
 
 
 def applied_progress(context: TableContext, bases: Bases) -> Progress:
-    """Return the progress of what readers see.
+    """Return the progress that readers see.
 
-    An op that is logged and not yet applied, because it is being written or was interrupted, is not part of it: the
-    rows of a load are not there before it is applied.
+    It excludes an op that is logged and not yet applied, because it is being written or was interrupted: the rows of a
+    load exist only once it is applied.
     """
     if bases.changelog is None or bases.applied >= bases.logged:
         return progress_of(context, bases)
@@ -62,7 +62,7 @@ def applied_progress(context: TableContext, bases: Bases) -> Progress:
 
 
 def rebuild(context: TableContext, snapshot_id: int) -> Progress:
-    """Fill the cache from the changelog's control rows at a snapshot."""
+    """Rebuild the cache from the changelog's control rows at a snapshot; return the progress."""
     log = context.changelog.read(snapshot_id)
     last = _last_op(context, snapshot_id)
     progress = op_record(log, last).progress if last else Progress()
@@ -88,7 +88,7 @@ def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
 
 @dataclass(frozen=True)
 class ChangeFiles:
-    """The current generation's consumed change files on both sides of a name time.
+    """The current generation's consumed change files on either side of a name time.
 
     ``newest_before`` is the latest commit time in files ``before``, ``timeless_before`` how many of these have rows
     and no commit time. ``first`` is the smallest name time of all.
@@ -128,7 +128,7 @@ def change_files(context: TableContext, progress: Progress, *, cut: str) -> Chan
 
 
 def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
-    """Return, by generation, the op that brought the newest part of its load when the table was so far."""
+    """Return, by generation, the op that brought the newest part of its load by a progress."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
     is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     loads = log.filter(own & is_load & is_standing(progress.undone))
@@ -136,7 +136,7 @@ def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
 
 
 def load_decisions(log: DataFrame, progress: Progress) -> dict[int, LoadDecision]:
-    """Return, by generation, why the load that it began with was taken; loads of earlier versions have no reason."""
+    """Return, by generation, the decision on the load that it began with; loads of earlier versions have none."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
     starts = F.get_json_object(column(S.DETAIL), "$.starts") == F.lit("true")
     decided = F.get_json_object(column(S.DETAIL), "$.decision").isNotNull()
@@ -146,7 +146,7 @@ def load_decisions(log: DataFrame, progress: Progress) -> dict[int, LoadDecision
 
 
 def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord]) -> None:
-    """Refuse an op that could not be finished; ``records`` holds the one after it.
+    """Refuse an op that could not be finished; ``records`` holds the op after it.
 
     Raises:
         ConfigurationError: the op was logged and never applied.
@@ -158,12 +158,12 @@ def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord
 
 
 def _last_op(context: TableContext, snapshot_id: int) -> int:
-    stamps = (one.summary.get(LOGGED_STAMP) for one in context.changelog.lineage(snapshot_id))
+    stamps = (snapshot.summary.get(LOGGED_STAMP) for snapshot in context.changelog.lineage(snapshot_id))
     return next((int(stamp) for stamp in stamps if stamp is not None), 0)
 
 
 def _entries(log: DataFrame, progress: Progress) -> Iterator[LedgerEntry]:
-    """Stream ledger entries in op order; nothing that grows with the number of files is held."""
+    """Yield ledger entries in op order; memory does not grow with the number of files."""
     files = log.filter((column(S.KIND) == S.KIND_FILE) & is_standing(progress.undone))
     for row in files.select(S.OP, S.GENERATION, S.DETAIL).orderBy(S.OP).toLocalIterator():
         yield FileRecord.from_json(row[2]).ledger_entry(row[0], row[1])

@@ -1,8 +1,8 @@
-"""Decide what the load files in a table's folder mean: the load that is known, one more part of it, or a reload.
+"""What the load files in a table's folder mean: the known load, one more part of it, or a reload.
 
 Modification times prove nothing: tools touch and copy files. A load file is compared by content with the part of the
-same name in the current generation, and only new content announces a reload. Where the files leave open which of them
-a reload consists of, the table stops and names the choices.
+same name in the current generation, and only new content indicates a reload. Where the files do not show which of them
+belong to a reload, the table stops and lists the choices.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _UNDECIDED = (Disposition.REWRITTEN, Disposition.RETURNED)
 
 @dataclass(frozen=True)
 class SeenFile:
-    """A load file in the folder with what the ledger knows of its path, None: nothing."""
+    """A load file in the folder with the ledger entry of its path, if there is one."""
 
     file: LandingFile
     entry: LedgerEntry | None = None
 
     def noted(self, disposition: Disposition) -> FileRecord:
-        """Return the record that the file was seen as it is now, with the content that the ledger has."""
-        assert self.entry is not None  # only files of known content are noted
+        """Return the record that the file was seen in its present state, with the content that the ledger has."""
+        assert self.entry is not None  # only files of known content are recorded
         return file_note(self.file, self.entry, disposition)
 
 
@@ -49,11 +49,11 @@ class SeenFile:
 class LoadFiles:
     """A folder's load files, compared with the load of the current generation.
 
-    ``changed`` bring new content for a part of it, ``added`` are parts that it does not have. ``rewritten`` have the
-    content of a part and were written again since the last note of them; ``undecided`` likewise, as an earlier op
-    noted. ``untouched`` are as they were, ``absent`` parts are gone. ``returned`` are files beside the load that were
-    written again with the content they had; ``copies`` hold the content of a part in another format. ``beside`` are
-    all entries of files that are not part of the load. ``unstable`` files are still being written.
+    ``changed`` have new content for one of its parts, ``added`` are parts that it lacks. ``rewritten`` have the content
+    of a part and were written again since they were last recorded; ``undecided`` likewise, as an earlier op recorded.
+    ``untouched`` have not changed, ``absent`` parts are gone. ``returned`` do not belong to the load and were written
+    again with the content they had; ``copies`` hold the content of a part in another format. ``beside`` are all entries
+    of files that are not part of the load. ``unstable`` files are still being written.
     """
 
     changed: list[LandingFile] = field(default_factory=list)
@@ -76,7 +76,7 @@ class LoadFiles:
 
 @dataclass(frozen=True)
 class LoadVerdict:
-    """What the load files ask for: an op, a pause, or only notes that go with the next op."""
+    """What the load files require: an op, a pause, or only notes that the next op records."""
 
     next: Work | Waiting | None = None
     notes: tuple[FileRecord, ...] = ()
@@ -86,10 +86,10 @@ class LoadVerdict:
 def decide_loads(
     context: TableContext, current: Generation | None, loads: Sequence[SeenFile], *, has_changes: bool
 ) -> LoadVerdict:
-    """Return what the load files of a table ask for; ``has_changes`` says that change files follow the load.
+    """Return what the load files of a table require; ``has_changes``: change files follow the load.
 
     Raises:
-        CutError: it cannot be known which files a reload consists of.
+        CutError: the files do not show which of them belong to a reload.
         ConfigurationError: ``--same-load`` does not fit what is there.
     """
     if current is None:
@@ -97,7 +97,7 @@ def decide_loads(
     found = compare(context, current, loads)
     if found.unstable:
         return LoadVerdict(Waiting(f"load files are still being written: {', '.join(found.unstable[:_SHOWN])}"))
-    if _is_announced(context, found):
+    if _is_reload(context, found):
         return LoadVerdict(_reload(context, current, found))
     if context.options.same_load and found.changed:
         raise _not_the_same(context, found.changed)
@@ -105,8 +105,8 @@ def decide_loads(
     return LoadVerdict(_joining(context, current, found, notes), notes, bool(found.identical))
 
 
-def _is_announced(context: TableContext, found: LoadFiles) -> bool:
-    """Whether a reload is there: new content says so, or the user does."""
+def _is_reload(context: TableContext, found: LoadFiles) -> bool:
+    """Whether there is a reload: new content shows it, or the user declares it."""
     options = context.options
     if options.same_load:
         return False
@@ -125,9 +125,9 @@ def compare(context: TableContext, current: Generation, loads: Sequence[SeenFile
     listed = {seen.file.path: seen.file for seen in loads}
     for seen in loads:
         if seen.entry is not None and seen.entry.generation == current.number:
-            _sort_known(context, seen.file, seen.entry, parts, found)
+            _classify_known(context, seen.file, seen.entry, parts, found)
         elif seen.entry is None or seen.entry.identity != seen.file.identity:
-            _sort_new(context, seen.file, parts, listed, found)
+            _classify_new(context, seen.file, parts, listed, found)
     replaced = {load_part(file.path) for file in found.changed}
     # A part that came in another format leaves its old file behind.
     found.untouched = [seen for seen in found.untouched if load_part(seen.file.path) not in replaced]
@@ -142,14 +142,14 @@ def is_part(entry: LedgerEntry) -> bool:
     return entry.disposition not in (Disposition.SUPERSEDED, Disposition.RETURNED, Disposition.FENCED)
 
 
-def _sort_known(
+def _classify_known(
     context: TableContext,
     file: LandingFile,
     entry: LedgerEntry,
     parts: dict[tuple[str, int], LedgerEntry],
     found: LoadFiles,
 ) -> None:
-    """Sort a file that the current generation has an entry of."""
+    """Classify a file that the current generation has an entry for."""
     seen = SeenFile(file, entry)
     if entry.identity == file.identity:
         if entry.disposition is Disposition.REWRITTEN:
@@ -166,14 +166,14 @@ def _sort_known(
         (found.changed if load_part(file.path) in parts else found.added).append(file)
 
 
-def _sort_new(
+def _classify_new(
     context: TableContext,
     file: LandingFile,
     parts: dict[tuple[str, int], LedgerEntry],
     listed: dict[str, LandingFile],
     found: LoadFiles,
 ) -> None:
-    """Sort a file that the current generation knows nothing of."""
+    """Classify a file that the current generation has no entry for."""
     part = parts.get(load_part(file.path))
     if part is None:
         found.added.append(file)
@@ -208,7 +208,7 @@ def _same_unpacked(context: TableContext, file: LandingFile, other: LandingFile 
 
 
 def _unpacked_content(context: TableContext, file: LandingFile) -> str:
-    """Return the hash of a file's bytes, of a compressed one those that it unpacks to."""
+    """Return the hash of a file's bytes, those of a compressed file after unpacking."""
     with context.storage.spool(file.path) as (local_path, content_hash):
         if not is_gzip(local_path):
             return content_hash
@@ -222,7 +222,7 @@ def _unpacked_content(context: TableContext, file: LandingFile) -> str:
         return digest.hexdigest()
 
 
-# --- a load, a part that comes later --------------------------------------------------------------------------------
+# --- a load, a part that arrives later ------------------------------------------------------------------------------
 
 
 def _first_load(context: TableContext, files: Sequence[LandingFile]) -> Work | Waiting:
@@ -265,14 +265,14 @@ def _require_soon_after(context: TableContext, current: Generation, added: Seque
     if late:
         msg = (
             f"{context.table} has no key, and {_names(late)} came more than load_settle "
-            f"({context.settings.load_settle:g} s) after its load: it cannot be known whether a part of that load or a "
-            "new load"
+            f"({context.settings.load_settle:g} s) after its load: it cannot be known whether it is a part of that "
+            "load or a new load"
         )
         raise CutError(msg, hint=_choices(context, [file.path for file in late], "belongs to the load"))
 
 
 def _settling(files: Sequence[LandingFile], settle: float, then: str) -> Waiting | None:
-    """Return the pause that files need which came a moment ago; a time far in the future is nobody's clock."""
+    """Return the pause that recently written files need; times far in the future are ignored as wrong."""
     youngest = max(file.identity.mtime_us for file in files)
     age = time.time() - youngest / 1e6
     if not -settle < age < settle:
@@ -281,7 +281,7 @@ def _settling(files: Sequence[LandingFile], settle: float, then: str) -> Waiting
 
 
 def _notes(context: TableContext, found: LoadFiles, *, has_changes: bool) -> Iterator[FileRecord]:
-    """Return what is recorded of files that were written again and change nothing."""
+    """Yield the records of files that were written again and change nothing."""
     same_load = context.options.same_load
     for seen in found.rewritten:
         is_open = has_changes and not same_load
@@ -298,7 +298,7 @@ def _notes(context: TableContext, found: LoadFiles, *, has_changes: bool) -> Ite
 
 
 def _reload(context: TableContext, current: Generation, found: LoadFiles) -> Work | Waiting:
-    """Return the op that begins the next generation, once it is clear which files the reload consists of."""
+    """Return the op that begins the next generation, once it is clear which files belong to the reload."""
     if context.options.files:
         return Waiting("a reload is there; it is decided by a run without --file")
     written = [*found.changed, *found.added, *(seen.file for seen in (*found.identical, *found.returned))]
@@ -323,7 +323,7 @@ def _reload(context: TableContext, current: Generation, found: LoadFiles) -> Wor
 
 @dataclass
 class _Chosen:
-    """Which files make up a reload; ``same`` are those among them that have the content of the load before."""
+    """The files of a reload; ``same`` are those among them with the content of the load before."""
 
     taken: list[LandingFile] = field(default_factory=list)
     same: list[SeenFile] = field(default_factory=list)
@@ -334,7 +334,7 @@ def _chosen_parts(context: TableContext, found: LoadFiles) -> _Chosen:
     """Choose the reload's files.
 
     Raises:
-        CutError: parts of the load before are there unchanged, or are gone, and nobody has said what that means.
+        CutError: parts of the load before are unchanged or gone, and the user has not declared what that means.
     """
     options, chosen = context.options, _Chosen()
     questions: dict[str, str] = {}
@@ -371,7 +371,7 @@ def _is_expired(context: TableContext, entry: LedgerEntry) -> bool:
 
 
 def _left_behind(context: TableContext, current: Generation, found: LoadFiles, chosen: _Chosen) -> Iterator[FileRecord]:
-    """Return notes of all load files known so far that the reload does not have: they stay out of it from now on."""
+    """Yield notes on all known load files that the reload lacks: they are not part of it from now on."""
     taken = {file.path for file in chosen.taken}
     listed = {seen.file.path: seen for seen in (*found.identical, *found.untouched, *found.returned)}
     for entry in context.state.load_parts(context.table, current.number):
@@ -396,7 +396,7 @@ def file_note(file: LandingFile, entry: LedgerEntry, disposition: Disposition) -
 
 
 def _kept_beside(entry: LedgerEntry) -> FileRecord:
-    """Return the record that a load file, as the ledger knows it, is not part of the load."""
+    """Return the record that a load file, as the ledger has it, is not part of the load."""
     summary = FileSummary(entry.path, entry.file_class, entry.time, entry.identity, entry.content_hash, rows=entry.rows)
     return FileRecord(summary, Disposition.SUPERSEDED)
 
@@ -422,9 +422,9 @@ def _require_one_file_per_part(context: TableContext, files: Iterable[LandingFil
 def _unclear_parts(context: TableContext, found: LoadFiles, questions: dict[str, str]) -> CutError:
     reasons = "; ".join(f"{path} {reason}" for path, reason in list(questions.items())[:_SHOWN])
     more = f"; and {len(questions) - _SHOWN} more" if len(questions) > _SHOWN else ""
-    news = _names([*found.changed, *found.added])
+    new = _names([*found.changed, *found.added])
     msg = (
-        f"{context.table}: a reload is there ({news}), but it cannot be known whether these parts of the load before "
+        f"{context.table}: a reload is there ({new}), but it cannot be known whether these parts of the load before "
         f"belong to it: {reasons}{more}"
     )
     return CutError(msg, hint=_choices(context, list(questions), "belongs to the reload"))
@@ -438,7 +438,7 @@ def _not_the_same(context: TableContext, changed: Sequence[LandingFile]) -> Conf
 
 
 def _choices(context: TableContext, paths: Sequence[str], kept: str | None) -> str:
-    """Return the command for each choice that a user has with load files."""
+    """Return the command for each choice that the user has."""
     command = f"lakeward run {shlex.quote(str(context.table))}"
     drops = " ".join(f"--drop-part {shlex.quote(path)}" for path in paths[:_SHOWN])
     if kept is None:

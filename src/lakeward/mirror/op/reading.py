@@ -1,7 +1,7 @@
-"""Landing files as one Spark frame of typed, placed records, read once.
+"""Reading of landing files as one Spark frame of typed, ordered records, and checks of a load's key.
 
-Files of one table are read op by op. A transaction file belongs to many tables: the first that asks for it has it
-sorted out, and the others find it on the shelf for as long as the run lasts.
+Files of one table are read op by op. A transaction file belongs to many tables: the first table that needs it has it
+split by table and cached, and the others use the cache for the rest of the run.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ if TYPE_CHECKING:
     from lakeward.storage.landing import Storage
 
 
-# Below this a batch is read by one task: a second one costs more than it saves.
+# Below this size a batch is read by one task: a second task costs more than it saves.
 _BYTES_PER_TASK = 16 << 20
 _FILES_PER_TASK = 250
-# A file's columns are learnt while it is read; each round can only add or widen, so this many never happen.
+# A file's columns are known only once it is read. Each round can only add or widen columns, so few rounds suffice.
 _SCHEMA_ROUNDS = 5
 
 
 class TransactionCache:
-    """Transaction files that were read in this run, sorted out by table, for all tables of the run."""
+    """The transaction files read in this run, split by table and cached for all tables of the run."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._shelved: dict[tuple[LandingFile, str, str, Limits], DataFrame] = {}
+        self._cached: dict[tuple[LandingFile, str, str, Limits], DataFrame] = {}
         self._lock = threading.Lock()
 
     def records(self, spark: SparkSession, files: Sequence[LandingFile], spec: ReadSpec) -> DataFrame:
-        """Return one table's records of transaction files; those not yet on the shelf are read when it is computed."""
+        """Return one table's records of transaction files; files not yet cached are read when the frame is computed."""
         by_path = {file.path: file for file in files}
         schema, table = T.source_name(spec)
         is_own = (column(T.SCHEMA) == schema) & (column(T.TABLE) == table)
-        # Frames of the shelf belong to the session of the table that came first; a union belongs to this one.
-        frames = [_nothing_sorted(spark), *self._frames(spark, files, spec.settings)]
+        # Cached frames belong to the session of the table that read them first; a union belongs to this session.
+        frames = [_no_transactions(spark), *self._frames(spark, files, spec.settings)]
         rows = reduce(DataFrame.unionAll, frames).filter(is_own | column(T.ENDING).isNotNull())
 
         def read_own(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,39 +81,39 @@ class TransactionCache:
         return rows.mapInArrow(in_task(read_own), S.record_struct(spec.columns))
 
     def close(self) -> None:
-        """Let the kept rows go."""
-        for frame in {id(frame): frame for frame in self._shelved.values()}.values():
+        """Release the cached rows."""
+        for frame in {id(frame): frame for frame in self._cached.values()}.values():
             frame.unpersist()
-        self._shelved.clear()
+        self._cached.clear()
 
     def _frames(self, spark: SparkSession, files: Sequence[LandingFile], settings: TableSettings) -> list[DataFrame]:
-        """Return the frames that hold the files, each once; files that changed since they were shelved are new ones."""
+        """Return the frames that hold the files, each once; files that changed since they were cached are new files."""
         csv, limits = settings.csv, Limits.of(settings)
         keys = {file: (file, csv.delimiter, csv.quote, limits) for file in files}
-        storage = self._storage  # the shelf itself cannot travel into tasks
+        storage = self._storage  # the cache itself cannot be sent to tasks
         with self._lock:
-            if new := [file for file, key in keys.items() if key not in self._shelved]:
+            if new := [file for file, key in keys.items() if key not in self._cached]:
                 frame = _read_bins(spark, new, T.SORTED_DDL, lambda file: T.sort_file(storage, file, csv, limits))
                 frame.persist(StorageLevel.MEMORY_AND_DISK)
-                self._shelved.update((keys[file], frame) for file in new)
-            return list({id(frame): frame for frame in (self._shelved[key] for key in keys.values())}.values())
+                self._cached.update((keys[file], frame) for file in new)
+            return list({id(frame): frame for frame in (self._cached[key] for key in keys.values())}.values())
 
 
 def read_records(
     spark: SparkSession,
     workspace: Workspace,
     storage: Storage,
-    shelf: TransactionCache,
+    cache: TransactionCache,
     files: Sequence[LandingFile],
     spec: ReadSpec,
 ) -> tuple[DataFrame, list[FileSummary]]:
-    """Read files into a kept frame and give each file's summary. Every file is read by one task."""
+    """Return the records of files as a kept frame, and each file's summary. Every file is read by one task."""
     shared = [file for file in files if file.file_class is FileClass.TRANSACTIONS]
     own = [file for file in files if file.file_class is not FileClass.TRANSACTIONS]
-    # A small batch is kept for seconds: packing its columns would cost more than the memory is worth.
+    # A small batch is kept for seconds: compressing its columns would cost more than the memory is worth.
     is_small = sum(file.identity.size for file in files) < _BYTES_PER_TASK
     spark.conf.set("spark.sql.inMemoryColumnarStorage.compressed", str(not is_small).lower())
-    frames = [shelf.records(spark, shared, spec)] if shared else []
+    frames = [cache.records(spark, shared, spec)] if shared else []
     if own:
         struct = S.record_struct(spec.columns)
         frames.append(_read_bins(spark, own, struct, lambda file: read_file(storage, file, spec)))
@@ -123,13 +123,13 @@ def read_records(
 
 
 def pack(files: Sequence[LandingFile], slots: int) -> list[list[LandingFile]]:
-    """Share files among tasks by size, the largest first."""
+    """Return the files distributed among tasks by size, the largest first."""
     size = sum(file.identity.size for file in files)
     wanted = max(size // _BYTES_PER_TASK, len(files) // _FILES_PER_TASK) + 1
     count = max(1, min(len(files), wanted, slots * 4))
     bins: list[list[LandingFile]] = [[] for _ in range(count)]
     loads = [0] * count
-    for file in sorted(files, key=lambda one: (-one.identity.size, one.path)):
+    for file in sorted(files, key=lambda file: (-file.identity.size, file.path)):
         lightest = loads.index(min(loads))
         bins[lightest].append(file)
         loads[lightest] += file.identity.size + 1
@@ -142,7 +142,7 @@ def _read_bins(
     struct: StructType | str,
     read: Callable[[LandingFile], Iterable[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return the frame whose tasks read the files, each file by one of them and from its first row to its last."""
+    """Return the frame whose tasks read the files, each file as a whole by one task."""
     bins = pack(files, spark.sparkContext.defaultParallelism)
 
     def read_bins(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +154,7 @@ def _read_bins(
     return spark.range(0, len(bins), 1, len(bins)).mapInArrow(in_task(read_bins), struct)
 
 
-def _nothing_sorted(spark: SparkSession) -> DataFrame:
+def _no_transactions(spark: SparkSession) -> DataFrame:
     return spark.range(1).select(F.from_json(F.lit("{}"), T.SORTED_DDL).alias("row")).select("row.*").filter("false")
 
 
@@ -167,7 +167,10 @@ def read_work(
     *,
     erased: ErasedKeys | None,
 ) -> tuple[tuple[Column, ...], DataFrame | None, list[FileSummary]]:
-    """Read files under the table's schema, evolving it until every file fits; rows of erased keys are left out."""
+    """Return the columns, records and summaries of files, evolving the table's schema until every file fits.
+
+    Rows of erased keys are left out. Without files there are no records.
+    """
     settings = context.settings
     columns = known_columns(context.table, mirror_columns, settings.columns, settings.renames)
     if not files:
@@ -183,12 +186,12 @@ def read_work(
         if evolved == columns:
             return columns, *without_erased(workspace, records, summaries, spec, erased)
         columns = evolved
-    msg = f"{context.table}: the schema did not settle after {_SCHEMA_ROUNDS} readings"
+    msg = f"{context.table}: the schema still changed after the files were read {_SCHEMA_ROUNDS} times"
     raise BugError(msg)
 
 
 def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tuple[Column, ...]:
-    """Learn the schema of a table never seen from a Parquet file's footer; CSV files have no types."""
+    """Return the schema of a new table from a Parquet file's footer; CSV files have no types."""
     for file in sorted(files, key=lambda file: file.order):
         if ".parquet" in file.path:
             return _footer_columns(context, file)
@@ -206,27 +209,26 @@ def _footer_columns(context: TableContext, file: LandingFile) -> tuple[Column, .
         raise DataError(msg, hint=f"repair or remove it, then: lakeward run {context.table}") from error
 
 
-# Whether a load's rows have the key that is set: no key twice, and how many hold a NULL.
-# A small load is read here, holding eight bytes per row; a large one by the tasks of Spark.
-
+# Checks of the configured key on a load's rows: repeated keys and NULLs. A small load is read in this process, with
+# eight bytes of memory per row; a large load is read by Spark.
 
 if TYPE_CHECKING:
     Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 _EXAMPLES = 5
-# Types that nobody makes a key of, and how many columns are tried, alone and in pairs.
+# Types that are never keys, and how many columns are tried, alone and in pairs.
 _NO_KEYS = ("float", "double", "boolean")
 _LIKELY, _PAIRED = 24, 6
-# Keys looked at again by value: with more of them nobody asks whether two hashes met by chance.
+# Keys that are compared again by value: beyond this number, hash collisions do not matter.
 _VERIFIED = 1000
 
 
 @dataclass
 class KeyReport:
-    """What the load's rows say of the key.
+    """The result of checking the key on a load's rows.
 
-    ``examples`` are keys that come more than once, with how often. ``unread`` parts have other columns than the spec,
-    which a run would evolve to.
+    ``examples`` are repeated keys with their counts. ``unread`` parts have columns that differ from the spec; a run
+    would evolve the schema to them.
     """
 
     rows: int = 0
@@ -239,7 +241,7 @@ class KeyReport:
 
 
 def check_keys(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -> KeyReport:
-    """Read the load here. Parts that changed meanwhile or do not fit give problems and no rows to rely on."""
+    """Check the key in this process. Parts that change meanwhile or do not fit are reported as problems."""
     report = KeyReport(nulls=dict.fromkeys(spec.key, 0))
     hashes = [_hashes(keys) for keys in _keys(storage, parts, spec, report)]
     found, times = np.unique(np.concatenate([*hashes, np.empty(0, np.uint64)]), return_counts=True)
@@ -247,7 +249,7 @@ def check_keys(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -
     if len(suspects):
         again = _by_value(storage, parts, spec, suspects[:_VERIFIED])
         repeated = [(key, count) for key, count in again.most_common() if count > 1]
-        # Of suspects not looked at again each is a key that comes twice.
+        # Suspects that are not compared again count as repeated keys.
         report.repeated = len(repeated) + max(0, len(suspects) - _VERIFIED)
         report.examples = [(_named(spec, key), count) for key, count in repeated[:_EXAMPLES]]
     return report
@@ -256,7 +258,7 @@ def check_keys(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -
 def check_keys_with_spark(
     spark: SparkSession, storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec
 ) -> KeyReport:
-    """Read the load by Spark's tasks, one per part."""
+    """Check the key with Spark, one task per part."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
@@ -292,21 +294,22 @@ def check_keys_with_spark(
 
 
 def unique_key(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -> tuple[str, ...]:
-    """Return columns whose values come once in the load and are never NULL, the likeliest key first; () where none do.
+    """Return columns whose values are unique in the load and never NULL, the likeliest key first; () without any.
 
-    One column if any will do, else two of the first few. The load is read here, holding eight bytes per value.
+    One column if any is unique, else two of the first few. The load is read in this process, with eight bytes of memory
+    per value.
     """
     likely = sorted(
-        (one for one in spec.columns if one.lake_type not in _NO_KEYS),
-        key=lambda one: (_rank(one, spec.table.name), spec.columns.index(one)),
+        (field for field in spec.columns if field.lake_type not in _NO_KEYS),
+        key=lambda field: (_rank(field, spec.table.name), spec.columns.index(field)),
     )[:_LIKELY]
-    batches = [records.filter(pc.equal(records.column(S.KIND), S.KIND_CHANGE)).select([one.name for one in likely])
+    batches = [records.filter(pc.equal(records.column(S.KIND), S.KIND_CHANGE)).select([field.name for field in likely])
                for part in parts for records in read_file(storage, part, spec)]  # fmt: skip
     rows = pa.Table.from_batches(batches) if batches else None
     if rows is None or not rows.num_rows:
         return ()
-    candidates = [one.name for one in likely if not rows.column(one.name).null_count]
-    pairs = combinations(sorted(candidates[:_PAIRED], key=[one.name for one in spec.columns].index), 2)
+    candidates = [field.name for field in likely if not rows.column(field.name).null_count]
+    pairs = combinations(sorted(candidates[:_PAIRED], key=[field.name for field in spec.columns].index), 2)
     for names in (*((name,) for name in candidates), *pairs):
         hashes = np.concatenate([_hashes(batch) for batch in rows.select(list(names)).to_batches()])
         if len(np.unique(hashes)) == rows.num_rows:
@@ -315,7 +318,7 @@ def unique_key(storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec) -
 
 
 def _rank(column: Column, table: str) -> int:
-    """Place a column by what keys are usually named; times and bytes come last."""
+    """Return a column's rank by how keys are usually named; times and bytes come last."""
     name, own = column.name.lower(), table.lower()
     if name in ("id", f"{own}_id", f"{own}id", f"id_{own}"):
         return 0
@@ -325,14 +328,14 @@ def _rank(column: Column, table: str) -> int:
 
 
 def describe_keys(examples: Sequence[tuple[dict[str, Any], int]]) -> str:
-    """Write example keys for eyes."""
+    """Return example keys as readable text."""
     return "; ".join(f"{json.dumps(key, default=str, ensure_ascii=False)} {count} times" for key, count in examples)
 
 
 def _keys(
     storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec, report: KeyReport | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the key columns of every good row; what the files say of themselves goes into the report."""
+    """Yield the key columns of every good row; the files' summaries go into the report."""
     for part in parts:
         for records in read_file(storage, part, spec):
             kinds = records.column(S.KIND)
@@ -359,7 +362,7 @@ def _note(report: KeyReport, summary: FileSummary) -> None:
 
 
 def _hashes(keys: pa.RecordBatch) -> Hashes:
-    """Hash each key; equal keys have equal hashes, whatever their types."""
+    """Return a hash for each key; equal keys have equal hashes, whatever their types."""
     texts = {str(place): _plain(array) for place, array in enumerate(keys.columns)}
     hashed: Hashes = pd.util.hash_pandas_object(pd.DataFrame(texts), index=False).to_numpy()
     return hashed
@@ -373,7 +376,7 @@ def _plain(array: pa.Array) -> np.ndarray[Any, Any]:
 def _by_value(
     storage: Storage, parts: Sequence[LandingFile], spec: ReadSpec, suspects: Hashes
 ) -> Counter[tuple[Any, ...]]:
-    """Count the keys behind suspicious hashes by their values."""
+    """Return the counts of the keys behind repeated hashes, by value."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for keys in _keys(storage, parts, spec):
         chosen = keys.filter(pa.array(np.isin(_hashes(keys), suspects)))

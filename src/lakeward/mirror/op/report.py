@@ -1,4 +1,4 @@
-"""What a run did, as typed values: the library's answer, and what the commands print."""
+"""Reports of runs and plans: the library's return values, which the commands print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a table came out of a run."""
+    """The outcome of a run for one table."""
 
     DONE = "done"
     IDLE = "idle"
@@ -49,10 +49,10 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class OpReport:
-    """One op: what it read, how it reached the mirror, what it left.
+    """One op: what it read, how it was applied, and the state it left.
 
-    ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``
-    says that nothing else waited when the op's files were chosen. ``decision`` says why a load was taken as it was.
+    ``writes`` and ``removals`` count keys of the mirror; None where the strategy does not count them. ``is_last``:
+    nothing else waited when the op's files were chosen. ``decision`` explains how a load was interpreted.
     """
 
     op: int
@@ -79,7 +79,7 @@ class OpReport:
 
 @dataclass(frozen=True)
 class TableReport(Document, also=("rows_in", "rows_applied", "rows_quarantined")):
-    """One table's part in a run. ``warnings`` hold until somebody decides what they are about."""
+    """One table's part in a run. ``warnings`` are repeated until the user decides the question they raise."""
 
     table: str
     outcome: Outcome
@@ -129,13 +129,13 @@ class RunReport(Document, keys=("run_id", "seconds", "exit_code", "tables")):
         return 0 if not codes else max(codes)
 
     def table(self, name: str) -> TableReport:
-        """One table's report by name."""
+        """Return one table's report by name."""
         return next(table for table in self.tables if table.table == name)
 
 
 @dataclass(frozen=True)
 class TablePlan(Document):
-    """What a run would do next to one table, without having done it; ``replaces`` counts the rows a reload changes."""
+    """What a run would do next to one table. ``replaces`` counts the rows that a reload would change."""
 
     table: str
     outcome: Outcome
@@ -150,7 +150,7 @@ class TablePlan(Document):
 
 
 def op_report(prepared: PreparedOp) -> OpReport:
-    """Describe a prepared op."""
+    """Return the report of a prepared op."""
     read = [
         RowCounts(file.rows, file.inserts, file.updates, file.deletes, file.bad, file.erased)
         for file in prepared.summaries

@@ -1,7 +1,7 @@
-"""The table's schema for an op: what the mirror has, what is declared, what the files bring.
+"""The table's schema for an op: the mirror's columns, the declared columns and the files' columns, merged.
 
-Additions and safe widenings evolve; a column that files no longer have stays; everything else stops the table with
-the exact difference.
+Additions and safe widenings evolve the schema; a column that files no longer have stays; every other difference stops
+the table with an exact description.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _BOTH_MOMENTS = {"timestamp", "timestamp_ntz"}
 def known_columns(
     table: TableId, mirror: Sequence[Column], declared: Sequence[Column] | None, renames: Mapping[str, str]
 ) -> tuple[Column, ...]:
-    """Return the mirror's columns with declared renames, widenings and additions laid over them."""
+    """Return the mirror's columns with declared renames, widenings and additions applied."""
     taken = {column.name for column in mirror}
     present = [
-        Column(renames[one.name], one.type) if one.name in renames and renames[one.name] not in taken else one
-        for one in mirror
+        Column(renames[column.name], column.type)
+        if column.name in renames and renames[column.name] not in taken
+        else column
+        for column in mirror
     ]
     if declared is None:
         return tuple(present)
@@ -55,7 +57,7 @@ def with_file_columns(
     """
     merged = {column.name: column for column in columns}
     differences: list[str] = []
-    mismatched = [one for one in summaries if one.mismatch]
+    mismatched = [summary for summary in summaries if summary.mismatch]
     for summary in mismatched:
         if settings.is_strict:
             differences += _strict_differences(summary, settings.columns or columns)
@@ -63,15 +65,17 @@ def with_file_columns(
             differences += _merge_file(summary, merged)
     evolved = tuple(merged.values())
     if mismatched and not differences and evolved == tuple(columns):
-        # A file that gave no rows must change the schema or stop the table: never be passed over.
-        differences = [f"{one.path}: columns {one.columns} do not fit {format_ddl(evolved)}" for one in mismatched]
+        # A file that yielded no rows must change the schema or stop the table; it must never be skipped.
+        differences = [
+            f"{summary.path}: columns {summary.columns} do not fit {format_ddl(evolved)}" for summary in mismatched
+        ]
     if differences:
         raise _refused(table, differences)
     return evolved
 
 
 def describe_changes(before: Sequence[Column], after: Sequence[Column], renames: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what evolves, for plan and report."""
+    """Return descriptions of the schema changes, for plan and report."""
     had = {column.name: column.lake_type for column in before}
     changes: list[str] = []
     for column in after:
@@ -98,7 +102,7 @@ def require_usable(
 def require_names(
     table: TableId, columns: Sequence[Column], settings: TableSettings, mirror: Sequence[Column] = ()
 ) -> None:
-    """Refuse columns under which the mirror could be written and not be read; ``mirror`` has been written already.
+    """Refuse column names with which the mirror could be written but not read; those of ``mirror`` exist already.
 
     Raises:
         ConfigurationError: some column needs another name.
@@ -112,7 +116,7 @@ def require_names(
 
 
 def require_readable_names(table: TableId, mirror: Sequence[Column], settings: TableSettings) -> None:
-    """Refuse to work on a mirror that cannot be read because of its columns' names; earlier versions wrote such.
+    """Refuse a mirror that cannot be read because of its columns' names; earlier versions could write one.
 
     Raises:
         ConfigurationError: some column needs another name.
@@ -126,22 +130,22 @@ def require_readable_names(table: TableId, mirror: Sequence[Column], settings: T
 
 
 def _renames_hint(table: TableId, problems: Sequence[NameProblem], settings: TableSettings) -> str:
-    """Return which setting gives the columns names that they can have."""
+    """Return the setting that renames the columns to valid names."""
     command = quote(f"renames={renames_for(problems, settings.renames)}")
     hint = f"lakeward tables set {quote(str(table))} --set {command}, or the same as renames: in lakeward.yaml"
     twins = [problem for problem in problems if problem.twin is not None]
     if twins:
-        hint += f" ({twins[0].name}: {twins[0].twin} where both are one column that is spelt in two ways)"
+        hint += f" ({twins[0].name}: {twins[0].twin} where both are one column in two spellings)"
     return f"{hint}; a declared schema: has the new names"
 
 
 def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:
-    """Lay one file's columns over ``merged``; give what cannot be."""
+    """Merge a file's columns into ``merged``; return the differences that do not fit."""
     differences = []
     for name, file_type in summary.columns or ():
         if not file_type:
             if name not in merged:
-                differences.append(f"{summary.path}: column {name} is not declared, and CSV does not tell its type")
+                differences.append(f"{summary.path}: column {name} is not declared, and CSV has no types")
             continue
         stored = lake_type(file_type)
         if name not in merged or _widens(merged[name].lake_type, stored):
@@ -175,6 +179,6 @@ def _fits(file_type: str, table_type: str) -> bool:
 def _refused(table: TableId, differences: Sequence[str]) -> SchemaError:
     shown = "\n  ".join(differences[:20])
     more = f"\n  … and {len(differences) - 20} more" if len(differences) > 20 else ""
-    msg = f"{table}: the files' schema cannot be taken as it is:\n  {shown}{more}"
+    msg = f"{table}: the files' schema does not fit the table:\n  {shown}{more}"
     hint = "declare the schema in lakeward.yaml (schema:, renames:, schema_mode: evolve), or reload under a new table"
     return SchemaError(msg, hint=hint)

@@ -1,4 +1,7 @@
-"""A table's settings travel with its mirror: the state store may be deleted, the lake may not."""
+"""Settings that are stored with the mirror, and checks of settings against the table's columns.
+
+The state store may be deleted; the lake may not. What a table was built with is therefore kept in its mirror.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> None:
-    """Write layout and the settings set by command as properties of the mirror, when they changed."""
+    """Store the layout and the settings set by command as properties of the mirror, when they changed."""
     registered = context.state.find_table(context.table)
     own = registered.settings if registered else {}
     wanted = {
-        # Whoever may read the mirror reads its properties, too.
+        # Everyone who may read the mirror can read its properties.
         SETTINGS_PROPERTY: json.dumps(redact_values(own), sort_keys=True),
         LAYOUT_PROPERTY: json.dumps(_layout(context), sort_keys=True),
         READING_PROPERTY: json.dumps(reading_settings(context.settings), sort_keys=True),
@@ -38,7 +41,7 @@ def keep_settings(context: TableContext, present: Mapping[str, str | None]) -> N
 
 
 def reading_settings(settings: TableSettings) -> dict[str, Any]:
-    """Return the settings by which a table's files are read, those of CSV by their full names."""
+    """Return the settings by which a table's files are read, those of CSV under their full names."""
     csv = settings.csv.model_dump(mode="json")
     own = {name: getattr(settings, name) for name in ("timestamp_column", "sequence_column", "operation_column")}
     return {**own, **{f"csv.{name}": value for name, value in csv.items()}}
@@ -47,9 +50,9 @@ def reading_settings(settings: TableSettings) -> dict[str, Any]:
 def describe_changed_reading(
     table: TableId, before: Mapping[str, Any], settings: TableSettings, mirror: Sequence[Column] = ()
 ) -> str | None:
-    """Return what other settings for reading leave as it is in a table that was run with those of ``before``.
+    """Return which settings for reading changed since ``before``, what that leaves unchanged, and how to read again.
 
-    Returns None where nothing changed. ``mirror`` are the columns that its mirror has, as far as they are known.
+    Returns None where nothing changed. ``mirror`` are the columns of the mirror, as far as they are known.
     """
     now = reading_settings(settings)
     changed = [name for name, value in now.items() if name in before and before[name] != value]
@@ -67,9 +70,9 @@ def describe_changed_reading(
 
 
 def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:
-    """Return the mirror's columns that the settings declare to be the capture's own, and no schema to be the source's.
+    """Return the mirror's columns that, by the settings, belong to the capture and not to the source.
 
-    A table that is read under these settings from the start has no such columns.
+    A table that was read under these settings from the start has no such columns.
     """
     declared = {column.name for column in settings.columns or ()}
     own = {settings.timestamp_column, settings.sequence_column, settings.operation_column} - declared
@@ -77,12 +80,12 @@ def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple
 
 
 def require_same_layout(context: TableContext, properties: Mapping[str, str | None]) -> None:
-    """Refuse a key or partitioning other than the mirror was built with: old and new rows would not match."""
+    """Refuse a key or partitioning that the mirror was not built with: old and new rows would not match."""
     kept = properties.get(LAYOUT_PROPERTY)
     if kept is None:
         return
     with reading_property(LAYOUT_PROPERTY, of="mirror"):
-        built = _named_now(json_object(kept), context.settings.renames)
+        built = _with_renames(json_object(kept), context.settings.renames)
     wanted = _layout(context)
     if built == wanted:
         return
@@ -91,7 +94,7 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str | No
     msg = f"{context.table}: the mirror was built with other settings: {shown}"
     hint = (
         f"set it back; or drop {context.mirror.identifier} and {context.changelog.identifier} and run again: "
-        "the table is then built anew from the landing files"
+        "the table is then rebuilt from the landing files"
     )
     raise ConfigurationError(msg, hint=hint)
 
@@ -99,11 +102,11 @@ def require_same_layout(context: TableContext, properties: Mapping[str, str | No
 def _layout(context: TableContext) -> dict[str, list[str]]:
     settings = context.settings
     own = {"primary_key": settings.primary_key, "partition_by": settings.partition_by}
-    return _named_now(own, settings.renames)
+    return _with_renames(own, settings.renames)
 
 
-def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return a layout in one spelling, whose columns have the names that declared renames gave them."""
+def _with_renames(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return a layout in canonical spelling, with declared renames applied to its columns."""
     return {
         "primary_key": [renames.get(name, name) for name in layout["primary_key"]],
         "partition_by": [renamed_partition(expression, renames) for expression in layout["partition_by"]],
@@ -111,15 +114,12 @@ def _named_now(layout: Mapping[str, Sequence[str]], renames: Mapping[str, str]) 
 
 
 def kept_settings(mirror: IcebergTable) -> dict[str, Any] | None:
-    """Read the settings that :func:`keep_settings` wrote; None where a table is not Lakeward's."""
+    """Read the settings that :func:`keep_settings` wrote; None for a table that Lakeward did not write."""
     text = mirror.property(SETTINGS_PROPERTY)
     if text is None:
         return None
     with reading_property(SETTINGS_PROPERTY, of="mirror"):
         return json_object(text)
-
-
-# Which of a table's settings name columns that it does not have, or a partition that cannot be.
 
 
 _NAMING_COLUMNS = ("primary_key", "null_means_unchanged", "before_image_columns")
@@ -135,15 +135,15 @@ class SettingProblem:
 
 
 def settings_problems(columns: Sequence[Column], settings: TableSettings) -> Iterator[SettingProblem]:
-    """Look at every setting that names columns of the table."""
+    """Yield the problems of settings that name columns of the table."""
     names = [column.name for column in columns]
     for setting in _NAMING_COLUMNS:
         wanted = getattr(settings, setting) or ()
         yield from _unknown(setting, [name for name in wanted if name not in names], names, settings)
         if repeated := sorted({name for name in wanted if wanted.count(name) > 1}):
             yield SettingProblem(setting, f"{setting} names {', '.join(repeated)} more than once")
-    # A rename keeps the partition: either name will do.
-    expressions = [renamed_partition(one, settings.renames) for one in settings.partition_by]
+    # A rename keeps the partition: the old and the new name are both right.
+    expressions = [renamed_partition(expression, settings.renames) for expression in settings.partition_by]
     for message, missing in partition_problems(expressions, columns):
         more = "" if missing is None else f"; {nearest(missing, names)}"
         yield SettingProblem("partition_by", f"{message}{more}")
@@ -159,8 +159,8 @@ def _unknown(
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """Return which name was meant, by case or by spelling, and which names there are."""
-    by_case = [one for one in names if one.lower() == name.lower()]
+    """Return the closest name by case or spelling, and the names that exist."""
+    by_case = [known for known in names if known.lower() == name.lower()]
     close = by_case or difflib.get_close_matches(name, names, n=1)
     listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     return f"did you mean {close[0]!r}? columns: {listed}" if close else f"columns: {listed}"

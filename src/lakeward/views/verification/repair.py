@@ -21,7 +21,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.op.changelog import OpRecord
 from lakeward.mirror.op.effect import Effect, OpInput, PreparedOp, capture, plan_fold
-from lakeward.mirror.op.fold import kept
+from lakeward.mirror.op.fold import materialize
 from lakeward.mirror.op.ledger import progress_of
 from lakeward.mirror.op.steps import Step
 from lakeward.mirror.run import carry_out, finish_interrupted
@@ -112,7 +112,7 @@ def _from_recomputation(context: TableContext, workspace: Workspace, examined: E
     """
     names = tuple(lake_column.name for lake_column in examined.bases.columns)
     keys = context.settings.primary_key or names
-    rows = kept(workspace, _corrections(examined, keys, names), keys)
+    rows = materialize(workspace, _corrections(examined, keys, names), keys)
     count = examined.comparison.left.select(*columns(keys)).distinct().count()
     thing = "key" if context.settings.primary_key else "row"
     reason = f"{counted(count, f'{thing} differs', f'{thing}s differ')} from what its {examined.report.basis} give"
