@@ -1,7 +1,7 @@
-"""What the library's functions take, checked where they are called.
+"""Checks of the arguments that the library's functions take, made where they are called.
 
-An argument of the wrong kind otherwise fails somewhere inside, in words that do not name it, or passes for something
-else: a text where a list of names is expected would be a list of its characters.
+An argument of the wrong kind would otherwise fail somewhere inside with a message that does not name it, or be taken
+for something else: a text where a list of names is expected would be a list of its characters.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SHOWN_LENGTH = 100
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument may be, in words, and how that is told; ``hint`` is what was probably meant."""
+    """What an argument may be: its description, its test, and a hint of what was probably meant."""
 
     expected: str
     accepts: Callable[[Any], bool]
     hint: Callable[[Any], str | None] = lambda _: None
 
     def __or__(self, other: Kind) -> Kind:
-        """Take either."""
+        """Return the kind that accepts either."""
         return Kind(
             f"{self.expected} or {other.expected}",
             lambda value: self.accepts(value) or other.accepts(value),
@@ -59,7 +59,7 @@ def mapping(expected: str, values: Kind) -> Kind:
 
 def _is_list(value: Any, inner: type) -> bool:
     is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-    return is_list and all(isinstance(one, inner) for one in value)
+    return is_list and all(isinstance(item, inner) for item in value)
 
 
 def _is_whole(value: Any) -> bool:
@@ -74,7 +74,7 @@ WHOLE = Kind("a whole number", _is_whole)
 NUMBER = Kind("a number", lambda value: _is_whole(value) or isinstance(value, float))
 LENGTH = instance("a timedelta", timedelta)
 MAPPING = instance("a mapping", Mapping)
-# A single one is easily passed where several may be.
+# A single item is easily passed where a list is expected.
 TEXTS, MAPPINGS = (
     Kind(
         f"a list of {name}",
@@ -83,7 +83,7 @@ TEXTS, MAPPINGS = (
     )
     for name, inner in (("texts", str), ("mappings", Mapping))
 )
-# Of any of Spark's kinds of frames; this module knows none of them.
+# Any of Spark's DataFrame classes, none of which this module imports.
 FRAME = Kind("a DataFrame", lambda value: hasattr(value, "sparkSession") and hasattr(value, "schema"))
 OPTIONAL_TEXT, OPTIONAL_WHOLE, OPTIONAL_NUMBER = TEXT | NONE, WHOLE | NONE, NUMBER | NONE
 
@@ -92,10 +92,10 @@ def checked(function: str, name: str, value: Any, kind: Kind) -> Any:
     """Return an argument that is of its kind.
 
     Raises:
-        ConfigurationError: it is not; the message names it.
+        ConfigurationError: it is not of its kind; the message names it.
     """
     if isinstance(value, Iterator):
-        # It can be gone through once only.
+        # An iterator can be consumed only once.
         value = list(value)
     if kind.accepts(value):
         return value
@@ -127,10 +127,10 @@ def takes(**kinds: Kind) -> Callable[[Callable[Given, Result]], Callable[Given, 
 
 
 def check_fields(record: Any, **kinds: Kind) -> None:
-    """Check fields of a dataclass, at the end of its making.
+    """Check the fields of a dataclass, at the end of its initialisation.
 
     Raises:
-        ConfigurationError: one is not of its kind.
+        ConfigurationError: a field is not of its kind.
     """
     for name, kind in kinds.items():
         checked(type(record).__name__, name, getattr(record, name), kind)

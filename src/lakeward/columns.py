@@ -1,8 +1,8 @@
-"""Column types as Lakeward speaks of them: names, the DDL that declares them, and which change is safe.
+"""Columns: their types, the DDL that declares them, which type changes are safe, and which names are allowed.
 
-A type is its canonical text (``int``, ``decimal(10,2)`` …). Declared types that Iceberg has no room for
-keep their own name while values are checked (a ``smallint`` of 70000 is a bad value) and are stored in
-the next wider type, see :func:`lake_type`.
+A type is its canonical text (``int``, ``decimal(10,2)`` …). Declared types that Iceberg does not have keep their own
+name while values are checked (a ``smallint`` of 70000 is a bad value) and are stored in the next wider type, see
+:func:`lake_type`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_PRECISION = 38
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a source table: its name exactly as the source has it, and its type."""
+    """A column of a source table: its name exactly as the source has it, and its type."""
 
     name: str
     type: str
@@ -55,7 +55,11 @@ class Column:
 
 
 def parse_type(text: str) -> str:
-    """Return a type's canonical text, or raise ConfigurationError naming what is understood."""
+    """Return a type's canonical text.
+
+    Raises:
+        ConfigurationError: the type is unknown; the message lists the known ones.
+    """
     lowered = " ".join(text.strip().lower().split())
     if lowered in SIMPLE_TYPES:
         return lowered
@@ -85,7 +89,7 @@ def decimal_parts(column_type: str) -> tuple[int, int] | None:
 
 
 def can_widen(narrow: str, wide: str) -> bool:
-    """Return whether every value of lake type ``narrow`` fits ``wide`` and Iceberg can promote it in place."""
+    """Whether every value of lake type ``narrow`` fits ``wide`` and Iceberg can promote the column in place."""
     if narrow == wide or (narrow, wide) in {("int", "bigint"), ("float", "double")}:
         return True
     small, large = decimal_parts(narrow), decimal_parts(wide)
@@ -139,14 +143,14 @@ def _split_top_level(ddl: str) -> Iterator[str]:
         yield rest
 
 
-# Which names a table's columns can have in the lake, and other names for those that it cannot.
-# A table with any other name is written without complaint and cannot be read afterwards: Spark, Glue and Trino do not
-# distinguish upper and lower case, and Iceberg refuses to scan a table that has a column named like one of its own.
+# Names that columns can have in the lake, and replacements for those that they cannot.
+# A table with any other name would be written without an error and could not be read afterwards: Spark, Glue and Trino
+# do not distinguish upper and lower case, and Iceberg refuses to scan a table with a column named like one of its own.
 
 
-# Names that start so are Lakeward's own, in the changelog beside the source's columns.
+# Prefix of Lakeward's own columns, which the changelog has beside the source's.
 OWN_PREFIX = "_lw_"
-# Iceberg adds these columns to every scan of a table: one that has such a column itself cannot be read.
+# Iceberg adds these columns to every scan: a table that has such a column itself cannot be read.
 UNREADABLE_NAMES = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
@@ -160,9 +164,9 @@ _YAML_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y",
 
 @dataclass(frozen=True)
 class NameProblem:
-    """A name that a column of the lake cannot have, why, and a name that is free.
+    """A name that a column of the lake cannot have, the reason, and a free name.
 
-    ``twin`` is the column that it differs from only in case; None where that is not the reason.
+    ``twin`` is the column from which it differs only in case; None where that is not the reason.
     """
 
     name: str
@@ -174,13 +178,13 @@ class NameProblem:
 def name_problems(names: Sequence[str], present: Iterable[str] = ()) -> list[NameProblem]:
     """Return the names that cannot be used, in their order.
 
-    ``present`` are columns that a table of the lake has already: of these only those that cannot be read count.
+    ``present`` are columns that a table of the lake has already: only those of them that cannot be read are problems.
     """
     kept = set(present)
     taken = {name.lower() for name in names}
     first: dict[str, str] = {}
     problems = []
-    for name in sorted(names, key=lambda name: name not in kept):  # of two the one that is already there stays
+    for name in sorted(names, key=lambda name: name not in kept):  # of two twins the one already in the table stays
         reason = _reason(name, first.get(name.lower()), is_present=name in kept)
         if reason is not None:
             proposal = _free_name(name, taken)
@@ -196,16 +200,16 @@ def describe_problems(problems: Sequence[NameProblem]) -> str:
 
 
 def renames_for(problems: Sequence[NameProblem], renames: Mapping[str, str]) -> str:
-    """Return a value of the setting ``renames`` that solves the problems too, as YAML writes it on one line."""
+    """Return a value of the setting ``renames`` that also solves the problems, as YAML on one line."""
     proposals = {problem.name: problem.proposal for problem in problems}
-    # A name that a rename made is not renamed again: the column gets its new name at once.
+    # A name that comes from a rename is not renamed again: the column gets its final name directly.
     merged = {**{old: proposals.get(new, new) for old, new in renames.items()}, **proposals}
     pairs = ", ".join(f"{_yaml(old)}: {_yaml(new)}" for old, new in merged.items())
     return f"{{{pairs}}}"
 
 
 def _yaml(name: str) -> str:
-    """Quote a name unless it is plain in YAML; JSON's quotes are YAML's too."""
+    """Quote a name unless it is plain in YAML; quotes are the same in JSON and YAML."""
     is_plain = _PLAIN.fullmatch(name) and name.lower() not in _YAML_WORDS
     return name if is_plain else json.dumps(name, ensure_ascii=False)
 
@@ -224,7 +228,7 @@ def _reason(name: str, twin: str | None, *, is_present: bool) -> str | None:
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Return a name like ``name`` that no column has, in any case."""
+    """Return a name similar to ``name`` that no column has in upper or lower case."""
     is_own = name.lower().startswith(OWN_PREFIX)
     bare = name[len(OWN_PREFIX) :] if is_own else name
     bare = bare.lstrip("_") or "column"

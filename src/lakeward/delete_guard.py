@@ -1,6 +1,6 @@
 """The delete guard: a table does not lose a larger share of its rows at once than is allowed.
 
-Every refusal states how many rows would go, how many may, and the command that allows it.
+Every refusal states how many rows would be deleted, how many may be, and the command that allows it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from lakeward.errors import DeleteShareError, RefusedInputError
 if TYPE_CHECKING:
     from lakeward.model import TableId
 
-# Below this many rows a large share is a handful of rows, and no sign of a fault.
+# In a smaller table a large share is a handful of rows and no sign of an error.
 GUARDED_ROWS = 1_000
-# The share that may be deleted where nothing else was chosen.
+# The share that may be deleted by default.
 DEFAULT_MAX_SHARE = 0.5
 
 
@@ -29,7 +29,7 @@ class Removal:
 
     @property
     def share(self) -> float:
-        """The share of the rows that would be removed: 0 where there are none."""
+        """The share of the rows that would be removed; 0 for an empty table."""
         return self.removed / self.rows if self.rows else 0.0
 
     @property
@@ -44,7 +44,7 @@ class Removal:
 
     @property
     def removes_all(self) -> bool:
-        """Whether no row would be left of those that there are."""
+        """Whether a table with rows would be left empty."""
         return bool(self.rows) and self.removed >= self.rows
 
 

@@ -1,7 +1,7 @@
 """Reports and records as JSON documents, and back: the one way in which dataclasses are written and read.
 
-A dataclass becomes an object of its fields in their order. One that derives from :class:`Document` may differ from that
-by what it declares with its bases::
+A dataclass becomes an object of its fields in their order. A subclass of :class:`Document` may declare differences from
+that with its bases::
 
     @dataclass(frozen=True)
     class Report(Document, keys=("table", "exit_code", "rows"), renamed={"table": "name"}):
@@ -29,7 +29,7 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
 @dataclass(frozen=True)
-class Layout:
+class DocumentLayout:
     """How the document of a class differs from its fields; see :class:`Document`."""
 
     keys: tuple[str, ...] = ()
@@ -45,18 +45,18 @@ class Layout:
 class Document:
     """A dataclass that is written as a JSON object.
 
-    Declared with the bases, all by names of attributes:
+    Declared with the bases, by the names of attributes:
 
-    keys: fields and properties that the document has, in its order; otherwise all fields.
+    keys: fields and properties of the document, in order; by default all fields.
     also: further properties, after the fields.
     renamed: keys that differ from the attributes' names.
-    if_set: attributes that are left out where they are None: most are fields that earlier versions do not know.
-    required: fields with a default that a document must have nevertheless: without them it is damaged.
+    if_set: attributes that are omitted where they are None; most are fields that earlier versions do not know.
+    required: fields that a document must have although they have a default.
     write, read: conversions of values that JSON does not have.
-    ignores_unknown: whether further keys are passed over; otherwise they are damage, or of a later version.
+    ignores_unknown: whether unknown keys are ignored; otherwise the document is damaged or of a later version.
     """
 
-    _layout: ClassVar[Layout] = Layout()
+    _layout: ClassVar[DocumentLayout] = DocumentLayout()
 
     def __init_subclass__(
         cls,
@@ -71,7 +71,7 @@ class Document:
         ignores_unknown: bool = False,
     ) -> None:
         super().__init_subclass__()
-        cls._layout = Layout(
+        cls._layout = DocumentLayout(
             tuple(keys),
             tuple(also),
             renamed or {},
@@ -88,7 +88,7 @@ class Document:
 
 
 class Record(Document):
-    """A document that is read again: the types of its fields are known when the program runs."""
+    """A document that is also read: the types of its fields are available at run time."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
@@ -122,8 +122,8 @@ class Record(Document):
             raise ValueError(msg)
         attributes = {key: name for name, key in layout.renamed.items()}
         found: dict[str, Any] = {attributes.get(str(key), str(key)): value for key, value in document.items()}
-        passed_over = () if not layout.ignores_unknown else found.keys()
-        computed = {*layout.keys, *layout.also, *passed_over} - names
+        ignored = () if not layout.ignores_unknown else found.keys()
+        computed = {*layout.keys, *layout.also, *ignored} - names
         return {
             name: layout.read[name](value) if name in layout.read else value
             for name, value in found.items()
@@ -165,7 +165,7 @@ def from_document(kind: type[_T], document: Any) -> _T:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    layout: Layout = getattr(type(value), "_layout", Layout())
+    layout: DocumentLayout = getattr(type(value), "_layout", DocumentLayout())
     found = {}
     for name in _keys(type(value)):
         item = getattr(value, name)
@@ -176,12 +176,12 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _keys(kind: Any) -> tuple[str, ...]:
-    layout: Layout = getattr(kind, "_layout", Layout())
-    return layout.keys or (*(one.name for one in fields(kind)), *layout.also)
+    layout: DocumentLayout = getattr(kind, "_layout", DocumentLayout())
+    return layout.keys or (*(attribute.name for attribute in fields(kind)), *layout.also)
 
 
 def _field_names(kind: Any) -> frozenset[str]:
-    return frozenset(one.name for one in fields(kind))
+    return frozenset(attribute.name for attribute in fields(kind))
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:

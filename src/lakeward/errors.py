@@ -6,7 +6,7 @@
     │   ├── BadRowError      a row does not fit the schema
     │   ├── ChangedFileError a consumed file came back with other content
     │   ├── SchemaError      files and table differ in a way that is not safe
-    │   ├── CutError         it cannot be told which files a reload replaces
+    │   ├── CutError         it is unclear which files a reload replaces
     │   ├── DeleteShareError the batch would delete more than the guard allows
     │   ├── VanishedError    the table's folder is gone
     │   ├── RefusedInputError  a snapshot or change set cannot be taken as it is  exit 2
@@ -17,8 +17,8 @@
     ├── SparkDiedError       Spark's JVM is gone; look at the machine's memory     exit 3
     └── BugError             an invariant of Lakeward itself is broken            exit 3
 
-A message says what failed, what was found and what was expected; ``hint`` names the command that helps. Neither holds
-a password: what is found may be an address with one.
+A message states what failed, what was found and what was expected; ``hint`` names the command that helps. Passwords are
+hidden in both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LakewardError(Exception):
         return f"{self.message}\nTry: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the trip from a Spark task to the driver with the hint intact."""
+        """Keep the hint when the error is pickled from a Spark task to the driver."""
         return (_rebuild, (type(self), self.message, self.hint))
 
 
@@ -93,11 +93,11 @@ class RefusedInputError(DataError):
 
 
 class TimeLimitError(DataError):
-    """An op took longer than ``time_limit``; the same batch would again."""
+    """An op took longer than ``time_limit``; a retry of the same batch would too."""
 
 
 class RetriableError(LakewardError):
-    """A passing fault: the same call may succeed later."""
+    """A temporary error: the same call may succeed later."""
 
     kind = "retriable"
 
@@ -113,7 +113,7 @@ class LeaseHeldError(ConflictError):
 
 
 class SparkDiedError(LakewardError):
-    """The JVM that Spark runs in was killed, ended or has no memory left; this process cannot go on with it."""
+    """Spark's JVM was killed, ended or ran out of memory; this process cannot continue with it."""
 
     kind = "spark"
 

@@ -1,4 +1,4 @@
-"""Errors of the operating system and of AWS services: which pass, and what the others mean."""
+"""Errors of the operating system and of AWS services: which are temporary, and what the others mean."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
-# What errors of the operating system mean: a disk that is full, a place that is wrong, something that passes.
+# Errors of the operating system.
 
-
-# They do not get better by waiting: the address is wrong, or permissions are.
+# Waiting does not help: the path or its permissions are wrong.
 WRONG_PLACE = frozenset({
     errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.ENOTEMPTY,
     errno.EPERM, errno.EROFS,
 })  # fmt: skip
-# Symbolic links and names that no waiting and no permission makes readable.
+# Symbolic links and names that neither waiting nor permissions make readable.
 UNREACHABLE = frozenset({errno.ELOOP, errno.ENAMETOOLONG})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SCARCE = {
@@ -24,11 +23,13 @@ _SCARCE = {
     errno.ENFILE: ("the machine has too many files open", "end other programs, or raise fs.file-max"),
     errno.ENOMEM: ("the machine has no memory left", "end other programs, or use a machine with more memory"),
 }
-FULL_HINT = "free space there (df -h tells which disk), then run again: what was published stays, the rest is done anew"
+FULL_HINT = (
+    "free space there (df -h shows which disk), then run again: what was published stays, the rest is done again"
+)
 
 
 def scarcity(error: OSError, what: str) -> LakewardError | None:
-    """Return the error for something that has run out, disk space above all; None for anything else."""
+    """Return the error for a resource that has run out, such as disk space; None for any other error."""
     place = f" ({error.filename})" if error.filename else ""
     if error.errno in _FULL:
         return RetriableError(f"{what}: the disk is full{place}", hint=FULL_HINT)
@@ -39,7 +40,7 @@ def scarcity(error: OSError, what: str) -> LakewardError | None:
 
 
 def system_error(error: OSError, place: str = "") -> LakewardError:
-    """Return the error that says what to do; ``place`` is named where the error itself names nothing."""
+    """Return the Lakeward error for an error of the system; ``place`` is used where that names no file."""
     where = str(error.filename or place or "the operating system")
     found = scarcity(error, where) if not isinstance(error, ConnectionError) else None
     if found is not None:
@@ -50,12 +51,10 @@ def system_error(error: OSError, place: str = "") -> LakewardError:
     return RetriableError(msg, hint="run again")
 
 
-# Errors of AWS clients: what a service answered, and whether the same call may succeed later.
-# What an answer means for the work is decided where the service is called; which codes pass by themselves is the same
-# for all services. Nothing here imports botocore before an error is looked at.
+# Errors of AWS clients. The caller of a service decides what a response means; which codes are temporary is the same
+# for all services. Nothing here imports botocore before there is an error.
 
-
-# Codes by which services say that asking again may help.
+# Codes of errors that a retry may solve.
 _PASSING = frozenset({
     "InternalError", "InternalServerError", "LimitExceededException", "OperationAborted",
     "ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestTimeout", "RequestTimeoutException",
@@ -67,7 +66,7 @@ _TOO_MANY_REQUESTS, _SERVER_FAULTS = 429, 500
 
 @dataclass(frozen=True)
 class Answer:
-    """What a service answered instead of doing what was asked; empty where it never got there."""
+    """The error response of a service; empty where the request never reached it."""
 
     code: str = ""
     message: str = ""
@@ -83,14 +82,14 @@ class Answer:
 
 
 def answer_in(error: BaseException | None) -> Answer:
-    """Return the answer of a service that an error of its client holds."""
+    """Return the error response that an error of an AWS client holds."""
     response: dict[str, Any] = getattr(error, "response", None) or {}
     detail, metadata = response.get("Error", {}), response.get("ResponseMetadata", {})
     return Answer(str(detail.get("Code", "")), str(detail.get("Message", "")), int(metadata.get("HTTPStatusCode", 0)))
 
 
 def is_without_answer(error: BaseException) -> bool:
-    """Whether the service was not reached, or broke off before it had answered."""
+    """Whether the service was not reached, or the connection ended before it had answered."""
     from botocore import exceptions
 
     return isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError)

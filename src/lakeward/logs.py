@@ -1,8 +1,8 @@
-"""Log records that know their run, table and op, written as lines for eyes or as JSON for programs.
+"""Log records with their run, table and op, written as lines of text or as JSON.
 
-Built on the standard library's logging: whoever embeds Lakeward sees the same records through handlers of their own.
-An event is a record with a name and fields (:func:`event`); the ids are taken from where the code runs (:func:`bind`),
-so that tables that run in parallel threads do not mix.
+Built on the standard library's logging: a program that embeds Lakeward gets the same records through its own handlers.
+An event is a record with a name and fields (:func:`event`). The ids are bound to the thread that runs the code
+(:func:`bind`), so that tables in parallel threads do not mix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ids: ContextVar[Mapping[str, Any]] = ContextVar("lakeward_ids")
 
 @contextmanager
 def bind(**ids: Any) -> Iterator[None]:
-    """Yield every record of this thread these ids (``run``, ``table``, ``op``) until the block ends."""
+    """Add these ids (``run``, ``table``, ``op``) to every record of this thread until the block ends."""
     token = _ids.set({**_ids.get({}), **ids})
     try:
         yield
@@ -36,7 +36,7 @@ def bind(**ids: Any) -> Iterator[None]:
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
-    """Name a record and give it fields: ``logger.info(text, extra=event("run.started", tables=3))``."""
+    """Return the name and fields of an event: ``logger.info(text, extra=event("run.started", tables=3))``."""
     return {"event": name, "fields": fields}
 
 
@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line per record for eyes: events with the time of day, everything else as the command's own words."""
+    """One line of text per record: events with the time of day, other records as messages of the command."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return ``12:30:52 message`` or ``warning: message``, with a traceback only where the record has one."""
@@ -74,9 +74,9 @@ class TextFormatter(logging.Formatter):
 
 
 class LineHandler(logging.Handler):
-    """Writes records as lines of standard error as it is now, under a progress display or a test.
+    """A handler that writes lines to the current ``sys.stderr``, which a progress display or a test may replace.
 
-    ``is_whole``: JSON was asked for, so everything that a command says belongs to the log.
+    ``is_whole``: JSON was requested, so that every message of a command belongs in the log.
     """
 
     is_whole = False
@@ -91,7 +91,7 @@ class LineHandler(logging.Handler):
 
 
 def log_to_stderr(log_format: LogFormat) -> LineHandler:
-    """Send all records to standard error: as text on a terminal and JSON elsewhere, or as told."""
+    """Send all records to standard error; ``auto`` means text on a terminal and JSON elsewhere."""
     handler = LineHandler()
     handler.is_whole = log_format == "json"
     is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
@@ -104,7 +104,7 @@ def log_to_stderr(log_format: LogFormat) -> LineHandler:
 
 
 def logs_messages() -> bool:
-    """Return whether what a command says to its user belongs into the log, too."""
+    """Whether messages of a command to its user belong in the log, too."""
     return any(handler.is_whole for handler in _line_handlers())
 
 

@@ -1,4 +1,4 @@
-"""The words of the domain as plain values: tables, files, operations, places in the total order."""
+"""The terms of the domain as plain values: tables, files, operations, places in the total order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeward.text import name_problem
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHANGELOG_SUFFIX = "_changes"
 HISTORY_SUFFIX = "_history"
-# Namespaces that hold what Lakeward keeps beside mirrors.
+# Suffixes of namespaces for what Lakeward keeps beside mirrors.
 RESERVED_SUFFIXES = {CHANGELOG_SUFFIX: "changelogs", HISTORY_SUFFIX: "histories"}
 _OTHER_NAME = "declare the table under another schema name and set its path:"
 
@@ -37,7 +37,7 @@ class TableId:
         return table
 
     def require_usable(self) -> None:
-        """Refuse names that some part of the lake cannot keep apart from another table's."""
+        """Refuse names that some part of the lake cannot distinguish from another table's."""
         for suffix, content in RESERVED_SUFFIXES.items():
             if self.schema.endswith(suffix):
                 msg = (
@@ -62,7 +62,7 @@ class TableId:
 
 
 class FileClass(StrEnum):
-    """What a landing file is, told by its name."""
+    """The class of a landing file, by its name."""
 
     LOAD = "load"
     CHANGES = "changes"
@@ -70,7 +70,7 @@ class FileClass(StrEnum):
 
 
 class Operation(StrEnum):
-    """What a change did to its row."""
+    """The operation of a change on its row."""
 
     INSERT = "I"
     UPDATE = "U"
@@ -78,7 +78,7 @@ class Operation(StrEnum):
 
 
 class OrderBy(StrEnum):
-    """Which order columns place a generation's changes; fixed per generation."""
+    """The order column that places a generation's changes; fixed per generation."""
 
     SEQUENCE = "sequence"
     TIMESTAMP = "timestamp"
@@ -86,7 +86,7 @@ class OrderBy(StrEnum):
 
 
 class OpKind(StrEnum):
-    """What a numbered, all-or-nothing step on a table does."""
+    """The kind of an op: a numbered, all-or-nothing step on a table."""
 
     LOAD = "load"
     BATCH = "batch"
@@ -99,11 +99,11 @@ class OpKind(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What became of a landing file.
+    """What was decided on a landing file.
 
     ``SUPERSEDED`` marks change files of a replaced generation and load files that are not part of the current load.
-    A load file that was written again with the same bytes is ``REWRITTEN`` (a part of the load) or ``RETURNED`` (one
-    that is not part of it) while nobody has said whether that was a reload.
+    A load file that was written again with the same bytes is ``REWRITTEN`` (if it is part of the load) or ``RETURNED``
+    (if it is not) until it is decided whether that was a reload.
     """
 
     CONSUMED = "consumed"
@@ -122,7 +122,7 @@ class Disposition(StrEnum):
 
 @dataclass(frozen=True)
 class FileIdentity(Record):
-    """What tells a file's content from outside: taken before reading and checked again after."""
+    """What identifies a file's content without reading it; compared before and after the file is read."""
 
     size: int
     mtime_us: int
@@ -131,7 +131,7 @@ class FileIdentity(Record):
 
 @dataclass(frozen=True)
 class LandingFile:
-    """A change or load file as the listing saw it.
+    """A change or load file as it was listed.
 
     ``path`` is relative to the landing root with forward slashes: the ledger's key. ``time`` is the name's
     time as 20 digits (``YYYYMMDDHHMMSS`` and fraction), empty for load parts.
@@ -151,7 +151,7 @@ class LandingFile:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What the changelog's control rows say of one consumed file."""
+    """The record of a consumed file in the changelog's control rows."""
 
     path: str
     identity: FileIdentity
@@ -184,10 +184,10 @@ class Generation(Record, required=("order_by",)):
     """One full load of a table and the changes that follow it.
 
     ``cut`` is the earliest name time of a change file that belongs to it; empty: every file does. ``emptied``
-    marks a generation begun by a truncate. ``since`` is the moment that it began at where the cut does not tell, in the
-    same 20 digits. ``unseen`` marks one whose load a reload had replaced before the first run: nothing tells what it
-    held. ``load_from`` and ``load_to`` are the first and last time that the load's own rows carry, in microseconds
-    since 1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it.
+    marks a generation begun by a truncate. ``since`` is the moment at which it began if that is not the cut, in the
+    same 20 digits. ``unseen`` marks one whose load was replaced by a reload before the first run: its content is
+    unknown. ``load_from`` and ``load_to`` are the first and last time in the load's own rows, in microseconds since
+    1970. Files named from ``undecided_from`` up to the cut may precede the load or follow it.
     """
 
     number: int
@@ -206,17 +206,17 @@ class Generation(Record, required=("order_by",)):
 
     @property
     def began(self) -> str:
-        """The moment from which the generation is the table, as 20 digits; empty: from the beginning."""
+        """The moment from which the generation is current, as 20 digits; empty: from the beginning."""
         return self.since or self.cut
 
 
 @dataclass(frozen=True)
 class Progress(Record, required=("op", "generations", "last_place", "newest_commit", "undone"), ignores_unknown=True):
-    """How far a table is, derived from the changelog's control rows alone.
+    """A table's progress, derived from the changelog's control rows alone.
 
     ``generations`` holds every generation in order; ``last_place`` the greatest place logged in the newest one and
     ``newest_commit`` its latest commit time, in microseconds since 1970. ``undone`` are the ranges of op numbers, both
-    ends included, that were taken back and no longer stand. ``newest_file`` is the latest modification time among the
+    ends included, that were undone. ``newest_file`` is the latest modification time among the
     newest generation's files, where it is known. ``moved_until`` is the latest commit time, in microseconds since 1970,
     of an op in which rows changed their keys: later rows of that commit are read together with its first.
     """
@@ -235,11 +235,11 @@ class Progress(Record, required=("op", "generations", "last_place", "newest_comm
         return self.generations[-1] if self.generations else None
 
     def after_undoing(self, op: int, *, back_to: int) -> Progress:
-        """Return progress once op number ``op`` has taken back every op after ``back_to``, whose progress this is."""
+        """Return the progress after op number ``op`` undid every op after ``back_to``, whose progress this is."""
         return replace(self, op=op, undone=(*self.undone, (back_to + 1, op - 1)))
 
 
 def time_digits(micros: int) -> str:
-    """Return a moment, in microseconds since 1970, as the 20 digits that the times of file names have."""
+    """Return a moment, in microseconds since 1970, as the 20 digits of the times in file names."""
     moment = _EPOCH + timedelta(microseconds=micros)
     return f"{moment.year:04}{moment:%m%d%H%M%S%f}"

@@ -1,8 +1,8 @@
 """Hiding secrets in what is printed, logged, stored as an error or sent to someone.
 
-:func:`redact` is for any text, :func:`redact_address` for a value that is meant to be an address, however mistyped, and
-:func:`redact_values` for documents. Every error of Lakeward, every line of its log and every word of its commands goes
-through here; data that a user asked for does not.
+:func:`redact` is for any text, :func:`redact_address` for a value that should be an address, however mistyped, and
+:func:`redact_values` for documents. Every error, log line and command output of Lakeward passes through here; data that
+a user requested does not.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 MASK = "***"
 
 _NAMES = r"passw(?:or)?d|passphrase|pwd|secret|credential|api[_-]?key|access[_-]?key|signature|authorization"
-# What stands for a secret, or for no value at all, is no secret.
+# References to secrets and placeholders are not secrets themselves.
 _HARMLESS = r"(?!env:|secret:|…|\*\*\*|['\"]?(?:env:|secret:|…|\*\*\*))"
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    # scheme://user:password@host. Up to the last @: a password may hold / : ? # and @ that nobody has encoded.
+    # scheme://user:password@host. Up to the last @: a password may hold / : ? # and @ without encoding.
     (re.compile(r"(//[^\s/?#:]*:)\S*@"), rf"\1{MASK}@"),
     # The same with a mistyped scheme, and user/password@ as Oracle has it.
     (
@@ -29,7 +29,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     # https://token@host.
     (re.compile(r"(?i)(https?://)[^\s/?#@:]+@"), rf"\1{MASK}@"),
-    # Chat tools take whoever knows the path.
+    # The path of a chat tool's webhook is its secret.
     (
         re.compile(
             r"(?i)(https?://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com|[\w.-]*webhook\.office\.com"
@@ -37,7 +37,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{MASK}",
     ),
-    # name=value, in the options of an address and wherever else.
+    # name=value, in the options of an address and elsewhere.
     (
         re.compile(rf"(?i)((?:{_NAMES})[\w.-]{{0,40}}\s*=\s*){_HARMLESS}(?:'[^']*'|\"[^\"]*\"|{{[^}}]*}}|[^\s&;]+)"),
         rf"\1{MASK}",
@@ -47,7 +47,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _WITH_LOGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#@]*:[^/?#]*@")
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*:?//)(?P<user>[^\s/?#:]*)")
-# What follows a host's colon and is no port.
+# What follows a host's colon and is not a port.
 _NO_PORT = re.compile(r"(//[^\s/?#:@\[\]]*:)(?!\d{1,5}(?:[/?#,]|$))[^/?#@]+")
 
 
@@ -59,9 +59,9 @@ def redact(text: str) -> str:
 
 
 def redact_address(address: str) -> str:
-    """Return what may be shown of an address, also of one that is written wrong.
+    """Return what may be shown of an address, even of a malformed one.
 
-    Of what stands before the last ``@``, only a scheme and a user's name in their usual form are shown.
+    Before the last ``@``, only a scheme and a user name in their usual form are shown.
     """
     before, at, host = address.rpartition("@")
     if not at:
@@ -74,7 +74,7 @@ def redact_address(address: str) -> str:
 
 
 def holds_login(address: str) -> bool:
-    """Whether an address holds a user's name and a password before its host."""
+    """Whether an address holds a user name and a password before its host."""
     return _WITH_LOGIN.match(address) is not None
 
 

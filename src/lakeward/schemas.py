@@ -1,6 +1,6 @@
 """Names of Lakeward's own columns and the Spark types of the frames that carry them.
 
-Every name starts with ``_lw_``; source columns may not. A parsed frame, and the changelog with two more
+Every name starts with ``_lw_``; names of source columns may not. A parsed frame, and the changelog with two more
 columns, hold four kinds of rows: changes, bad rows, one row per file, and control rows of an op.
 """
 
@@ -55,7 +55,7 @@ _SIMPLE: dict[str, T.DataType] = {
     "timestamp_ntz": T.TimestampNTZType(),
 }
 
-# What the reader emits for every row, before the table's own columns.
+# The reader's fields of every row, before the table's own columns.
 RECORD_FIELDS = (
     T.StructField(KIND, T.StringType(), False),
     T.StructField(OPERATION, T.StringType()),
@@ -69,7 +69,7 @@ RECORD_FIELDS = (
     T.StructField(DETAIL, T.StringType()),
     T.StructField(RAW, T.StringType()),
 )
-# What logging adds in front.
+# The fields that the changelog adds in front.
 OP_FIELDS = (
     T.StructField(OP, T.LongType(), False),
     T.StructField(GENERATION, T.IntegerType(), False),
@@ -84,7 +84,7 @@ def spark_type(lake_type: str) -> T.DataType:
 
 
 def table_struct(columns: Iterable[Column]) -> T.StructType:
-    """Return the mirror's struct: the source's columns and nothing else."""
+    """Return the mirror's struct: only the source's columns."""
     return T.StructType([T.StructField(column.name, spark_type(column.lake_type)) for column in columns])
 
 

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to store, to print and to read back."""
+"""Text from outside, made safe to store, print and read back; counts with their nouns; JSON and addresses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-# Text that came from outside, made safe to store and to print: file names, column names, values, messages.
-# A file name that is not UTF-8 reaches Python as lone surrogates, which no database, no JSON reader and no terminal
-# takes; control characters move the cursor, recolour a terminal, or forge a line of a log.
+# File names, column names, values and messages may come from outside. A file name that is not UTF-8 reaches Python as
+# lone surrogates, which no database, JSON reader or terminal accepts; control characters move the cursor, recolour a
+# terminal, or forge a log line.
 
 
-# C0 without line feed and tab, DEL and C1, lone surrogates, line separators, marks that turn the writing direction.
+# C0 without line feed and tab, DEL and C1, lone surrogates, line separators, marks that change the writing direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _IN_NAMES = re.compile(f"[\t\n]|{_UNPRINTABLE.pattern}")
 _UNDECODED = re.compile("[\ud800-\udfff]")
@@ -28,7 +28,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def is_utf8(text: str) -> bool:
-    """Whether the text can be written as UTF-8: it holds no byte that could not be decoded."""
+    """Whether the text can be encoded as UTF-8: it holds no byte that could not be decoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,7 +42,7 @@ def escape_undecoded(text: str) -> str:
 
 
 def escape_text(text: str) -> str:
-    r"""Return the text as it may be printed: what would control a terminal is written as ``\xNN`` or ``\uNNNN``.
+    r"""Return the text in printable form: what would control a terminal is written as ``\xNN`` or ``\uNNNN``.
 
     Line feeds and tabs stay: they are part of messages and of values.
     """
@@ -50,21 +50,21 @@ def escape_text(text: str) -> str:
 
 
 def escape_name(name: str) -> str:
-    """Return the name of a file, folder, table or column as it may be printed, in one line."""
+    """Return the name of a file, folder, table or column in printable form, on one line."""
     return _IN_NAMES.sub(_escaped, name)
 
 
 def name_problem(name: str) -> str | None:
-    """Return why a name cannot be kept in tables, ledgers and logs; None for one that can."""
+    """Return why a name cannot be stored in tables, ledgers and logs; None if it can."""
     if not is_utf8(name):
         return "its name is not UTF-8"
     return "its name holds a control character" if _CONTROL.search(name) else None
 
 
 def to_json(document: Any, *, indent: int | None = None, default: Callable[[Any], str] = str) -> str:
-    """Return a document as JSON that any terminal and any reader takes: unprintable characters are escaped.
+    """Return a document as JSON with unprintable characters escaped, for any terminal and any reader.
 
-    ``default`` makes texts of values that JSON does not have.
+    ``default`` converts values that JSON does not have to text.
     """
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -77,11 +77,8 @@ def _escaped(match: re.Match[str]) -> str:
     return {9: "\\t", 10: "\\n"}.get(code, f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
-# Numbers with their nouns, as every message writes them.
-
-
 def count(number: int, singular: str, plural: str | None = None) -> str:
-    """Return ``1 file`` or ``1,000 files``; a plural of its own may bring its verb, as in ``keys come``."""
+    """Return ``1 file`` or ``1,000 files``; a given plural may include its verb, as in ``keys come``."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
@@ -90,20 +87,19 @@ def rate(rows: int, seconds: float) -> str:
     return f"{rows / seconds:,.0f} rows/s" if seconds > 0 else "- rows/s"
 
 
-# Text from outside: JSON that Lakeward once wrote and that may be damaged since, and addresses that people write.
-# Neither is a bug when it cannot be read, whatever exception its reader raises.
+# JSON that Lakeward wrote earlier may be damaged, and addresses may be mistyped. Neither is a bug, whatever exception
+# the reader raises.
 
-
-# What taking an unexpected document apart can raise.
+# What reading an unexpected document can raise.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @contextmanager
 def refusing_damage(what: str, *, hint: str, kind: type[LakewardError] = DataError) -> Iterator[None]:
-    """Turn whatever reading a document raises into an error that names it.
+    """Turn whatever reading a document raises into an error that names the document.
 
     Raises:
-        LakewardError: of the given kind; the document is not what was once written.
+        LakewardError: of the given kind; the document is not as it was written.
     """
     try:
         yield
@@ -129,7 +125,7 @@ def json_object(text: str) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        ValueError: the text is no JSON, or another value than an object.
+        ValueError: the text is not JSON, or not an object.
     """
     found = json.loads(text)
     if not isinstance(found, dict):
@@ -139,10 +135,10 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def split_address(text: str, what: str) -> SplitResult:
-    """Take an address apart.
+    """Split an address into its parts.
 
     Raises:
-        ConfigurationError: it cannot be; the message does not repeat it, because it may hold a password.
+        ConfigurationError: it is malformed; the message does not repeat it, because it may hold a password.
     """
     try:
         return urlsplit(text)

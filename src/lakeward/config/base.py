@@ -1,4 +1,4 @@
-"""What all settings share: the base class, values from the environment, and spans of time."""
+"""What all settings share: spans of time, the base class, and values from the environment."""
 
 from __future__ import annotations
 
@@ -46,11 +46,8 @@ def _not_a_span(text: object) -> ConfigurationError:
     return ConfigurationError(f"{text!r} is not a span of time; expected seconds or a number with s, m, h or d: 10m")
 
 
-# What all settings share.
-
-
 def _span(value: Any) -> Any:
-    """Read a span; pydantic tells of a ValueError with the key that holds it."""
+    """Read a span; pydantic reports a ValueError with its key."""
     try:
         return None if value is None else parse_span(value)
     except ConfigurationError as error:
@@ -63,13 +60,13 @@ NameList = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if i
 
 
 class Settings(BaseModel):
-    """Frozen, and strict about the keys it knows; a value that does not fit may hold a secret and is not repeated."""
+    """Base of all settings: frozen, without unknown keys, and errors do not repeat values, which may be secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def inner_model(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the settings that a field holds, if it holds any: ``NotifySettings | None`` does, and a dict of them."""
+    """Return the settings class that a field holds, directly, as optional or in a dict; None if there is none."""
     candidates = (field.annotation, *get_args(field.annotation))
     return next(
         (candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)),
@@ -77,17 +74,15 @@ def inner_model(field: FieldInfo) -> type[BaseModel] | None:
     )
 
 
-# Values that settings only point at: ``env:NAME`` stands for the variable NAME, so that secrets stay out of files.
-
-
+# ``env:NAME`` refers to the environment variable NAME, so that secrets stay out of files.
 ENVIRONMENT_MARK = "env:"
 
 
 def from_environment(value: str, setting: str) -> str:
-    """Return a setting's value, read from the environment where it says ``env:NAME``.
+    """Return a setting's value, read from the environment where it is ``env:NAME``.
 
     Raises:
-        ConfigurationError: there is no such variable, or it is empty.
+        ConfigurationError: the variable is not set, or empty.
     """
     if not value.startswith(ENVIRONMENT_MARK):
         return value

@@ -1,4 +1,4 @@
-"""Reading ``lakeward.yaml``: the file first, then the environment, checked and explained."""
+"""The whole of ``lakeward.yaml`` as typed models, and reading it: the file first, then the environment."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-# The whole of ``lakeward.yaml`` as frozen, typed models. Relative paths count from the file.
-
-
 class LakeSettings(Settings):
     """Where mirrors and changelogs live."""
 
@@ -54,10 +51,10 @@ class SparkSettings(Settings):
 
 
 class RetrySettings(Settings):
-    """How often a passing fault is tried again within a run, and how long it waits."""
+    """How often a temporary error is retried within a run, and after which delay."""
 
-    attempts: int = Field(5, ge=0, description="further attempts per table and run")
-    first_delay: float = Field(1.0, gt=0, description="seconds before the first, doubled for each that follows")
+    attempts: int = Field(5, ge=0, description="retries per table and run")
+    first_delay: float = Field(1.0, gt=0, description="seconds before the first retry, doubled for each later one")
     max_delay: float = Field(60.0, gt=0, description="longest wait in seconds")
 
 
@@ -78,40 +75,40 @@ class Config(Settings):
     )
     file_access: FileAccess = Field(
         "private",
-        description="files and folders made for a state or catalog in SQLite: for this user alone, or as umask says",
+        description="files and folders made for a state or catalog in SQLite: for this user alone, or by umask",
     )
     spark: SparkSettings = Field(SparkSettings(), description="the Spark application that does the work")
     parallel: int = Field(4, ge=1, description="tables that run at one time")
-    retry: RetrySettings = Field(RetrySettings(), description="how passing faults are tried again")
+    retry: RetrySettings = Field(RetrySettings(), description="how temporary errors are retried")
     lease_seconds: float = Field(
-        30, ge=1, le=30, description="a table's writer that is not heard of for so long loses the table"
+        30, ge=1, le=30, description="a table's writer that does not renew its lease for so long loses the table"
     )
     watch: WatchSettings = Field(WatchSettings(), description="what wakes lakeward watch")
     history_days: int = Field(90, ge=1, description="days after which a run leaves the history")
-    metrics: MetricsSettings = Field(MetricsSettings(), description="where Prometheus finds figures")
-    notify: NotifySettings | None = Field(None, description="who is told when tables fail and recover")
-    timezone: str = Field("UTC", description="time zone of days and times that commands are given without one")
+    metrics: MetricsSettings = Field(MetricsSettings(), description="where Prometheus finds metrics")
+    notify: NotifySettings | None = Field(None, description="who is notified when tables fail and recover")
+    timezone: str = Field("UTC", description="time zone of days and times in commands that name none")
     include: NameList = Field(("*",), description="patterns of tables that discovery looks at")
     exclude: NameList = Field((), description="patterns of tables that discovery leaves out")
-    defaults: TableDefaults = Field(TableDefaults(), description="settings of every table that does not say otherwise")
+    defaults: TableDefaults = Field(TableDefaults(), description="settings of every table that does not override them")
     clusters: dict[str, ClusterSettings] = Field({}, description="Cassandra clusters and Keyspaces, by name")
     tables: dict[str, TableSettings] = Field({}, description="settings of each table, by schema.table")
     base: Path = Field(default_factory=Path.cwd, exclude=True)
 
     def resolve(self, location: str) -> str:
-        """Make a local path absolute, counted from the configuration file; leave URIs alone."""
+        """Return a local path made absolute, relative to the configuration file; URIs stay as they are."""
         if "://" in location:
             return location
         return str((self.base / location).resolve())
 
     def declared(self) -> dict[TableId, TableSettings]:
-        """Tables named in the file."""
+        """Return the settings of the tables in the file, by table."""
         return {TableId.parse(name): settings for name, settings in self.tables.items()}
 
 
-# YAML that cannot exhaust the machine: nesting, and what aliases repeat, have a bound.
-# A few lines in which every alias repeats the one before it ten times stand for more values than any machine holds,
-# and an alias inside its own anchor for infinitely many. What a person writes by hand stays far below these bounds.
+# Nesting and repetition by aliases are bounded. In a few lines where every alias repeats the one before it ten times,
+# YAML expands to more values than any machine holds, and an alias inside its own anchor to infinitely many. Files
+# written by hand stay far below these bounds.
 
 
 MAX_DEPTH = 50
@@ -123,7 +120,7 @@ def read_yaml(text: str) -> Any:
     """Read one YAML document, with the types that YAML itself has.
 
     Raises:
-        yaml.YAMLError: the text is no YAML, is nested too deeply, or stands for too many values.
+        yaml.YAMLError: the text is not YAML, is nested too deeply, or expands to too many values.
     """
     loader = _BoundedLoader(text)
     try:
@@ -138,7 +135,7 @@ def read_yaml(text: str) -> Any:
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Counts values as they are composed, those behind an alias as often as it stands."""
+    """A loader that counts values as they are composed, those behind an alias once per use."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -171,9 +168,6 @@ class _BoundedLoader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, msg, mark)
 
 
-# What is wrong with a configuration, in words.
-
-
 def explain_settings(error: ValidationError, source: str) -> str:
     """Return what is wrong with one table's settings."""
     return explain(error, source, within=("tables", "table"))
@@ -199,7 +193,7 @@ def _suggestion(location: tuple[int | str, ...]) -> str:
 
 
 def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
-    """Follow an error's path to the model whose key is wrong; numbers and table names lead no deeper."""
+    """Return the model at an error's path; numbers and table names in the path lead no deeper."""
     model: type[BaseModel] = Config
     for part in location:
         field = model.model_fields.get(str(part))
@@ -207,14 +201,11 @@ def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
     return model
 
 
-# Reading ``lakeward.yaml``: the file comes first, the environment overrides it.
-# ``LAKEWARD_LANDING``, ``LAKEWARD_STATE``, ``LAKEWARD_LAKE__WAREHOUSE`` … stand for the keys of their names.
-
-
+# ``LAKEWARD_LANDING``, ``LAKEWARD_STATE``, ``LAKEWARD_LAKE__WAREHOUSE`` … override the keys of the same names.
 DEFAULT_FILE = "lakeward.yaml"
 ENVIRONMENT_PREFIX = "LAKEWARD_"
-# Read by other parts of Lakeward, not configuration keys.
 _IN_NO_NAME = re.compile(r"[\0\ud800-\udfff]")
+# Read by other parts of Lakeward, not configuration keys.
 _OTHER_VARIABLES = {"LAKEWARD_JARS", "LAKEWARD_CACHE", "LAKEWARD_CONFIG"}
 
 
@@ -223,7 +214,7 @@ def load_config(path: str | Path | None = None, environment: Mapping[str, str] |
     """Read the configuration file and what the environment overrides.
 
     Raises:
-        ConfigurationError: no file, no YAML, an unknown key or a value that does not fit.
+        ConfigurationError: the file is missing or not YAML, or a key is unknown or has an invalid value.
     """
     environment = os.environ if environment is None else environment
     file = Path(path or environment.get("LAKEWARD_CONFIG") or DEFAULT_FILE)
@@ -246,7 +237,7 @@ def load_config(path: str | Path | None = None, environment: Mapping[str, str] |
 
 
 def read_config(text: str, *, base: Path, environment: Mapping[str, str], source: str) -> Config:
-    """Read a configuration file's text, wherever it came from; ``base`` is what its relative paths count from."""
+    """Read the text of a configuration file; relative paths in it count from ``base``."""
     data = _read_yaml(text, source) or {}
     if not isinstance(data, dict):
         msg = f"{source} must hold a mapping at its top, found {type(data).__name__}"
@@ -288,15 +279,15 @@ def _read_yaml(text: str, source: str) -> Any:
         msg = f"{source} is nested too deeply"
         raise ConfigurationError(msg) from None
     except (yaml.YAMLError, *MALFORMED) as error:
-        # Dates such as 2024-02-30 and numbers that are none raise whatever Python's own types do.
+        # Invalid dates such as 2024-02-30, and invalid numbers, raise the errors of Python's own types.
         problem = _yaml_problem(error) if isinstance(error, yaml.YAMLError) else str(error)
         msg = f"{source} is not valid YAML: {problem}"
-        hint = None if isinstance(error, yaml.YAMLError) else "write a value that shall stay text in quotes"
+        hint = None if isinstance(error, yaml.YAMLError) else "put a value that is text in quotes"
         raise ConfigurationError(msg, hint=hint) from error
 
 
 def _require_plain_text(data: Any, source: str, where: tuple[str, ...] = ()) -> None:
-    """Refuse text that no path, name or address can hold; what CSV files use as delimiters and signs is their own."""
+    """Refuse text that no path, name or address can contain; CSV delimiters and tokens are exempt."""
     if isinstance(data, dict):
         for key, value in data.items():
             _require_plain_text(str(key), source, where)
@@ -311,7 +302,7 @@ def _require_plain_text(data: Any, source: str, where: tuple[str, ...] = ()) -> 
 
 
 def _with_text_keys(data: Any) -> Any:
-    """Read the keys ``null:`` and ``on:`` as their text: YAML takes them for values."""
+    """Return data with the keys ``null:`` and ``on:`` as text: YAML reads them as values."""
     if not isinstance(data, dict):
         return data
     names = {"None": "null", "True": "on"}
@@ -321,7 +312,7 @@ def _with_text_keys(data: Any) -> Any:
 
 
 def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Lay ``LAKEWARD_A__B=value`` over ``a: {b: …}``."""
+    """Return data with ``LAKEWARD_A__B=value`` in place of ``a: {b: …}``."""
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in data.items()}
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
@@ -337,23 +328,23 @@ def _with_environment(data: Mapping[str, Any], environment: Mapping[str, str]) -
 
 
 def _inner(target: dict[str, Any], key: str, variable: str) -> dict[str, Any]:
-    """Return a copy of the mapping under a key, put in its place; one that is empty in the file holds nothing yet."""
+    """Replace the mapping under a key by a copy and return that; an empty value counts as an empty mapping."""
     found = target.get(key)
     if found is not None and not isinstance(found, dict):
         msg = f"{variable} sets a key inside {key}:, which the configuration file has as {found!r}"
-        raise ConfigurationError(msg, hint=f"let {key}: be a mapping, or unset {variable}")
+        raise ConfigurationError(msg, hint=f"make {key}: a mapping, or unset {variable}")
     target[key] = dict(found or {})
     inner: dict[str, Any] = target[key]
     return inner
 
 
 def _environment_value(variable: str, value: str) -> Any:
-    """Read a value as YAML; a pattern such as ``*`` or ``*.orders`` is itself and no alias."""
+    """Read a value as YAML; a pattern such as ``*`` or ``*.orders`` is not an alias."""
     return value if value.startswith("*") else _read_yaml(value, variable)
 
 
 def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Lay each table's own settings over ``defaults``, so that a table's settings are complete."""
+    """Return data with each table's own settings merged over ``defaults``, so that they are complete."""
     defaults, tables = data.get("defaults") or {}, data.get("tables") or {}
     if not (isinstance(defaults, dict) and isinstance(tables, dict)):
         return data
@@ -362,7 +353,7 @@ def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_settings(defaults: Mapping[str, Any], own: Any) -> Any:
-    """Lay one table's settings over the defaults; ``csv``, ``maintenance`` and ``snapshots`` are laid key by key."""
+    """Merge one table's settings over the defaults, ``csv``, ``maintenance`` and ``snapshots`` key by key."""
     if own is not None and not isinstance(own, dict):
         return own
     own = dict(own or {})

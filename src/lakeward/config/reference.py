@@ -1,4 +1,4 @@
-"""The configuration reference, made from the settings' own descriptions."""
+"""The configuration reference, generated from the descriptions of the settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _own(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield a model's fields; those of ``defaults``, which a table has too, are left out there."""
+    """Yield a model's fields; a table's leave out those that it shares with ``defaults``."""
     shared = TableDefaults.model_fields if model is TableSettings else {}
     for name, field in model.model_fields.items():
         if not field.exclude and name not in shared:
@@ -81,7 +81,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _choices(annotation: Any) -> str:
-    """Name the words that a key takes where they are few."""
+    """Return the allowed words of a key with a fixed choice."""
     literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
     words = [str(word) for literal in literals for word in get_args(literal)]
     return f" ({', '.join(f'`{word}`' for word in words)})" if words else ""

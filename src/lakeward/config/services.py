@@ -1,4 +1,4 @@
-"""Settings of what a lake works with: S3, clusters, monitoring, watching, and access to local files."""
+"""Settings of services around a lake: S3, clusters, monitoring, watching, and access to local files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# The ``s3:`` settings, by which landing and lake are reached.
-# Keys come from the environment alone: through the chain that AWS programs share (variables, profile, container or
-# instance role), or by ``access_key: env:NAME`` where a store other than AWS has keys of its own.
+# S3 keys come only from the environment: through the chain of AWS programs (variables, profile, container or instance
+# role), or by ``access_key: env:NAME`` for a store other than AWS with its own keys.
 
 
 class S3Settings(Settings):
@@ -59,7 +58,7 @@ class S3Settings(Settings):
 
     @property
     def is_path_style(self) -> bool:
-        """Whether the bucket stands in the path of addresses."""
+        """Whether the bucket is part of the path of addresses."""
         return self.endpoint is not None if self.path_style == "auto" else self.path_style
 
     def keys(self) -> S3Keys | None:
@@ -76,14 +75,11 @@ class S3Settings(Settings):
 
 @dataclass(frozen=True)
 class S3Keys:
-    """Keys as they are; never shown."""
+    """The keys themselves; never shown."""
 
     access: str
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
-
-
-# The ``clusters:`` settings: Cassandra clusters and Amazon Keyspaces, by the names that commands use.
 
 
 SECRET_MARK = "secret:"
@@ -105,7 +101,7 @@ class TlsSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """How a cluster is reached, and how hard it may be worked."""
+    """How a cluster is reached, and how much load it may get."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -120,8 +116,8 @@ class ClusterSettings(Settings):
     keyspaces: str | None = Field(None, description="AWS region of Amazon Keyspaces, instead of hosts")
     consistency: Consistency = Field("LOCAL_QUORUM", description="consistency of reads and writes")
     page_size: int = Field(2000, ge=1, le=100_000, description="rows of a page when reading")
-    connections: int = Field(1, ge=1, le=64, description="connections of each process of Spark's to a node")
-    max_in_flight: int = Field(64, ge=1, le=32_768, description="requests of one task under way at one time")
+    connections: int = Field(1, ge=1, le=64, description="connections of each Spark process to a node")
+    max_in_flight: int = Field(64, ge=1, le=32_768, description="requests of one task in flight at one time")
     max_requests_per_second: float | None = Field(None, gt=0, description="requests per second of the whole job")
     timeout: Span = Field(30.0, gt=0, description="how long one request may take")
 
@@ -144,9 +140,6 @@ class ClusterSettings(Settings):
         return self
 
 
-# The settings ``metrics:`` and ``notify:``, by which others learn how runs went.
-
-
 NotifyEvent = Literal["failure", "recovery"]
 EventList = Annotated[
     tuple[NotifyEvent, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
@@ -154,7 +147,7 @@ EventList = Annotated[
 
 
 class MetricsSettings(Settings):
-    """Where Prometheus finds figures."""
+    """Where Prometheus finds metrics."""
 
     file: str | None = Field(None, description="text file written after each run, for node_exporter; ends in .prom")
     port: int | None = Field(None, ge=1, le=65_535, description="port on which watch answers /metrics")
@@ -162,7 +155,7 @@ class MetricsSettings(Settings):
 
 
 def webhook_problem(url: str) -> str | None:
-    """Return why a message cannot be posted to a URL, without repeating it; None: it can be tried."""
+    """Return why a message cannot be posted to a URL, without repeating the URL; None if it may be possible."""
     if not url.startswith(("http://", "https://")):
         return "is no URL of http"
     if not (url.isascii() and url.isprintable()) or " " in url:
@@ -178,12 +171,12 @@ def webhook_problem(url: str) -> str | None:
 
 
 class NotifySettings(Settings):
-    """Who is told when a table begins to fail, and when it is well again."""
+    """Who is notified when a table begins to fail, and when it has recovered."""
 
-    # Often its own password.
+    # The URL is often a secret itself.
     webhook: str | None = Field(None, repr=False, description="URL that JSON is posted to, or env:NAME")
     sns: str | None = Field(None, description="ARN of an SNS topic")
-    on: EventList = Field(("failure", "recovery"), description="what is told")
+    on: EventList = Field(("failure", "recovery"), description="what is notified")
 
     @field_validator("webhook")
     @classmethod
@@ -204,33 +197,28 @@ class NotifySettings(Settings):
     @model_validator(mode="after")
     def _must_have_target(self) -> Self:
         if not (self.webhook or self.sns):
-            msg = "names nobody to tell; expected webhook: or sns:"
+            msg = "names no receiver; expected webhook: or sns:"
             raise ValueError(msg)
         return self
-
-
-# The ``watch:`` settings: what wakes ``lakeward watch``.
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 class WatchSettings(Settings):
-    """What ``lakeward watch`` goes by; its options override each of these."""
+    """When ``lakeward watch`` starts runs; the command's options override these settings."""
 
     queue: str | None = Field(None, description="URL of the SQS queue that gets the landing bucket's events")
     every: OptionalSpan = Field(None, gt=0, description="run at this interval: 10m")
     cron: str | None = Field(None, description="run at the times of a cron expression: '0 * * * *'")
     timezone: str = Field("UTC", description="time zone of cron")
     settle: Span = Field(0.3, description="a run begins after this long without new files")
-    rescan: Span = Field(600.0, description="look at every table this often, in case a file was not told of; 0: never")
-    prefix: Texts = Field((), description="only files whose path under landing begins so wake a run")
-    suffix: Texts = Field((), description="only files whose path ends so wake a run")
+    rescan: Span = Field(600.0, description="look at every table this often, in case an event was lost; 0: never")
+    prefix: Texts = Field((), description="only files whose path under landing begins with this start a run")
+    suffix: Texts = Field((), description="only files whose path ends with this start a run")
 
 
 # Who may read the files of the state store and of a local catalog, and whether links may leave landing.
-
-
 FileAccess = Literal["private", "umask"]
 LinkPolicy = Literal["refuse", "allow"]
 
@@ -238,13 +226,13 @@ LinkPolicy = Literal["refuse", "allow"]
 def create_folder(folder: Path, access: FileAccess) -> None:
     """Create a folder and those above it where they are missing; what exists keeps its permissions."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700 if access == "private" else 0o777, exist_ok=True)
-    # Refuses a path at which something other than a folder is.
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700 if access == "private" else 0o777, exist_ok=True)
+    # Raises where the path is something other than a folder.
     folder.mkdir(exist_ok=True)
 
 
 def create_file(file: Path, access: FileAccess) -> None:
-    """Create an empty file, which is a database to SQLite, where there is none; it gives its mode to its journals."""
+    """Create an empty file, which SQLite takes for a database, if there is none; its journals get the same mode."""
     if not file.exists():
         file.touch(mode=0o600 if access == "private" else 0o666)

@@ -11,28 +11,30 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from lakeward.columns import Column, parse_ddl
 from lakeward.config.base import NameList, OptionalSpan, Settings, Span
 
-# The ``maintenance:`` settings of tables: how much debt is too much, and how much one go at it may do.
-
 
 class MaintenanceSettings(Settings):
-    """How much debt a table may have before maintenance takes it up, and how far maintenance goes at a time."""
+    """How much debt a table may have before maintenance starts, and how much maintenance does at a time."""
 
     deleted_share: float = Field(
         0.2, gt=0, le=1, description="a data file is rewritten when this share of its rows is deleted"
     )
-    delete_files: int = Field(20, ge=1, description="delete files that may gather before they are merged")
-    small_files: int = Field(50, ge=1, description="files more than needed that may gather before they are merged")
-    snapshots: int = Field(100, ge=1, description="snapshots that may gather beyond the undo window")
+    delete_files: int = Field(20, ge=1, description="delete files that may accumulate before they are merged")
+    small_files: int = Field(50, ge=1, description="surplus files that may accumulate before they are merged")
+    snapshots: int = Field(100, ge=1, description="snapshots that may accumulate beyond the undo window")
     file_bytes: int = Field(128 << 20, ge=1 << 20, description="size that data files of mirrors are merged up to")
     slice_bytes: int = Field(
-        512 << 20, ge=1 << 20, description="bytes that are rewritten at a time: a run that comes meanwhile waits for it"
+        512 << 20, ge=1 << 20, description="bytes that are rewritten at a time: a run that starts meanwhile waits"
     )
     max_seconds: Span = Field(
-        60.0, gt=0, description="after this long, maintenance after a run begins no further slice"
+        60.0, gt=0, description="after this time, maintenance after a run starts no further slice"
     )
-    max_bytes: int = Field(4 << 30, ge=1, description="after so many bytes rewritten, likewise")
+    max_bytes: int = Field(
+        4 << 30, ge=1, description="after so many rewritten bytes, maintenance after a run starts no further slice"
+    )
     orphan_age: Span = Field(
-        3 * 86_400.0, ge=86_400.0, description="files that no snapshot knows are removed when they are older than this"
+        3 * 86_400.0,
+        ge=86_400.0,
+        description="files that belong to no snapshot are removed when they are older than this",
     )
 
 
@@ -47,7 +49,7 @@ class CsvSettings(Settings):
     delimiter: str = Field(",", min_length=1, max_length=1, description="field delimiter")
     quote: str = Field('"', min_length=1, max_length=1, description="quote character, doubled inside quotes")
     null: str | None = Field("NULL", description="unquoted text that means NULL; '' for the empty field")
-    unchanged: str | None = Field(None, description="text that means: this column is not spoken of")
+    unchanged: str | None = Field(None, description="text that means: this column is unchanged")
     binary: Literal["hex", "base64", "utf8"] = Field("hex", description="how binary values are written")
     columns: NameList | None = Field(None, description="exact columns of headerless change files, in order")
     load_columns: NameList | None = Field(None, description="exact columns of headerless load files, in order")
@@ -70,14 +72,14 @@ class PublishSettings(Settings):
 
 
 class SnapshotSettings(Settings):
-    """Which snapshots stay when a new one is created; nothing is dropped unless it is said here."""
+    """Which snapshots stay when a new one is created; by default none is dropped."""
 
     keep: int | None = Field(None, ge=1, description="snapshots that stay in each folder, and tags, the newest first")
     older_than: OptionalSpan = Field(None, gt=0, description="snapshots made longer ago than this are dropped: 30d")
 
 
 class TableDefaults(Settings):
-    """Settings that hold for every table unless the table says otherwise."""
+    """Settings that hold for every table unless the table overrides them."""
 
     on_bad_row: BadRowPolicy = Field("fail", description="a row that does not fit: stop the batch, or set it aside")
     max_delete_share: float = Field(0.5, ge=0, le=1, description="a batch may delete at most this share of the mirror")
@@ -86,7 +88,7 @@ class TableDefaults(Settings):
     sequence_column: str = Field("AR_H_CHANGE_SEQ", description="change sequence column, used when present")
     transaction_column: str | None = Field(
         None,
-        description="column with the id of a change's transaction, where files name columns: it tells commits apart",
+        description="column with the id of a change's transaction, where files name columns: it separates commits",
     )
     operation_column: str = Field("Op", description="name of the operation column where files name columns")
     before_image_prefix: str = Field("BI_", description="prefix of before-image columns")
@@ -153,7 +155,7 @@ class TableSettings(TableDefaults):
         None, description="strict: any difference stops the table; default strict where schema is declared"
     )
     renames: dict[str, str] = Field({}, description="column renames as the source made them, old: new")
-    null_means_unchanged: NameList = Field((), description="columns whose NULL in an update means: not spoken of")
+    null_means_unchanged: NameList = Field((), description="columns whose NULL in an update means: unchanged")
     before_image_columns: NameList | None = Field(
         None,
         description="columns with before images in headerless CSV, in order; default those of the key or all, by count",
@@ -166,11 +168,11 @@ class TableSettings(TableDefaults):
     @field_validator("cdc_start", mode="before")
     @classmethod
     def _day_or_time(cls, value: Any) -> str | None:
-        """Take a day or a time as text; YAML reads 2020-11-13 as a date, and 20201113 as a number."""
+        """Return a day or a time as text; YAML reads 2020-11-13 as a date, and 20201113 as a number."""
         if value is None:
             return None
         text = value.isoformat() if isinstance(value, date) else str(value)
-        msg = f"{text} is no day; expected 2020-11-13, or a time such as 2020-11-13T10:30:00"
+        msg = f"{text} is not a day; expected 2020-11-13, or a time such as 2020-11-13T10:30:00"
         if not _DAY_OR_TIME.fullmatch(text):
             raise ValueError(msg)
         try:
@@ -188,7 +190,7 @@ class TableSettings(TableDefaults):
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """Declared columns, None when the files tell."""
+        """Declared columns; None when they come from the files."""
         return parse_ddl(self.table_schema) if self.table_schema is not None else None
 
     @property

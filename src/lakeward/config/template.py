@@ -1,4 +1,4 @@
-"""A commented ``lakeward.yaml`` to begin a project with."""
+"""A commented ``lakeward.yaml`` to start a project with."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ spark:
 include: ["*"]
 exclude: []
 
-# Settings that hold for every table unless the table says otherwise.
+# Settings that hold for every table unless the table overrides them.
 defaults:
   on_bad_row: fail                        # or quarantine: set bad rows aside and go on
   max_delete_share: 0.5                   # a batch may delete at most this share of a mirror
@@ -52,7 +52,7 @@ tables: {{}}
 
 @takes(path=PATH | NONE, landing=TEXT, force=FLAG)
 def write_configuration(path: str | Path | None = None, *, landing: str = "./landing", force: bool = False) -> Path:
-    """Write a commented configuration to begin with, and return its file.
+    """Write a commented configuration to start with, and return its file.
 
     Args:
         path: the file; None: ``lakeward.yaml``.
@@ -64,7 +64,7 @@ def write_configuration(path: str | Path | None = None, *, landing: str = "./lan
     """
     file = Path(path or DEFAULT_FILE)
     try:
-        # A JSON text is a YAML text, whatever characters the path has.
+        # JSON text is valid YAML, whatever characters the path has.
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(_TEMPLATE.format(landing=json.dumps(landing, ensure_ascii=False)))
     except FileExistsError:

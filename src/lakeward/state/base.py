@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class LeaseOwner:
     """Who holds a lease; made by :func:`lakeward.state.leases.current_owner`.
 
-    ``process_started`` tells a reused process id from the owner: seconds after boot, because times of day move
-    when the clock is set. ``pid_space`` names the boot and the process-id namespace (containers may share a host
-    name): only within one of them does an absent process id mean a dead process.
+    ``process_started`` distinguishes the owner from a later process with the same id. It is in seconds after boot,
+    because times of day move when the clock is set. ``pid_space`` names the boot and the process-id namespace
+    (containers may share a host name): only within one of them does an absent process id mean a dead process.
     """
 
     host: str
@@ -50,7 +50,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class RegisteredTable:
-    """A table known by discovery or by ``tables set``. ``settings`` holds only what was set by command."""
+    """A table known by discovery or by ``tables set``; ``settings`` holds only what was set by command."""
 
     table: TableId
     active: bool
@@ -71,7 +71,7 @@ class TableRun:
 
 
 class StateStore(Protocol):
-    """What every adapter does; one contract suite tests them all (``lakeward.testing.state_contract``)."""
+    """The interface of every store; one contract suite tests them all (``lakeward.testing.state_contract``)."""
 
     def acquire_lease(self, table: TableId, owner: LeaseOwner, *, seconds: float) -> Lease:
         """Take the table's lease. Raise LeaseHeldError, naming owner and expiry, while a live owner has it.
@@ -83,45 +83,45 @@ class StateStore(Protocol):
         """Extend the lease. Raise ConflictError when it was taken over (another token) or is gone."""
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease back; does nothing when it is no longer ours."""
+        """Release the lease; do nothing when it is no longer ours."""
 
     def lease_of(self, table: TableId) -> Lease | None:
-        """The table's live lease, None when free, expired or its owner is known dead."""
+        """Return the table's live lease; None when it is free, has expired or its owner is known to be dead."""
 
     def leases(self) -> Iterator[Lease]:
-        """All live leases by table."""
+        """Return all live leases, ordered by table."""
 
     def ledger_position(self, table: TableId) -> int | None:
-        """The changelog snapshot the cached ledger reflects, None when there is no cache."""
+        """Return the changelog snapshot that the cached ledger reflects; None when there is no cache."""
 
     def progress(self, table: TableId) -> Progress | None:
-        """The cached progress that belongs to :meth:`ledger_position`."""
+        """Return the cached progress that belongs to :meth:`ledger_position`."""
 
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> None:
-        """Throw the cache of this table away and fill it anew, in one step for readers, streaming ``entries``.
+        """Replace the cache of this table, in one step for readers, streaming ``entries``.
 
-        Entries come in op order; of two with one path the later stands. They may come slowly (from Spark): no
-        other writer waits meanwhile. When they fail midway the old cache stands.
+        Entries come in op order; of two with the same path the later counts. They may come slowly (from Spark): no
+        other writer waits meanwhile. When they fail midway, the old cache stays.
         """
 
     def extend_ledger(
         self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> bool:
-        """Add one op's entries if the cache stands at ``after``; else change nothing and return False.
+        """Add one op's entries if the cache is at position ``after``; otherwise change nothing and return False.
 
-        A reader finds the cache before or after that, or no cache; after a crash the same.
+        A reader sees the cache before or after the change, or no cache. The same holds after a crash.
         """
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Entries of those paths that were consumed. Any number of paths; the store pages."""
+        """Return the entries of those paths that were consumed; the store pages through any number of paths."""
 
     def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
-        """Load parts of a generation whatever their disposition, by path."""
+        """Return the load parts of a generation, whatever their disposition, ordered by path."""
 
     def count_files(self, table: TableId) -> int:
-        """Number of consumed files in the ledger cache."""
+        """Return the number of consumed files in the ledger cache."""
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
         """Whether any file of the table was consumed, in one generation if it is given."""
@@ -135,28 +135,28 @@ class StateStore(Protocol):
     def set_table(
         self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
     ) -> RegisteredTable:
-        """Register if needed, lay ``settings`` over what is set (a None value unsets), set the flag if given.
+        """Register the table if it is new, merge ``settings`` (a None value unsets), set the flag if given.
 
-        A table that is new and given no flag is inactive.
+        A new table without a flag is inactive.
         """
 
     def set_error(self, table: TableId, error: str | None) -> None:
-        """Keep, or clear, the error that stopped the table last; a new table is registered inactive."""
+        """Store, or clear, the error that stopped the table last; a new table is registered as inactive."""
 
     def registered(self) -> Iterator[RegisteredTable]:
-        """All registered tables by name."""
+        """Return all registered tables, ordered by name."""
 
     def find_table(self, table: TableId) -> RegisteredTable | None:
-        """One registered table."""
+        """Return a registered table, None when it is not registered."""
 
     def record_run(self, run: TableRun) -> None:
         """Add to the run history."""
 
     def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
-        """Run history by start, newest first; of one table, or of one run, or of one table in one run."""
+        """Return the run history by start, newest first: of one table, of one run, or of one table in one run."""
 
     def prune_runs(self, *, before: datetime) -> int:
-        """Delete the history of runs that started before a moment; return how many entries that were."""
+        """Delete the history of runs that started before a moment; return the number of entries deleted."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

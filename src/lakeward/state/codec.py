@@ -1,4 +1,4 @@
-"""Domain values as rows and JSON text, and back; shared by every adapter so that all of them forget the same."""
+"""Domain values as rows and JSON text, and back; shared by every store, so that all of them lose the same detail."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ _REMEDY = "remove the state store, which is a cache, then: lakeward state rebuil
 
 
 def table_key(table: TableId) -> dict[str, str]:
-    """The columns that every row of a table begins with."""
+    """Return the columns that every row of a table begins with."""
     return {"table_schema": table.schema, "table_name": table.name}
 
 
 def table_of(row: Row) -> TableId:
-    """The table a row belongs to."""
+    """Return the table a row belongs to."""
     return TableId(row["table_schema"], row["table_name"])
 
 
 def dump_json(value: Mapping[str, Any]) -> str:
-    """A JSON object as text, the same for equal objects."""
+    """Return a JSON object as text, the same for equal objects."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def reading_row(table: TableId, what: str) -> AbstractContextManager[None]:
-    """Refuse a row that is not as it was written: the store is a cache, and another one can be filled.
+    """Refuse a row that is not as it was written: the store is a cache, which can be rebuilt.
 
     Raises:
-        ConfigurationError: inside the context, naming the table and what of it is damaged.
+        ConfigurationError: inside the context, naming the table and the damaged part.
     """
     return refusing_damage(f"the state store: {what} of {table}", hint=_REMEDY, kind=ConfigurationError)
 
 
 def changed_table(found: RegisteredTable, active: bool | None, settings: Mapping[str, Any] | None) -> RegisteredTable:
-    """A registered table with ``settings`` laid over its own (a None value unsets) and the flag set if given.
+    """Return a registered table with ``settings`` merged into its own (a None value unsets), the flag set if given.
 
-    The settings are a copy as a database gives them back: what JSON cannot hold fails in every store.
+    The settings are a copy, as a database would return them: what JSON cannot hold fails in every store.
     """
     merged = {**found.settings, **(settings or {})}
     kept = {name: value for name, value in merged.items() if value is not None}
@@ -60,7 +60,7 @@ def changed_table(found: RegisteredTable, active: bool | None, settings: Mapping
 
 
 def time_text(moment: datetime) -> str:
-    """A moment as ISO text in UTC with a fixed width, so that text order is time order in every store."""
+    """Return a moment as ISO text in UTC with a fixed width, so that text order is time order in every store."""
     return with_zone(moment).astimezone(UTC).isoformat(timespec="microseconds")
 
 
@@ -68,14 +68,14 @@ def time_of(text: str) -> datetime:
     """Read what :func:`time_text` wrote.
 
     Raises:
-        ConfigurationError: the text is no time.
+        ConfigurationError: the text is not a time.
     """
     with refusing_damage(f"the state store: the time {text!r}", hint=_REMEDY, kind=ConfigurationError):
         return datetime.fromisoformat(text)
 
 
 def error_text(error: str | None) -> str | None:
-    """An error as every store can hold it: of bounded length, without NUL and lone surrogates."""
+    """Return an error as every store can hold it: of bounded length, without NUL and lone surrogates."""
     if error is None:
         return None
     readable = error.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -85,12 +85,12 @@ def error_text(error: str | None) -> str | None:
 
 
 def dump_progress(progress: Progress) -> str:
-    """Progress as JSON text."""
+    """Return progress as JSON text."""
     return dump_json(progress.to_dict())
 
 
 def load_progress(table: TableId, text: str) -> Progress:
-    """A table's progress from JSON text.
+    """Return a table's progress from JSON text.
 
     Raises:
         ConfigurationError: the text is damaged.
@@ -100,7 +100,7 @@ def load_progress(table: TableId, text: str) -> Progress:
 
 
 def file_row(table: TableId, entry: LedgerEntry) -> dict[str, Any]:
-    """A ledger entry as a row."""
+    """Return a ledger entry as a row."""
     return {
         **table_key(table),
         "path": entry.path,
@@ -118,7 +118,7 @@ def file_row(table: TableId, entry: LedgerEntry) -> dict[str, Any]:
 
 
 def file_entry(row: Row) -> LedgerEntry:
-    """A ledger entry from its row.
+    """Return a ledger entry from its row.
 
     Raises:
         ConfigurationError: the row is damaged.
@@ -138,18 +138,18 @@ def file_entry(row: Row) -> LedgerEntry:
 
 
 def lease_row(lease: Lease) -> dict[str, Any]:
-    """A lease as a row."""
+    """Return a lease as a row."""
     return {**table_key(lease.table), **asdict(lease.owner), "token": lease.token, "expires_at": lease.expires_at}
 
 
 def lease_of_row(row: Row) -> Lease:
-    """A lease from its row."""
+    """Return a lease from its row."""
     owner = LeaseOwner(row["host"], row["pid"], row["process_started"], row["run_id"], row["pid_space"])
     return Lease(table_of(row), owner, row["token"], row["expires_at"])
 
 
 def registered_table(row: Row) -> RegisteredTable:
-    """A registered table from its row.
+    """Return a registered table from its row.
 
     Raises:
         ConfigurationError: the row is damaged.
@@ -159,12 +159,12 @@ def registered_table(row: Row) -> RegisteredTable:
 
 
 def new_row_id() -> str:
-    """An id for an entry of the history; ids sort as they were given, also for runs that started at one moment."""
+    """Return an id for an entry of the history; ids sort in the order they were made, also within one moment."""
     return f"{time.time_ns():020d}-{uuid4().hex}"
 
 
 def run_row(run: TableRun) -> dict[str, Any]:
-    """A table's run as a row, without the row's id."""
+    """Return a table's run as a row, without the row's id."""
     return {
         **table_key(run.table),
         "run_id": run.run_id,
@@ -176,7 +176,7 @@ def run_row(run: TableRun) -> dict[str, Any]:
 
 
 def table_run(row: Row) -> TableRun:
-    """A table's run from its row.
+    """Return a table's run from its row.
 
     Raises:
         ConfigurationError: the row is damaged.
@@ -193,7 +193,11 @@ def table_run(row: Row) -> TableRun:
 
 
 def with_zone(moment: datetime) -> datetime:
-    """Refuse a time without zone: it would be read in the zone of whoever runs."""
+    """Return a time that has a zone; without one it would be read in the local zone of each host.
+
+    Raises:
+        BugError: the time has no zone.
+    """
     if moment.tzinfo is None:
         msg = f"a time without zone reached the state store: {moment.isoformat()}"
         raise BugError(msg)

@@ -1,4 +1,4 @@
-"""The SQL state store's database: transactions, one clock for all hosts, tables and their migrations."""
+"""The SQL state store's database: its tables and their migrations, transactions, and one clock for all hosts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
 
-# The state store's tables as SQLAlchemy Core sees them; :mod:`lakeward.state.database` creates them.
+# The tables as SQLAlchemy Core sees them. The migrations below create them.
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -136,17 +136,16 @@ Index("lakeward_runs_by_start", runs.c.started_at, runs.c.id)
 Index("lakeward_runs_by_run", runs.c.run_id, runs.c.started_at, runs.c.id)
 Index("lakeward_runs_by_table", runs.c.table_schema, runs.c.table_name, runs.c.started_at, runs.c.id)
 
-# Belongs to one connection and not to the schema: entries wait here until all of them have come.
+# Belongs to one connection and not to the schema: entries are collected here until all of them have arrived.
 incoming_files = Table("lakeward_incoming_files", MetaData(), *_file_columns(), prefixes=["TEMPORARY"])
 
 # Numbered steps from an empty store to today's tables, each applied and recorded in one transaction.
-# A released migration never changes: its SQL is frozen here, and a test compares the outcome with
-# :mod:`lakeward.state.database`.
+# A released migration never changes: its SQL is frozen here, and a test compares the outcome with the tables above.
 
 
 @dataclass(frozen=True)
 class Migration:
-    """One step; ``statements`` are SQL that every supported database reads."""
+    """A numbered step; ``statements`` are SQL that every supported database understands."""
 
     version: int
     name: str
@@ -216,7 +215,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def migrate(database: Database, connection: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring a store to the newest version; only one of several processes at once does each step.
+    """Bring a store to the newest version; of several processes only one applies each step.
 
     Raises:
         ConfigurationError: a newer Lakeward wrote the store, or it belongs to another program.
@@ -241,9 +240,9 @@ def _apply(database: Database, connection: Connection, step: Migration, steps: S
 
 
 def _require_known(database: Database, connection: Connection, steps: Sequence[Migration]) -> int:
-    """The store's version; refuse a store that this version of Lakeward must not touch."""
+    """Return the store's version; refuse a store that this version of Lakeward must not touch."""
     if not inspect(connection).has_table(migrations.name):
-        _require_no_stranger(database, connection)
+        _require_own_database(database, connection)
         return 0
     version = connection.execute(select(func.max(migrations.c.version))).scalar() or 0
     newest = max(step.version for step in steps)
@@ -254,20 +253,17 @@ def _require_known(database: Database, connection: Connection, steps: Sequence[M
     return int(version)
 
 
-def _require_no_stranger(database: Database, connection: Connection) -> None:
+def _require_own_database(database: Database, connection: Connection) -> None:
     found = inspect(connection).get_table_names()
     if found and not database.is_shared:
         msg = f"{database.name} is not a Lakeward state store: it holds the tables {', '.join(sorted(found)[:5])}"
         raise ConfigurationError(msg, hint="name a file of its own under state: in lakeward.yaml")
 
 
-# What the SQL state store asks of a database: transactions that exclude other writers, and one clock for all hosts.
-
-
 class Database(ABC):
     """An engine, opened and migrated before its first use in each process.
 
-    ``is_shared`` says whether tables of other programs may lie beside Lakeward's.
+    ``is_shared``: whether it may hold tables of other programs as well.
     """
 
     is_shared: bool
@@ -280,15 +276,15 @@ class Database(ABC):
 
     @abstractmethod
     def read(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction with one consistent view, which never waits and makes nobody wait."""
+        """Return a transaction with one consistent view; it neither waits nor blocks others."""
 
     @abstractmethod
     def write(self, connection: Connection, lock: str | None = None) -> AbstractContextManager[None]:
-        """A transaction that no other with the same ``lock`` overlaps, so that what it reads stays true."""
+        """Return a transaction that excludes others with the same ``lock``, so that what it reads stays true."""
 
     @abstractmethod
     def now(self, connection: Connection) -> datetime:
-        """The time by the clock that all users of the database share."""
+        """Return the time by the clock that all users of the database share."""
 
     @abstractmethod
     def _is_open(self) -> bool:
@@ -300,29 +296,29 @@ class Database(ABC):
 
     @abstractmethod
     def _mark(self, *, is_open: bool) -> None:
-        """Remember what :meth:`_is_open` is asked."""
+        """Record whether the database is open, for :meth:`_is_open`."""
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """A connection on which the caller begins transactions by :meth:`read` and :meth:`write`."""
+        """Yield a connection on which the caller begins transactions by :meth:`read` and :meth:`write`."""
         self._ensure_open()
         with self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent view."""
+        """Yield a connection inside a transaction that reads."""
         with self.connected() as connection, self.read(connection):
             yield connection
 
     @contextmanager
     def writing(self, lock: str | None = None) -> Iterator[Connection]:
-        """One transaction that no other with the same ``lock`` overlaps."""
+        """Yield a connection inside a transaction that excludes others with the same ``lock``."""
         with self.connected() as connection, self.write(connection, lock):
             yield connection
 
     def close(self) -> None:
-        """Close the connections that nobody uses at the moment."""
+        """Close the connections that are not in use."""
         with self._lock:
             self._engine.dispose()
             self._mark(is_open=False)
@@ -335,7 +331,7 @@ class Database(ABC):
                 self._open()
 
     def _open(self) -> None:
-        # After a fork the connections are the parent's, which goes on using them.
+        # After a fork the connections belong to the parent, which keeps using them.
         self._engine.dispose(close=self._process == os.getpid())
         self._process = os.getpid()
         try:
@@ -343,7 +339,7 @@ class Database(ABC):
             with self._engine.connect() as connection:
                 migrate(self, connection)
         except BaseException:
-            # Who cannot open a store has nothing to close.
+            # A caller that cannot open the store has nothing to close.
             self._engine.dispose()
             raise
         self._mark(is_open=True)

@@ -1,4 +1,4 @@
-"""The state store in one table of DynamoDB."""
+"""The state store in one DynamoDB table: run history, leases, registry, and the store that joins them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,15 @@ if TYPE_CHECKING:
     from lakeward.state.dynamodb_rows import Key
 
 
-# The run history in DynamoDB: one item per table's run, found by table, by run and by time.
-# The item lies with its table's runs. A pointer to it lies with all runs, another with those of its run id. A report
-# too big for one item lies in parts beside.
-
-
+# Run history: the item of a run is in its table's partition. Pointers to it are in the partition of all runs and in
+# that of its run id. A report too large for one item is split into parts.
 _ALL_RUNS = "runs"
-# An item holds 400 kB with all its names.
-_MOST_BYTES = 300_000
+# An item holds at most 400 kB, its attribute names included.
+_MAX_PART_BYTES = 300_000
 
 
 class DynamoHistory:
-    """The part of the store that remembers runs."""
+    """The part of the store that records runs."""
 
     _rows: Rows
 
@@ -45,7 +42,7 @@ class DynamoHistory:
         row |= {name: codec.time_text(row[name]) for name in ("started_at", "finished_at")}
         sk = f"{row['started_at']}#{codec.new_row_id()}"
         report = pack(row.pop("report"))
-        parts = [report[start : start + _MOST_BYTES] for start in range(0, len(report), _MOST_BYTES)]
+        parts = [report[start : start + _MAX_PART_BYTES] for start in range(0, len(report), _MAX_PART_BYTES)]
         self._rows.put_many(_part(sk, number, part) for number, part in enumerate(parts[1:], 1))
         where = {**codec.table_key(run.table), "run_id": run.run_id, "parts": len(parts)}
         whole = {"pk": _table_runs(run.table), "sk": sk, **row, "parts": len(parts), "report": parts[0]}
@@ -53,12 +50,12 @@ class DynamoHistory:
         self._rows.transact(*({"Put": self._rows.putting(item)} for item in (whole, *pointers)))
 
     def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
-        """Run history by start, newest first."""
+        """Return the run history by start, newest first."""
         if run_id is not None:
             pointers = (item for item in self._newest(_run(run_id), limit) if table in (None, codec.table_of(item)))
-            return self._pointed(islice(pointers, limit))
+            return self._find_runs(islice(pointers, limit))
         if table is None:
-            return self._pointed(islice(self._newest(_ALL_RUNS, limit), limit))
+            return self._find_runs(islice(self._newest(_ALL_RUNS, limit), limit))
         return [self._run_of(item) for item in islice(self._newest(_table_runs(table), limit), limit)]
 
     def prune_runs(self, *, before: datetime) -> int:
@@ -67,7 +64,7 @@ class DynamoHistory:
         old = self._rows.query(_ALL_RUNS, "#sk < :before", before=codec.time_text(before))
         for page in pages(old, WRITE_BATCH):
             self._rows.delete_many(key for pointer in page for key in _keys_of(pointer))
-            # Last, so that what an interruption leaves behind is found again.
+            # Last, so that what an interruption leaves behind can still be found.
             self._rows.delete_many((_ALL_RUNS, pointer["sk"]) for pointer in page)
             pruned += len(page)
         return pruned
@@ -75,22 +72,22 @@ class DynamoHistory:
     def _newest(self, pk: str, limit: int) -> Iterator[Item]:
         return self._rows.query(pk, newest_first=True, limit=max(limit, 1))
 
-    def _pointed(self, pointers: Iterator[Item]) -> list[TableRun]:
-        """The runs that pointers name, in their order; one that was deleted since is left out."""
+    def _find_runs(self, pointers: Iterator[Item]) -> list[TableRun]:
+        """Return the runs that pointers refer to, in their order, without those deleted meanwhile."""
         keys = [(_table_runs(codec.table_of(pointer)), pointer["sk"]) for pointer in pointers]
         found = {(item["pk"], item["sk"]): item for item in self._rows.get_many(keys)}
         return [self._run_of(found[key]) for key in keys if key in found]
 
     def _run_of(self, item: Item) -> TableRun:
-        further = self._rows.query(_report(item["sk"])) if item["parts"] > 1 else iter(())
+        other_parts = self._rows.query(_report(item["sk"])) if item["parts"] > 1 else iter(())
         times: dict[str, Any] = {name: codec.time_of(item[name]) for name in ("started_at", "finished_at")}
         with codec.reading_row(codec.table_of(item), f"run {item['run_id']}"):
-            report = unpack(b"".join([item["report"], *(part["report"] for part in further)]))
+            report = unpack(b"".join([item["report"], *(part["report"] for part in other_parts)]))
         return codec.table_run({**item, **times, "report": report})
 
 
 def _keys_of(pointer: Item) -> Iterator[Key]:
-    """The keys of everything that belongs to a run, but for the pointer among all runs."""
+    """Yield the keys of everything that belongs to a run, except the pointer among all runs."""
     sk = pointer["sk"]
     yield _table_runs(codec.table_of(pointer)), sk
     yield _run(pointer["run_id"]), sk
@@ -117,15 +114,12 @@ def _part_number(number: int) -> str:
     return f"{number:06d}"
 
 
-# Leases in DynamoDB, by conditional writes.
-
-
 _LEASES = "leases"
 _UNCHANGED = "#token = :token AND #expires_at = :expires_at"
 
 
 class DynamoLeases:
-    """The part of the store that lets one writer at a time."""
+    """The part of the store that admits one writer at a time, by conditional writes."""
 
     _rows: Rows
 
@@ -135,7 +129,7 @@ class DynamoLeases:
         while True:
             held, now = self._find_lease(table), self._rows.connection.clock.now()
             if held is not None and held.token == token:
-                # Our own write was done, its answer got lost, and the client's repetition was refused.
+                # Our own write succeeded but its response was lost, and the client's retry was refused.
                 return held
             if held is not None and is_live(held, now):
                 raise lease_held_error(held)
@@ -161,19 +155,19 @@ class DynamoLeases:
         return renewed
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease back if it is still ours."""
+        """Release the lease if it is still ours."""
         try:
             self._rows.delete(_lease_key(lease.table), "#token = :token", token=lease.token)
         except ConditionFailedError:
             return
 
     def lease_of(self, table: TableId) -> Lease | None:
-        """The table's live lease."""
+        """Return the table's live lease."""
         lease = self._find_lease(table)
         return lease if lease is not None and is_live(lease, self._rows.connection.clock.now()) else None
 
     def leases(self) -> Iterator[Lease]:
-        """All live leases by table."""
+        """Return all live leases, ordered by table."""
         held = sorted((_lease(item) for item in self._rows.query(_LEASES)), key=lambda lease: lease.table)
         now = self._rows.connection.clock.now()
         return iter([lease for lease in held if is_live(lease, now)])
@@ -183,7 +177,7 @@ class DynamoLeases:
         return _lease(item) if item is not None else None
 
     def _take(self, lease: Lease, held: Lease | None) -> None:
-        """Write the lease if what was found there is there still: its holder may have renewed it meanwhile."""
+        """Write the lease if what was found has not changed: its holder may have renewed it meanwhile."""
         pk, sk = _lease_key(lease.table)
         item = {"pk": pk, "sk": sk, **codec.lease_row(lease), "expires_at": codec.time_text(lease.expires_at)}
         if held is None:
@@ -200,20 +194,17 @@ def _lease(item: Item) -> Lease:
     return codec.lease_of_row({**item, "expires_at": codec.time_of(item["expires_at"])})
 
 
-# The registry in DynamoDB.
-
-
 _REGISTRY = "registry"
 _NEW = "attribute_not_exists(#pk)"
 _SET_TABLE = "SET #active = :active, #settings = :settings"
 _SET_ERROR = (
     "SET #error = :error, #table_schema = :schema, #table_name = :name, "
-    "#active = if_not_exists(#active, :inactive), #settings = if_not_exists(#settings, :nothing)"
+    "#active = if_not_exists(#active, :inactive), #settings = if_not_exists(#settings, :empty)"
 )
 
 
 class DynamoRegistry:
-    """The part of the store that knows tables."""
+    """The part of the store that holds the registered tables."""
 
     _rows: Rows
 
@@ -230,7 +221,7 @@ class DynamoRegistry:
     def set_table(
         self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
     ) -> RegisteredTable:
-        """Register if needed, lay ``settings`` over what is set, set the flag if given."""
+        """Register the table if it is new, merge ``settings``, set the flag if given."""
         while True:
             self.register(table, active=False)
             item = self._rows.get(*_registry_key(table))
@@ -247,22 +238,22 @@ class DynamoRegistry:
             return changed
 
     def set_error(self, table: TableId, error: str | None) -> None:
-        """Keep, or clear, the error that stopped the table last."""
-        values = {"schema": table.schema, "name": table.name, "inactive": False, "nothing": codec.dump_json({})}
+        """Store, or clear, the error that stopped the table last."""
+        values = {"schema": table.schema, "name": table.name, "inactive": False, "empty": codec.dump_json({})}
         condition = "" if error is not None else "attribute_exists(#pk)"
         try:
             self._rows.update(_registry_key(table), _SET_ERROR, condition, error=codec.error_text(error), **values)
         except ConditionFailedError:
-            # There is no such table, and so nothing to clear.
+            # The table is not registered: there is nothing to clear.
             return
 
     def registered(self) -> Iterator[RegisteredTable]:
-        """All registered tables by name."""
+        """Return all registered tables, ordered by name."""
         found = (codec.registered_table(item) for item in self._rows.query(_REGISTRY))
         return iter(sorted(found, key=lambda registered: registered.table))
 
     def find_table(self, table: TableId) -> RegisteredTable | None:
-        """One registered table."""
+        """Return a registered table, None when it is not registered."""
         item = self._rows.get(*_registry_key(table))
         return codec.registered_table(item) if item is not None else None
 
@@ -279,5 +270,5 @@ class DynamoStateStore(DynamoLeases, DynamoLedger, DynamoRegistry, DynamoHistory
         self._rows = Rows(self._connection)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._connection.close()

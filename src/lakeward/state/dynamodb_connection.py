@@ -1,4 +1,4 @@
-"""One table of DynamoDB: its client, its creation, and calls whose faults say what to do."""
+"""One DynamoDB table: its address, client and creation, a clock shared by hosts, and what errors mean."""
 
 from __future__ import annotations
 
@@ -25,49 +25,42 @@ if TYPE_CHECKING:
     from lakeward.external_errors import Answer
 
 
-# The time at DynamoDB, for hosts whose clocks differ.
-
-
 _RESOLUTION = timedelta(seconds=1)
-_ASKED = "lakeward_asked"
+_SENT_AT = "lakeward_sent_at"
 
 
 class ServerClock:
-    """The host's clock, put right by the ``Date`` of DynamoDB's answers where it is provably wrong.
+    """The host's clock, corrected by the ``Date`` of DynamoDB's responses where it is provably wrong.
 
-    A date has whole seconds and an answer takes time: a host that is off by less than that keeps its own time, and
-    one that is off by more is put right to within a second. Two hosts so agree on when a lease ends, give or take
-    a second.
+    A date has whole seconds and a response takes time: a host that is off by less than that keeps its own time, and
+    one that is off by more is corrected to within a second. Hosts thus agree on when a lease ends to within a second.
     """
 
     def __init__(self) -> None:
         self._offset = timedelta(0)
 
     def now(self) -> datetime:
-        """The time by which leases end."""
+        """Return the time by which leases end."""
         return datetime.now(UTC) + self._offset
 
     def watch(self, client: Any) -> None:
-        """Look at every answer that the client gets."""
+        """Observe every response that the client receives."""
         client.meta.events.register("before-call.dynamodb", self._before_call)
         client.meta.events.register("after-call.dynamodb", self._after_call)
 
-    def observe(self, date: str | None, asked: datetime, answered: datetime) -> None:
-        """Learn from one answer: its date was true at some moment between asking and answer."""
+    def observe(self, date: str | None, sent: datetime, received: datetime) -> None:
+        """Learn from a response: its date was true at some moment between sending and receiving."""
         if date is None:
             return
-        told = parsedate_to_datetime(date)
-        least, most = told - answered, told + _RESOLUTION - asked
-        self._offset = min(max(timedelta(0), least), most)
+        server_time = parsedate_to_datetime(date)
+        low, high = server_time - received, server_time + _RESOLUTION - sent
+        self._offset = min(max(timedelta(0), low), high)
 
     def _before_call(self, context: dict[str, Any], **_rest: object) -> None:
-        context[_ASKED] = datetime.now(UTC)
+        context[_SENT_AT] = datetime.now(UTC)
 
     def _after_call(self, http_response: Any, context: dict[str, Any], **_rest: object) -> None:
-        self.observe(http_response.headers.get("date"), context[_ASKED], datetime.now(UTC))
-
-
-# What a fault of DynamoDB, or of the way to it, means for the user.
+        self.observe(http_response.headers.get("date"), context[_SENT_AT], datetime.now(UTC))
 
 
 _MISSING_TABLE = "ResourceNotFoundException"
@@ -86,7 +79,7 @@ _REFUSED = {
 
 
 class ConditionFailedError(Exception):
-    """What a write was conditional on no longer holds; the caller looks again."""
+    """The condition of a write no longer holds; the caller reads again."""
 
 
 class MissingTableError(Exception):
@@ -94,7 +87,7 @@ class MissingTableError(Exception):
 
 
 def is_conflict(error: BaseException | None) -> bool:
-    """Whether two transactions met on an item, so that the same call may pass a moment later."""
+    """Whether two transactions conflicted on an item, so that the same call may succeed a moment later."""
     code = answer_in(error).code
     if code == "TransactionCanceledException":
         return _FAILED_CONDITION not in _reasons(error) and "TransactionConflict" in _reasons(error)
@@ -102,7 +95,7 @@ def is_conflict(error: BaseException | None) -> bool:
 
 
 def explain(error: BaseException, address: DynamoAddress) -> Exception | None:
-    """The error to raise instead; None for what only a bug can cause."""
+    """Return the error to raise instead; None for what only a bug can cause."""
     answer = answer_in(error)
     code = answer.code
     if code == f"{_FAILED_CONDITION}Exception" or _FAILED_CONDITION in _reasons(error):
@@ -110,17 +103,17 @@ def explain(error: BaseException, address: DynamoAddress) -> Exception | None:
     if code == _MISSING_TABLE:
         return MissingTableError()
     if code:
-        return _explain_answer(error, answer, address)
-    return _explain_silence(error, address)
+        return _explain_response(error, answer, address)
+    return _explain_no_response(error, address)
 
 
 def _reasons(error: BaseException | None) -> list[str]:
-    """Why each action of a cancelled transaction was refused."""
+    """Return why each action of a cancelled transaction was refused."""
     response: dict[str, Any] = getattr(error, "response", None) or {}
     return [str(reason.get("Code")) for reason in response.get("CancellationReasons", [])]
 
 
-def _explain_answer(error: BaseException, answer: Answer, address: DynamoAddress) -> LakewardError | None:
+def _explain_response(error: BaseException, answer: Answer, address: DynamoAddress) -> LakewardError | None:
     if answer.code in _REFUSED:
         msg = f"the state store {address} refuses: {error}"
         return ConfigurationError(msg, hint="check the AWS credentials and the allowed actions (docs/state.md)")
@@ -130,7 +123,7 @@ def _explain_answer(error: BaseException, answer: Answer, address: DynamoAddress
     return None
 
 
-def _explain_silence(error: BaseException, address: DynamoAddress) -> LakewardError | None:
+def _explain_no_response(error: BaseException, address: DynamoAddress) -> LakewardError | None:
     from botocore import exceptions
 
     if is_without_answer(error):
@@ -155,7 +148,7 @@ logger = logging.getLogger(__name__)
 
 
 class DynamoConnection:
-    """Calls on one table, which is created when it is missing, also again when someone deletes it."""
+    """Calls on one table, which is created when it is missing or was deleted."""
 
     def __init__(self, address: DynamoAddress) -> None:
         self.address = address
@@ -166,7 +159,7 @@ class DynamoConnection:
         try:
             self._ensure_open()
         except BaseException:
-            # Who cannot open a store has nothing to close.
+            # A caller that cannot open the store has nothing to close.
             self._client.close()
             raise
 
@@ -221,7 +214,7 @@ class DynamoConnection:
             return
         with self._lock:
             if self._opened not in (None, os.getpid()):
-                # After a fork the connections are the parent's, which goes on using them.
+                # After a fork the connections belong to the parent, which keeps using them.
                 self._client = self._connect()
             if self._opened != os.getpid():
                 self._require_table()
@@ -229,7 +222,7 @@ class DynamoConnection:
                 self._opened = os.getpid()
 
     def _send(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Call, and call again as long as transactions of others are in the way."""
+        """Call, and retry while transactions of other processes conflict with the call."""
         attempt = 0
         while True:
             try:
@@ -242,9 +235,9 @@ class DynamoConnection:
                 return answer
             pause(attempt)
 
-    def _explained(self, ask: Callable[[], Any]) -> Any:
+    def _explained(self, call: Callable[[], Any]) -> Any:
         try:
-            return ask()
+            return call()
         except Exception as error:
             explained = explain(error, self.address)
             if explained is None:
@@ -252,7 +245,7 @@ class DynamoConnection:
             raise explained from error
 
     def _require_table(self) -> None:
-        """Look at the table, or create it and wait until it can be used."""
+        """Check the table, or create it and wait until it can be used."""
         try:
             found = self._send("describe_table", {"TableName": self.address.table})["Table"]
         except MissingTableError:
@@ -278,8 +271,8 @@ class DynamoConnection:
         except Exception as error:
             if answer_in(error).code == "AccessDeniedException":
                 msg = f"{self.address}: there is no such table, and it may not be created: {error}"
-                raise ConfigurationError(msg, hint=_creation(self.address)) from error
-            # Another process creates it at the same moment.
+                raise ConfigurationError(msg, hint=_creation_command(self.address)) from error
+            # Another process may be creating it at the same moment.
             if answer_in(error).code != "ResourceInUseException":
                 raise (explain(error, self.address) or error) from error
         self._wait_until_active()
@@ -307,8 +300,8 @@ class DynamoConnection:
         if found is None:
             self._mark_version(item)
         elif int(found["version"]["N"]) > _VERSION:
-            told = f"its version is {found['version']['N']}, this one knows up to {_VERSION}"
-            msg = f"{self.address} was written by a newer Lakeward: {told}"
+            versions = f"its version is {found['version']['N']}, this one knows up to {_VERSION}"
+            msg = f"{self.address} was written by a newer Lakeward: {versions}"
             raise ConfigurationError(msg, hint="upgrade lakeward, or name another store under state: in lakeward.yaml")
 
     def _mark_version(self, item: dict[str, Any]) -> None:
@@ -320,19 +313,16 @@ class DynamoConnection:
 
 
 def pause(attempt: int) -> None:
-    """Wait a random time that grows with the number of attempts."""
+    """Sleep for a random time that grows with the number of attempts."""
     time.sleep(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**attempt)))
 
 
-def _creation(address: DynamoAddress) -> str:
+def _creation_command(address: DynamoAddress) -> str:
     return (
         f"aws dynamodb create-table --table-name {address.table} --billing-mode PAY_PER_REQUEST "
         "--attribute-definitions AttributeName=pk,AttributeType=S AttributeName=sk,AttributeType=S "
         "--key-schema AttributeName=pk,KeyType=HASH AttributeName=sk,KeyType=RANGE"
     )
-
-
-# ``dynamodb://table?region=eu-west-1&endpoint=http://…``, taken apart.
 
 
 _OPTIONS = ("region", "endpoint")
@@ -341,7 +331,7 @@ _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 @dataclass(frozen=True)
 class DynamoAddress:
-    """A table; without a region the one of the AWS configuration counts."""
+    """The parts of ``dynamodb://table?region=…&endpoint=…``; the default region is that of the AWS configuration."""
 
     table: str
     region: str | None = None
@@ -352,7 +342,7 @@ class DynamoAddress:
         """Read the URI.
 
         Raises:
-            ConfigurationError: no table, a name that DynamoDB does not allow, or an unknown option.
+            ConfigurationError: the table is missing or its name not allowed, or an option is unknown.
         """
         table, _, query = uri.partition("://")[2].partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))

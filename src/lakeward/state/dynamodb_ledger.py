@@ -1,8 +1,8 @@
-"""The ledger cache in DynamoDB: versions of any size, and one small head per table that says which of them counts.
+"""The ledger cache in DynamoDB: versions of any size, and one small head per table that names the current one.
 
-A version is filled unseen and put in force by one transaction on the head. An extension marks the head, adds its
-files, and sets head and position in one write; while the mark stands, there is no cache. So a crash at any moment
-leaves the cache as it was, as it should be, or absent. A version that is, or was, not in force is noted beside the
+A version is filled before any reader sees it, and becomes current by one transaction on the head. An extension marks
+the head, adds its files, and sets head and position in one write; while the mark is set, there is no cache. A crash at
+any moment thus leaves the cache as it was, complete, or absent. Every version that is not current has a note beside the
 head, and what a crash left of it is deleted a day later.
 """
 
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
     from lakeward.state.dynamodb_rows import Key, Rows
 
 
-# The files of one version of a table's ledger, each an item; whether the version counts is told by its head.
-
-
 _FILE, _PART = "file#", "part#"
 _WITH_PREFIX = "begins_with(#sk, :prefix)"
 
 
 class VersionFiles:
-    """Files of one version."""
+    """The files of one version of a table's ledger, one item each."""
 
     def __init__(self, rows: Rows, table: TableId, version: str) -> None:
         self._rows = rows
@@ -41,16 +38,16 @@ class VersionFiles:
         self._pk = f"files#{table_text(table)}#{version}"
 
     def write(self, entries: Iterable[LedgerEntry]) -> None:
-        """Add entries; of two with one path the later stands."""
+        """Add entries; of two with the same path the later counts."""
         self._rows.put_many(item for entry in entries for item in self._items(entry))
 
     def lookup(self, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Entries of those paths that are there."""
+        """Return the entries of those paths that exist."""
         keys = ((self._pk, _FILE + path_digest(path)) for path in paths)
         return {item["path"]: codec.file_entry(item) for item in self._rows.get_many(keys)}
 
     def load_parts(self, generation: int) -> list[LedgerEntry]:
-        """Load parts of a generation, by path."""
+        """Return the load parts of a generation, ordered by path."""
         named = [item["path"] for item in self._rows.query(self._pk, _WITH_PREFIX, prefix=_PART)]
         parts = [
             entry
@@ -60,7 +57,7 @@ class VersionFiles:
         return sorted(parts, key=lambda entry: entry.path)
 
     def count(self) -> int:
-        """Number of files."""
+        """Return the number of files."""
         return self._rows.count(self._pk, _WITH_PREFIX, prefix=_FILE)
 
     def has_any(self, generation: int | None) -> bool:
@@ -77,7 +74,7 @@ class VersionFiles:
         self._rows.delete_many((item["pk"], item["sk"]) for item in self._rows.query(self._pk))
 
     def _items(self, entry: LedgerEntry) -> Iterator[Item]:
-        """The entry's item; a load part is named once more, to be found among any number of change files."""
+        """Yield the entry's item; a load part has a second one, by which it is found among many change files."""
         digest = path_digest(entry.path)
         yield {"pk": self._pk, "sk": _FILE + digest, **codec.file_row(self._table, entry)}
         if entry.file_class is FileClass.LOAD:
@@ -92,21 +89,21 @@ _NO_HEAD = "attribute_not_exists(#pk)"
 _MARK = "SET #pending = :own"
 _MAY_MARK = f"{_SAME_VERSION} AND #snapshot_id = :after AND (attribute_not_exists(#pending) OR #pending = :own)"
 _MOVE = "SET #snapshot_id = :snapshot_id, #progress = :progress REMOVE #pending"
-# The second alternative: the write was done, its answer got lost, and the client repeats it.
+# The second alternative: the write succeeded, its response was lost, and the client retries it.
 _MAY_MOVE = f"{_SAME_VERSION} AND (#pending = :own OR #snapshot_id = :snapshot_id)"
 
 
 class DynamoLedger:
-    """The part of the store that remembers consumed files."""
+    """The part of the store that records consumed files."""
 
     _rows: Rows
 
     def ledger_position(self, table: TableId) -> int | None:
-        """The changelog snapshot the cached ledger reflects."""
+        """Return the changelog snapshot that the cached ledger reflects."""
         return _position(self._head(table))
 
     def progress(self, table: TableId) -> Progress | None:
-        """The cached progress."""
+        """Return the cached progress."""
         head = self._head(table)
         if head is None or _position(head) is None:
             return None
@@ -116,11 +113,11 @@ class DynamoLedger:
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> None:
-        """Throw the cache of this table away and fill it anew."""
+        """Replace the cache of this table."""
         version = self._fill(table, entries)
         while True:
             old = self._head(table)
-            if self._put_in_force(table, _new_head(table, version, snapshot_id, progress), old):
+            if self._make_current(table, _new_head(table, version, snapshot_id, progress), old):
                 break
         if old is not None:
             self._files(table, old["version"]).delete()
@@ -129,15 +126,15 @@ class DynamoLedger:
     def extend_ledger(
         self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> bool:
-        """Add one op's entries if the cache stands at ``after``."""
-        # All of them before the first write, so that entries which fail midway change nothing.
+        """Add one op's entries if the cache is at position ``after``."""
+        # Collected before the first write, so that entries which fail midway change nothing.
         complete = list(entries)
         head = self._head(table)
         if _position(head) != after:
             return False
         if head is None:
             version = self._fill(table, complete)
-            return self._put_in_force(table, _new_head(table, version, snapshot_id, progress), None)
+            return self._make_current(table, _new_head(table, version, snapshot_id, progress), None)
         try:
             self._extend(table, head, snapshot_id, progress, complete)
         except ConditionFailedError:
@@ -145,15 +142,15 @@ class DynamoLedger:
         return True
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Entries of those paths that are in the ledger."""
+        """Return the entries of those paths that are in the ledger."""
         return self._read(table, lambda files: files.lookup(paths), {})
 
     def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
-        """Load parts of a generation, by path."""
+        """Return the load parts of a generation, ordered by path."""
         return self._read(table, lambda files: files.load_parts(generation), [])
 
     def count_files(self, table: TableId) -> int:
-        """Number of files in the ledger cache."""
+        """Return the number of files in the ledger cache."""
         return self._read(table, VersionFiles.count, 0)
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
@@ -174,26 +171,26 @@ class DynamoLedger:
             self._files(table, version).delete()
             return
 
-    def _read(self, table: TableId, look: Callable[[VersionFiles], T], nothing: T) -> T:
-        """Look into the version in force, again if another came in force meanwhile."""
+    def _read(self, table: TableId, read: Callable[[VersionFiles], T], default: T) -> T:
+        """Read the current version, and again if another became current meanwhile."""
         head = self._head(table)
         while head is not None:
-            found = look(self._files(table, head["version"]))
+            found = read(self._files(table, head["version"]))
             again = self._head(table)
             if again is not None and again["version"] == head["version"]:
                 return found
             head = again
-        return nothing
+        return default
 
     def _fill(self, table: TableId, entries: Iterable[LedgerEntry]) -> str:
-        """Write a version that is not in force."""
+        """Write a version that is not current yet."""
         version = uuid4().hex
         self._rows.put(self._note(table, version), _NO_HEAD)
         self._files(table, version).write(entries)
         return version
 
-    def _put_in_force(self, table: TableId, head: Item, old: Item | None) -> bool:
-        """Set the head in place of ``old``; False when that is no longer the head."""
+    def _make_current(self, table: TableId, head: Item, old: Item | None) -> bool:
+        """Replace the head ``old``; return False when that is no longer the head."""
         rows = self._rows
         noted = rows.deleting(_note_key(table, head["version"]), "attribute_exists(#pk)")
         if old is None:
@@ -214,14 +211,14 @@ class DynamoLedger:
     def _extend(
         self, table: TableId, head: Item, snapshot_id: int, progress: Progress, entries: list[LedgerEntry]
     ) -> None:
-        same: dict[str, Any] = {"version": head["version"], "own": uuid4().hex}
-        self._rows.update(_head_key(table), _MARK, _MAY_MARK, after=head["snapshot_id"], **same)
+        attributes: dict[str, Any] = {"version": head["version"], "own": uuid4().hex}
+        self._rows.update(_head_key(table), _MARK, _MAY_MARK, after=head["snapshot_id"], **attributes)
         self._files(table, head["version"]).write(entries)
         packed = pack(codec.dump_progress(progress))
-        self._rows.update(_head_key(table), _MOVE, _MAY_MOVE, snapshot_id=snapshot_id, progress=packed, **same)
+        self._rows.update(_head_key(table), _MOVE, _MAY_MOVE, snapshot_id=snapshot_id, progress=packed, **attributes)
 
     def _sweep(self, table: TableId) -> None:
-        """Delete what was left, by a crash or by a writer that came back late, of versions not in force."""
+        """Delete what crashes or late writers left of versions that are not current."""
         limit = codec.time_text(self._rows.connection.clock.now() - LEFTOVER_AGE)
         for note in self._rows.query(_notes(table)):
             if note["noted_at"] <= limit:
@@ -240,7 +237,7 @@ class DynamoLedger:
 
 
 def _position(head: Item | None) -> int | None:
-    """Where the cache stands; nowhere while an extension is under way or was broken off."""
+    """Return the cache's position; None while an extension is under way or was interrupted."""
     return None if head is None or "pending" in head else int(head["snapshot_id"])
 
 

@@ -1,4 +1,4 @@
-"""Items of one table: single, by page and by batch, with what is left over tried again."""
+"""Items of one DynamoDB table: their encoding, and access to single items, pages and batches."""
 
 from __future__ import annotations
 
@@ -19,35 +19,32 @@ if TYPE_CHECKING:
     from lakeward.state.dynamodb_connection import DynamoConnection
 
 
-# Python values as DynamoDB writes them, and back; keys; texts packed small.
-
-
 Item = dict[str, Any]
 Wire = dict[str, dict[str, Any]]
 
 
 def to_wire(item: Mapping[str, Any]) -> Wire:
-    """An item as the client takes it."""
+    """Return an item in the client's form."""
     return {name: _to_wire(value) for name, value in item.items()}
 
 
 def from_wire(wire: Wire) -> Item:
-    """An item as the client gave it."""
+    """Return an item from the client's form."""
     return {name: _from_wire(value) for name, value in wire.items()}
 
 
 def table_text(table: TableId) -> str:
-    """A table in a key; a slash can be in neither of its names."""
+    """Return a table as part of a key; neither of its names can contain a slash."""
     return f"{table.schema}/{table.name}"
 
 
 def path_digest(path: str) -> str:
-    """A path in a key, which may be shorter than a path."""
+    """Return a path as part of a key, whose length is limited."""
     return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def pack(text: str) -> bytes:
-    """A text of which much may repeat, made small."""
+    """Return a text compressed."""
     return zlib.compress(text.encode("utf-8"))
 
 
@@ -55,7 +52,7 @@ def unpack(packed: bytes) -> str:
     """Read what :func:`pack` wrote.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the bytes are damaged.
     """
     try:
         return zlib.decompress(packed).decode("utf-8")
@@ -95,21 +92,21 @@ Key = tuple[str, str]
 
 READ_BATCH = 100
 WRITE_BATCH = 25
-# Batches under way at a time.
-LANES = 8
+# Batches in flight at one time.
+PARALLEL_BATCHES = 8
 _TRIES = 10
 _NAME = re.compile(r"#(\w+)")
 
 
 class Rows:
-    """What the parts of the store do with items; expressions write ``#name`` for attributes, ``:name`` for values."""
+    """Access to the items of the table; expressions write ``#name`` for attributes and ``:name`` for values."""
 
     def __init__(self, connection: DynamoConnection) -> None:
         self.connection = connection
         self._table = connection.address.table
 
     def get(self, pk: str, sk: str) -> Item | None:
-        """One item, as it is now."""
+        """Return an item as it is now, None if there is none."""
         answer = self.connection.call("get_item", TableName=self._table, Key=_key((pk, sk)), ConsistentRead=True)
         return from_wire(answer["Item"]) if "Item" in answer else None
 
@@ -129,27 +126,27 @@ class Rows:
         self.connection.call("delete_item", **self.deleting(key, condition, **values))
 
     def putting(self, item: Item, condition: str = "", **values: Any) -> dict[str, Any]:
-        """The parameters of a put, for :meth:`transact` too."""
+        """Return the parameters of a put, also for :meth:`transact`."""
         return {
             "TableName": self._table, "Item": to_wire(item),
             **_condition(condition), **_expressions(condition, values),
         }  # fmt: skip
 
     def deleting(self, key: Key, condition: str = "", **values: Any) -> dict[str, Any]:
-        """The parameters of a delete, for :meth:`transact` too."""
+        """Return the parameters of a delete, also for :meth:`transact`."""
         return {
             "TableName": self._table, "Key": _key(key),
             **_condition(condition), **_expressions(condition, values),
         }  # fmt: skip
 
     def transact(self, *actions: dict[str, dict[str, Any]]) -> None:
-        """Do all of at most a hundred actions, ``{"Put": …}`` or ``{"Delete": …}``, or none."""
+        """Carry out all of at most a hundred actions, ``{"Put": …}`` or ``{"Delete": …}``, or none."""
         self.connection.call("transact_write_items", TransactItems=list(actions))
 
     def query(
         self, pk: str, condition: str = "", *, only: str = "", newest_first: bool = False, limit: int = 0, **values: Any
     ) -> Iterator[Item]:
-        """Items of a partition in the order of their keys, page by page.
+        """Yield the items of a partition in the order of their keys, page by page.
 
         ``condition`` narrows by ``#sk``, ``only`` by other attributes, ``limit`` is the size of a page.
         """
@@ -159,19 +156,19 @@ class Rows:
             yield from (from_wire(wire) for wire in answer["Items"])
 
     def count(self, pk: str, condition: str, **values: Any) -> int:
-        """Number of items of a partition."""
+        """Return the number of items of a partition."""
         parameters = self._querying(pk, condition, "", values)
         return sum(answer["Count"] for answer in self._pages({**parameters, "Select": "COUNT"}))
 
     def get_many(self, keys: Iterable[Key]) -> Iterator[Item]:
-        """Those items of the keys that exist, in any order."""
-        with ThreadPoolExecutor(LANES) as lanes:
-            for wave in pages(dict.fromkeys(keys), LANES * READ_BATCH):
-                for found in lanes.map(self._get_batch, pages(wave, READ_BATCH)):
+        """Yield the items that exist among the keys, in any order."""
+        with ThreadPoolExecutor(PARALLEL_BATCHES) as pool:
+            for group in pages(dict.fromkeys(keys), PARALLEL_BATCHES * READ_BATCH):
+                for found in pool.map(self._get_batch, pages(group, READ_BATCH)):
                     yield from found
 
     def put_many(self, items: Iterable[Item]) -> None:
-        """Write items; of two with one key the later stands."""
+        """Write items; of two with the same key the later counts."""
         self._write_many({(item["pk"], item["sk"]): {"PutRequest": {"Item": to_wire(item)}}} for item in items)
 
     def delete_many(self, keys: Iterable[Key]) -> None:
@@ -179,11 +176,11 @@ class Rows:
         self._write_many({key: {"DeleteRequest": {"Key": _key(key)}}} for key in keys)
 
     def _write_many(self, requests: Iterable[dict[Key, Any]]) -> None:
-        """Write in waves, each wave in batches side by side: what comes later must not be overtaken."""
-        with ThreadPoolExecutor(LANES) as lanes:
-            for wave in pages(requests, LANES * WRITE_BATCH):
-                by_key = {key: request for one in wave for key, request in one.items()}
-                for _ in lanes.map(self._write_batch, pages(by_key.values(), WRITE_BATCH)):
+        """Write group by group, the batches of a group in parallel: a later request must not be overtaken."""
+        with ThreadPoolExecutor(PARALLEL_BATCHES) as pool:
+            for group in pages(requests, PARALLEL_BATCHES * WRITE_BATCH):
+                by_key = {key: request for single in group for key, request in single.items()}
+                for _ in pool.map(self._write_batch, pages(by_key.values(), WRITE_BATCH)):
                     pass
 
     def _querying(self, pk: str, condition: str, only: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,34 +201,34 @@ class Rows:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def _get_batch(self, keys: list[Key]) -> list[Item]:
-        left: Any = {self._table: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
+        remaining: Any = {self._table: {"Keys": [_key(key) for key in keys], "ConsistentRead": True}}
         found: list[Item] = []
         for attempt in range(_TRIES):
-            answer = self.connection.call("batch_get_item", RequestItems=left)
+            answer = self.connection.call("batch_get_item", RequestItems=remaining)
             found.extend(from_wire(wire) for wire in answer["Responses"].get(self._table, []))
-            left = answer.get("UnprocessedKeys")
-            if not left:
+            remaining = answer.get("UnprocessedKeys")
+            if not remaining:
                 return found
             pause(attempt)
-        raise self._throttled(left)
+        raise self._throttled(remaining)
 
     def _write_batch(self, requests: list[Any]) -> None:
-        left: Any = {self._table: requests}
+        remaining: Any = {self._table: requests}
         for attempt in range(_TRIES):
-            left = self.connection.call("batch_write_item", RequestItems=left).get("UnprocessedItems")
-            if not left:
+            remaining = self.connection.call("batch_write_item", RequestItems=remaining).get("UnprocessedItems")
+            if not remaining:
                 return
             pause(attempt)
-        raise self._throttled(left)
+        raise self._throttled(remaining)
 
-    def _throttled(self, left: Any) -> RetriableError:
-        undone = f"{len(left[self._table])} items of a batch undone {_TRIES} times in a row"
+    def _throttled(self, remaining: Any) -> RetriableError:
+        undone = f"{len(remaining[self._table])} items of a batch undone {_TRIES} times in a row"
         msg = f"the state store {self.connection.address} left {undone}"
         return RetriableError(msg, hint="try again; if it is throttled often, raise the limits of the table")
 
 
 def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most ``size`` items."""
+    """Yield lists of at most ``size`` items."""
     iterator = iter(items)
     while page := list(islice(iterator, size)):
         yield page
@@ -246,7 +243,7 @@ def _condition(condition: str) -> dict[str, str]:
 
 
 def _expressions(expression: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and values of an expression: many plain words are reserved in one."""
+    """Return the names and values of an expression; many plain words are reserved in expressions."""
     names = {f"#{name}": name for name in _NAME.findall(expression)}
     given = to_wire({f":{name}": value for name, value in values.items()})
     return ({"ExpressionAttributeNames": names} if names else {}) | (

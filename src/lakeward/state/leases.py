@@ -1,4 +1,4 @@
-"""Holding a table's lease: who asks, who is dead, heartbeats, and noticing that it was lost before publishing."""
+"""Holding a table's lease: owners, dead owners, heartbeats, and noticing a lost lease before publishing."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 
 def current_owner(run_id: str) -> LeaseOwner:
-    """This process, as a lease names it."""
+    """Return this process as the owner of a lease."""
     process = psutil.Process()
     return LeaseOwner(socket.gethostname(), process.pid, _started_after_boot(process), run_id, _pid_space())
 
 
 def is_dead(owner: LeaseOwner) -> bool:
-    """Whether the owner ran where we can see it, and is gone. False when it cannot be told."""
+    """Whether the owner ran in this host's process space and is gone; False when that is unknown."""
     if (owner.host, owner.pid_space) != (socket.gethostname(), _pid_space()):
         return False
     try:
@@ -59,28 +59,23 @@ def is_live(lease: Lease, now: datetime) -> bool:
 
 
 def lease_held_error(lease: Lease) -> LeaseHeldError:
-    """The refusal of a table whose lease is live."""
+    """Return the error for a table whose lease is live."""
     until = lease.expires_at.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
     msg = f"{lease.table} is being written by {lease.owner}; its lease lasts until {until} unless renewed"
     return LeaseHeldError(msg, hint=f"lakeward run {lease.table} --wait")
 
 
 def lease_lost_error(table: TableId, reason: str) -> ConflictError:
-    """What a writer is told that must not publish any more."""
+    """Return the error for a writer that must not publish any more."""
     return ConflictError(f"the lease on {table} was lost: {reason}", hint=f"lakeward run {table}")
-
-
-def acquire_waiting(store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float, wait: float) -> Lease:
-    """Take the lease, trying for ``wait`` seconds while a live owner has it; then LeaseHeldError."""
-    return _acquire(store, table, owner, seconds=seconds, wait=wait)[0]
 
 
 @dataclass(frozen=True)
 class _Term:
-    """When a lease ends by this host's own clocks, counted from before it was asked for.
+    """When a lease ends by this host's own clocks, counted from before it was requested.
 
-    By the monotonic clock, which nobody sets, or by the time of day, which goes on while the host sleeps. The
-    store's clock, which the lease itself speaks of, may show another time of day.
+    It ends by the monotonic clock, which is never set, or by the time of day, which goes on while the host sleeps. The
+    lease's own ``expires_at`` is by the store's clock, which may differ.
     """
 
     monotonic: float
@@ -95,7 +90,7 @@ class _Term:
 
 
 class HeldLease:
-    """A lease for the time of a ``with`` block, kept alive by a thread and given back at the end.
+    """A lease for the duration of a ``with`` block, renewed by a thread and released at the end.
 
     Call :meth:`require` before everything that others will see.
     """
@@ -129,12 +124,12 @@ class HeldLease:
         try:
             self._store.release_lease(self.lease)
         except Exception as failure:
-            # The work under the lease is done or has failed on its own; the lease ends by itself.
-            logger.warning("could not give back the lease on %s, it ends by itself: %s", self.table, failure)
+            # The work under the lease has succeeded or failed already; the lease expires by itself.
+            logger.warning("could not release the lease on %s, it expires by itself: %s", self.table, failure)
 
     @property
     def lease(self) -> Lease:
-        """The lease as it was renewed last."""
+        """The lease as last renewed."""
         if self._lease is None:
             msg = "a HeldLease is used outside of its with block"
             raise BugError(msg)
@@ -188,7 +183,7 @@ class HeldLease:
     def _lose(self, lost: ConflictError) -> None:
         self._lost = lost
         self._lost.__cause__ = self._failure
-        # Said by the heartbeat's thread, which has no ids of its own.
+        # The heartbeat's thread logs this, and has no ids of its own.
         ids = {"run": self._owner.run_id, "table": str(self.table)}
         logger.warning("%s", lost.message, extra=event("lease.lost", **ids, error=lost.message))
 
@@ -196,7 +191,7 @@ class HeldLease:
 def _acquire(
     store: StateStore, table: TableId, owner: LeaseOwner, *, seconds: float, wait: float
 ) -> tuple[Lease, _Term]:
-    """The lease, and when it ends by this host's clocks."""
+    """Return the lease, and when it ends by this host's clocks."""
     give_up = time.monotonic() + wait
     announced = False
     while True:
@@ -218,7 +213,7 @@ def _started_after_boot(process: psutil.Process) -> float:
 
 
 def _pid_space() -> str:
-    """Where process ids mean the same; empty where the system does not tell."""
+    """Return what identifies the space of process ids; empty where the system does not provide it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -1,4 +1,4 @@
-"""The state store in memory: for tests, and for trying things out. Nothing of it outlives the process."""
+"""The state store in memory, for tests and experiments: nothing outlives the process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MemoryStateStore:
         self._runs: list[dict[str, Any]] = []
 
     def close(self) -> None:
-        """Keep everything: there is no connection."""
+        """Do nothing: there is no connection."""
 
     def acquire_lease(self, table: TableId, owner: LeaseOwner, *, seconds: float) -> Lease:
         """Take the table's lease, or raise LeaseHeldError."""
@@ -58,39 +58,39 @@ class MemoryStateStore:
             return renewed
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease back if it is still ours."""
+        """Release the lease if it is still ours."""
         with self._lock:
             held = self._leases.get(lease.table)
             if held is not None and held.token == lease.token:
                 del self._leases[lease.table]
 
     def lease_of(self, table: TableId) -> Lease | None:
-        """The table's live lease."""
+        """Return the table's live lease."""
         with self._lock:
             lease = self._leases.get(table)
         return lease if lease is not None and is_live(lease, datetime.now(UTC)) else None
 
     def leases(self) -> Iterator[Lease]:
-        """All live leases by table."""
+        """Return all live leases, ordered by table."""
         with self._lock:
             held = [self._leases[table] for table in sorted(self._leases)]
         now = datetime.now(UTC)
         return iter([lease for lease in held if is_live(lease, now)])
 
     def ledger_position(self, table: TableId) -> int | None:
-        """The changelog snapshot the cached ledger reflects."""
+        """Return the changelog snapshot that the cached ledger reflects."""
         ledger = self._ledger(table)
         return ledger.snapshot_id if ledger is not None else None
 
     def progress(self, table: TableId) -> Progress | None:
-        """The cached progress."""
+        """Return the cached progress."""
         ledger = self._ledger(table)
         return ledger.progress if ledger is not None else None
 
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> None:
-        """Throw the cache of this table away and fill it anew."""
+        """Replace the cache of this table."""
         by_path = {entry.path: entry for entry in entries}
         with self._lock:
             self._ledgers[table] = _Ledger(snapshot_id, progress, by_path)
@@ -98,7 +98,7 @@ class MemoryStateStore:
     def extend_ledger(
         self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> bool:
-        """Add one op's entries if the cache stands at ``after``."""
+        """Add one op's entries if the cache is at position ``after``."""
         by_path = {entry.path: entry for entry in entries}
         with self._lock:
             ledger = self._ledgers.get(table)
@@ -109,12 +109,12 @@ class MemoryStateStore:
             return True
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Entries of those paths that are in the ledger."""
+        """Return the entries of those paths that are in the ledger."""
         entries = self._entries(table)
         return {path: entries[path] for path in paths if path in entries}
 
     def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
-        """Load parts of a generation, by path."""
+        """Return the load parts of a generation, ordered by path."""
         parts = [
             entry
             for entry in self._entries(table).values()
@@ -123,7 +123,7 @@ class MemoryStateStore:
         return sorted(parts, key=lambda entry: entry.path)
 
     def count_files(self, table: TableId) -> int:
-        """Number of files in the ledger cache."""
+        """Return the number of files in the ledger cache."""
         return len(self._entries(table))
 
     def has_files(self, table: TableId, *, generation: int | None = None) -> bool:
@@ -147,14 +147,14 @@ class MemoryStateStore:
     def set_table(
         self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
     ) -> RegisteredTable:
-        """Register if needed, lay ``settings`` over what is set, set the flag if given."""
+        """Register the table if it is new, merge ``settings``, set the flag if given."""
         with self._lock:
             found = self._registry.get(table) or RegisteredTable(table, active=False)
             changed = self._registry[table] = codec.changed_table(found, active, settings)
-            return _apart(changed)
+            return _copy(changed)
 
     def set_error(self, table: TableId, error: str | None) -> None:
-        """Keep, or clear, the error that stopped the table last."""
+        """Store, or clear, the error that stopped the table last."""
         with self._lock:
             found = self._registry.get(table)
             if found is not None or error is not None:
@@ -162,15 +162,15 @@ class MemoryStateStore:
                 self._registry[table] = replace(known, error=codec.error_text(error))
 
     def registered(self) -> Iterator[RegisteredTable]:
-        """All registered tables by name."""
+        """Return all registered tables, ordered by name."""
         with self._lock:
-            return iter([_apart(self._registry[table]) for table in sorted(self._registry)])
+            return iter([_copy(self._registry[table]) for table in sorted(self._registry)])
 
     def find_table(self, table: TableId) -> RegisteredTable | None:
-        """One registered table."""
+        """Return a registered table, None when it is not registered."""
         with self._lock:
             found = self._registry.get(table)
-            return _apart(found) if found is not None else None
+            return _copy(found) if found is not None else None
 
     def record_run(self, run: TableRun) -> None:
         """Add to the run history."""
@@ -178,9 +178,9 @@ class MemoryStateStore:
             self._runs.append(codec.run_row(run))
 
     def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
-        """Run history by start, newest first."""
+        """Return the run history by start, newest first."""
         with self._lock:
-            # Reversed first: the sort is stable, so that of two with one start the later recorded comes first.
+            # Reversed first: the sort is stable, so that of two runs with the same start the later one comes first.
             found = [codec.table_run(row) for row in reversed(self._runs)]
         wanted = [run for run in found if table in (None, run.table) and run_id in (None, run.run_id)]
         return sorted(wanted, key=lambda run: run.started_at, reverse=True)[:limit]
@@ -207,6 +207,6 @@ def _end(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-def _apart(found: RegisteredTable) -> RegisteredTable:
-    """A copy whose settings the caller may change."""
+def _copy(found: RegisteredTable) -> RegisteredTable:
+    """Return a copy whose settings the caller may change."""
     return codec.changed_table(found, None, None)

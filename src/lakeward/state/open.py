@@ -1,4 +1,4 @@
-"""From the configuration's ``state:`` to a store."""
+"""Opening the store that the configuration's ``state:`` names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SUPPORTED = (
 
 
 def open_state(uri: str, base: Path, access: FileAccess = "private") -> StateStore:
-    """Open the store that ``uri`` names; relative files count from ``base``. ``access`` is for files that are created.
+    """Open the store that ``uri`` names; relative paths count from ``base``, ``access`` is for files that are created.
 
     Raises:
-        ConfigurationError: no such kind of store, or one that cannot be opened.
+        ConfigurationError: the kind of store is unknown, or the store cannot be opened.
         RetriableError: the store does not answer at the moment.
     """
     scheme, separator, rest = uri.partition("://")
@@ -64,7 +64,7 @@ def _open_postgres(uri: str) -> StateStore:
 
 
 def _sqlite_file(uri: str, rest: str, base: Path) -> Path:
-    """The file after ``sqlite:///``; a fourth slash makes it absolute."""
+    """Return the file after ``sqlite:///``; a fourth slash makes it absolute."""
     name, shown = rest.removeprefix("/"), redact_address(uri)
     if not rest.startswith("/") or not name or name.endswith("/"):
         msg = f"state: {shown} names no file; supported: {_SUPPORTED}"

@@ -1,4 +1,4 @@
-"""A PostgreSQL database shared by hosts: connecting, locks, its clock, and errors that say what to do."""
+"""A PostgreSQL database shared by hosts: connections, locks, its clock, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import ExceptionContext
 
 LOCK_SECONDS = 30
-# A server that vanished without a word must be noticed before a lease ends. What the URI says comes first.
+# A server that vanishes must be noticed before a lease ends. Options in the URI override these.
 _CONNECTION_DEFAULTS = {
     "application_name": "lakeward",
     "connect_timeout": "10",
@@ -40,7 +40,7 @@ _NO_TABLE = "42P01"
 _REFUSED = ("28", "3D000", "3F000", "42501")
 # Connection, resources, rollback by conflict, lock timeout, shutdown and cancel, a standby after a failover.
 _PASSING = ("08", "53", "40", "55P03", "57", "25006")
-# While connecting libpq tells no SQLSTATE.
+# libpq reports no SQLSTATE while connecting.
 _REFUSED_TEXT = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|"
     r'(role|database) "[^"]*" does not exist|permission denied|server does not support SSL|certificate|'
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class PostgresDatabase(Database):
-    """Transactions on one database, whose tables are created again when someone drops them."""
+    """Transactions on one database, whose tables are created again when they were dropped."""
 
     is_shared = True
 
@@ -63,15 +63,15 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def read(self, connection: Connection) -> Iterator[None]:
-        """A transaction that sees one moment."""
+        """Run a transaction that sees one moment."""
         with connection.execution_options(isolation_level="REPEATABLE READ").begin():
             yield
 
     @contextmanager
     def write(self, connection: Connection, lock: str | None = None) -> Iterator[None]:
-        """A transaction that begins by waiting for ``lock``; each of its statements sees what is committed by then.
+        """Run a transaction that first waits for ``lock``; each of its statements sees what is committed by then.
 
-        An advisory lock excludes others also where there is no row yet that could be locked.
+        An advisory lock excludes others even where there is no row yet that could be locked.
         """
         with connection.execution_options(isolation_level="READ COMMITTED").begin():
             if lock is not None:
@@ -79,7 +79,7 @@ class PostgresDatabase(Database):
             yield
 
     def now(self, connection: Connection) -> datetime:
-        """The server's clock, at this moment and not at the beginning of the transaction."""
+        """Return the server's time at this moment, not at the beginning of the transaction."""
         moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
         return moment
 
@@ -97,25 +97,25 @@ class PostgresDatabase(Database):
         self._opened = os.getpid() if is_open else None
 
     def _explain(self, error: BaseException | None) -> LakewardError | None:
-        """Return what a fault of PostgreSQL means for the user; None for what only a bug can cause."""
+        """Return the error to raise for one of PostgreSQL; None for what only a bug can cause."""
         code = getattr(error, "sqlstate", None) or ""
         # The first line; further ones show statements or the addresses that were tried.
-        said = str(error).strip().partition("\n")[0]
+        reason = str(error).strip().partition("\n")[0]
         if code == _NO_TABLE:
             self._mark(is_open=False)
-            msg = f"tables of the state store {self.name} are gone: {said}"
+            msg = f"tables of the state store {self.name} are gone: {reason}"
             return RetriableError(msg, hint="try again: they are created anew")
-        if code.startswith(_REFUSED) or (not code and (_REFUSED_TEXT.search(said) or _is_usage_fault(error))):
-            msg = f"the state store {self.name} refuses: {said}"
+        if code.startswith(_REFUSED) or (not code and (_REFUSED_TEXT.search(reason) or _is_usage_error(error))):
+            msg = f"the state store {self.name} refuses: {reason}"
             return ConfigurationError(msg, hint="check user, PGPASSWORD, database and grants (docs/state.md)")
-        if code.startswith(_PASSING) or (not code and _is_connection_fault(error)):
-            msg = f"the state store {self.name} does not answer: {said}"
+        if code.startswith(_PASSING) or (not code and _is_connection_error(error)):
+            msg = f"the state store {self.name} does not answer: {reason}"
             return RetriableError(msg, hint="check that the server runs and can be reached, then try again")
         return None
 
 
 def _parse(uri: str) -> URL:
-    """The URI as SQLAlchemy reads it; no message repeats it, because it may hold a password."""
+    """Return the URI as SQLAlchemy reads it; no message repeats it, because it may hold a password."""
     try:
         url = make_url(uri)
     except (ArgumentError, ValueError):
@@ -138,7 +138,7 @@ def _without_secrets(url: URL) -> str:
 def _engine(url: URL, explain: Any) -> Engine:
     settings = {name: value for name, value in _CONNECTION_DEFAULTS.items() if name not in url.query}
     try:
-        # A pooled connection that a restart of the server broke is found, and replaced, before it is used.
+        # A pooled connection that a restart of the server broke is replaced before it is used.
         engine = create_engine(url, connect_args=settings, pool_pre_ping=True, pool_size=5, max_overflow=-1)
     except ModuleNotFoundError as error:
         msg = "state: PostgreSQL needs the driver psycopg, which is not installed"
@@ -150,7 +150,7 @@ def _engine(url: URL, explain: Any) -> Engine:
         connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
         connection.autocommit = False
 
-    def tell(context: ExceptionContext) -> None:
+    def translate(context: ExceptionContext) -> None:
         if context.is_pre_ping:
             return
         explained = explain(context.original_exception)
@@ -158,15 +158,15 @@ def _engine(url: URL, explain: Any) -> Engine:
             raise explained from context.original_exception
 
     event.listen(engine, "connect", configure)
-    event.listen(engine, "handle_error", tell)
+    event.listen(engine, "handle_error", translate)
     return engine
 
 
 def _require_known_options(url: URL) -> None:
-    """Refuse options that libpq does not know: the driver would take some of them for its own arguments.
+    """Refuse options that libpq does not know: the driver would treat some of them as its own arguments.
 
     Raises:
-        ConfigurationError: naming the option, and the nearest that there is.
+        ConfigurationError: naming the option and the closest known one.
     """
     from psycopg.pq import Conninfo
 
@@ -179,20 +179,20 @@ def _require_known_options(url: URL) -> None:
             raise ConfigurationError(msg, hint=hint)
 
 
-def _is_connection_fault(error: BaseException | None) -> bool:
-    """Whether the driver, and not the server, found the fault: a connection that cannot be made or broke."""
+def _is_connection_error(error: BaseException | None) -> bool:
+    """Whether the driver reported the error: the connection cannot be made, or broke."""
     import psycopg
 
     return isinstance(error, psycopg.OperationalError)
 
 
-def _is_usage_fault(error: BaseException | None) -> bool:
-    """Whether the driver refuses what it was given before it asks the server anything."""
+def _is_usage_error(error: BaseException | None) -> bool:
+    """Whether the driver refused the arguments before it called the server."""
     import psycopg
 
     return isinstance(error, psycopg.ProgrammingError)
 
 
 def _lock_number(lock: str) -> int:
-    """The number that stands for a lock in this database; two with one number would only wait for each other."""
+    """Return a lock's number in this database; locks with the same number would only wait for each other."""
     return int.from_bytes(hashlib.blake2b(lock.encode(), digest_size=8).digest(), signed=True)

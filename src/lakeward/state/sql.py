@@ -25,52 +25,46 @@ if TYPE_CHECKING:
     from lakeward.state.database import Database
 
 
-# Rows of one table of the source, in any table of the SQL state store.
-
-
 def rows_of(rows: Table, table: TableId) -> ColumnElement[bool]:
-    """The condition that picks a table's rows."""
+    """Return the condition that selects the rows of a source table."""
     return and_(rows.c.table_schema == table.schema, rows.c.table_name == table.name)
 
 
 def lock_of(rows: Table, table: TableId) -> str:
-    """The lock for changing a table's rows: leases do not wait for a ledger that is being filled."""
+    """Return the lock for changing a table's rows; leases do not wait for a ledger that is being filled."""
     return f"{rows.name} {table}"
 
 
 def get_row(connection: Connection, rows: Table, table: TableId) -> RowMapping | None:
-    """A table's one row."""
+    """Return the only row of a source table, None if there is none."""
     return connection.execute(select(rows).where(rows_of(rows, table))).mappings().one_or_none()
 
 
 def put_row(connection: Connection, rows: Table, table: TableId, values: dict[str, Any]) -> None:
-    """Replace a table's one row; the lock is held, so nobody sees it missing."""
+    """Replace the only row of a source table; the lock is held, so that no reader finds it missing."""
     connection.execute(delete(rows).where(rows_of(rows, table)))
     connection.execute(insert(rows).values(values))
 
 
-# The ledger cache on a SQL database.
-
-
-Item = TypeVar("Item")
+T = TypeVar("T")
 
 # SQLite allows 999 variables per statement in old builds.
 _PAGE = 500
 
 
 class SqlLedger:
-    """The part of :class:`~lakeward.state.sql.SqlStateStore` that remembers consumed files."""
+    """The part of :class:`SqlStateStore` that records consumed files."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def ledger_position(self, table: TableId) -> int | None:
-        """The changelog snapshot the cached ledger reflects."""
+        """Return the changelog snapshot that the cached ledger reflects."""
         with self._database.reading() as connection:
             return _position(connection, table)
 
     def progress(self, table: TableId) -> Progress | None:
-        """The cached progress."""
+        """Return the cached progress."""
         with self._database.reading() as connection:
             text = connection.execute(select(ledgers.c.progress).where(rows_of(ledgers, table))).scalar()
         return codec.load_progress(table, text) if text is not None else None
@@ -78,7 +72,7 @@ class SqlLedger:
     def replace_ledger(
         self, table: TableId, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> None:
-        """Throw the cache of this table away and fill it anew."""
+        """Replace the cache of this table."""
         with self._database.connected() as connection:
             self._collect(connection, table, entries)
             with self._database.write(connection, lock_of(files, table)):
@@ -88,19 +82,19 @@ class SqlLedger:
     def extend_ledger(
         self, table: TableId, *, after: int | None, snapshot_id: int, progress: Progress, entries: Iterable[LedgerEntry]
     ) -> bool:
-        """Add one op's entries if the cache stands at ``after``."""
+        """Add one op's entries if the cache is at position ``after``."""
         with self._database.connected() as connection:
             self._collect(connection, table, entries)
             with self._database.write(connection, lock_of(files, table)):
                 if _position(connection, table) != after:
                     return False
-                again = files.c.path.in_(select(incoming_files.c.path))
-                connection.execute(delete(files).where(rows_of(files, table), again))
+                is_replaced = files.c.path.in_(select(incoming_files.c.path))
+                connection.execute(delete(files).where(rows_of(files, table), is_replaced))
                 _adopt(connection, table, snapshot_id, progress)
                 return True
 
     def lookup(self, table: TableId, paths: Collection[str]) -> dict[str, LedgerEntry]:
-        """Entries of those paths that are in the ledger."""
+        """Return the entries of those paths that are in the ledger."""
         found: dict[str, LedgerEntry] = {}
         with self._database.reading() as connection:
             for page in _pages(paths):
@@ -109,7 +103,7 @@ class SqlLedger:
         return found
 
     def load_parts(self, table: TableId, generation: int) -> list[LedgerEntry]:
-        """Load parts of a generation, by path."""
+        """Return the load parts of a generation, ordered by path."""
         is_part = and_(files.c.file_class == FileClass.LOAD.value, files.c.generation == generation)
         with self._database.reading() as connection:
             rows = connection.execute(select(files).where(rows_of(files, table), is_part)).mappings().all()
@@ -117,7 +111,7 @@ class SqlLedger:
         return sorted((codec.file_entry(row) for row in rows), key=lambda entry: entry.path)
 
     def count_files(self, table: TableId) -> int:
-        """Number of files in the ledger cache."""
+        """Return the number of files in the ledger cache."""
         with self._database.reading() as connection:
             return connection.execute(select(func.count()).select_from(files).where(rows_of(files, table))).scalar_one()
 
@@ -136,10 +130,10 @@ class SqlLedger:
             connection.execute(delete(ledgers).where(rows_of(ledgers, table)))
 
     def _collect(self, connection: Connection, table: TableId, entries: Iterable[LedgerEntry]) -> None:
-        """Bring all entries into the connection's temporary table, without a lock and page by page.
+        """Collect all entries in the connection's temporary table, page by page and without a lock.
 
-        Entries may take Spark minutes; a lock held so long would end the leases of every other writer, and a
-        transaction left open so long is ended by some servers.
+        Spark may take minutes to produce entries. A lock held that long would let the leases of all other writers
+        expire, and some servers end a transaction that stays open that long.
         """
         with self._database.read(connection):
             connection.execute(DropTable(incoming_files, if_exists=True))
@@ -147,8 +141,8 @@ class SqlLedger:
         for page in _pages(entries):
             rows = {entry.path: codec.file_row(table, entry) for entry in page}
             with self._database.read(connection):
-                again = incoming_files.c.path.in_(rows)
-                connection.execute(delete(incoming_files).where(rows_of(incoming_files, table), again))
+                is_replaced = incoming_files.c.path.in_(rows)
+                connection.execute(delete(incoming_files).where(rows_of(incoming_files, table), is_replaced))
                 connection.execute(insert(incoming_files), list(rows.values()))
 
 
@@ -158,7 +152,7 @@ def _position(connection: Connection, table: TableId) -> int | None:
 
 
 def _adopt(connection: Connection, table: TableId, snapshot_id: int, progress: Progress) -> None:
-    """Move the collected entries into the ledger and set where it stands."""
+    """Move the collected entries into the ledger and set its position."""
     names = [column.name for column in files.columns]
     connection.execute(insert(files).from_select(names, select(incoming_files)))
     connection.execute(DropTable(incoming_files))
@@ -166,7 +160,7 @@ def _adopt(connection: Connection, table: TableId, snapshot_id: int, progress: P
     put_row(connection, ledgers, table, values)
 
 
-def _pages(items: Iterable[Item]) -> Iterator[list[Item]]:
+def _pages(items: Iterable[T]) -> Iterator[list[T]]:
     iterator = iter(items)
     while page := list(islice(iterator, _PAGE)):
         yield page
@@ -176,10 +170,8 @@ class SqlStateStore(SqlLedger):
     """A :class:`~lakeward.state.base.StateStore` in one database; safe for threads and processes at once."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self._database.close()
-
-    # Leases
 
     def acquire_lease(self, table: TableId, owner: LeaseOwner, *, seconds: float) -> Lease:
         """Take the table's lease, or raise LeaseHeldError."""
@@ -205,26 +197,24 @@ class SqlStateStore(SqlLedger):
             return renewed
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease back if it is still ours."""
+        """Release the lease if it is still ours."""
         with self._database.writing(lock_of(leases, lease.table)) as connection:
             connection.execute(delete(leases).where(rows_of(leases, lease.table), leases.c.token == lease.token))
 
     def lease_of(self, table: TableId) -> Lease | None:
-        """The table's live lease."""
+        """Return the table's live lease."""
         with self._database.reading() as connection:
             lease = _find_lease(connection, table)
             now = self._database.now(connection)
         return lease if lease is not None and is_live(lease, now) else None
 
     def leases(self) -> Iterator[Lease]:
-        """All live leases by table."""
+        """Return all live leases, ordered by table."""
         with self._database.reading() as connection:
             rows = connection.execute(select(leases)).mappings().all()
             now = self._database.now(connection)
         held = sorted((codec.lease_of_row(row) for row in rows), key=lambda lease: lease.table)
         return iter([lease for lease in held if is_live(lease, now)])
-
-    # Registry
 
     def register(self, table: TableId, *, active: bool) -> bool:
         """Add a table to the registry if it is new."""
@@ -234,7 +224,7 @@ class SqlStateStore(SqlLedger):
     def set_table(
         self, table: TableId, *, active: bool | None = None, settings: dict[str, Any] | None = None
     ) -> RegisteredTable:
-        """Register if needed, lay ``settings`` over what is set, set the flag if given."""
+        """Register the table if it is new, merge ``settings``, set the flag if given."""
         with self._database.writing(lock_of(registry, table)) as connection:
             _register(connection, table, active=False)
             row = connection.execute(select(registry).where(rows_of(registry, table))).mappings().one()
@@ -244,7 +234,7 @@ class SqlStateStore(SqlLedger):
             return changed
 
     def set_error(self, table: TableId, error: str | None) -> None:
-        """Keep, or clear, the error that stopped the table last."""
+        """Store, or clear, the error that stopped the table last."""
         with self._database.writing(lock_of(registry, table)) as connection:
             if error is not None:
                 _register(connection, table, active=False)
@@ -252,18 +242,16 @@ class SqlStateStore(SqlLedger):
             connection.execute(update(registry).where(rows_of(registry, table)).values(values))
 
     def registered(self) -> Iterator[RegisteredTable]:
-        """All registered tables by name."""
+        """Return all registered tables, ordered by name."""
         with self._database.reading() as connection:
             rows = connection.execute(select(registry)).mappings().all()
         return iter(sorted((codec.registered_table(row) for row in rows), key=lambda found: found.table))
 
     def find_table(self, table: TableId) -> RegisteredTable | None:
-        """One registered table."""
+        """Return a registered table, None when it is not registered."""
         with self._database.reading() as connection:
             row = get_row(connection, registry, table)
         return codec.registered_table(row) if row is not None else None
-
-    # Run history
 
     def record_run(self, run: TableRun) -> None:
         """Add to the run history."""
@@ -271,7 +259,7 @@ class SqlStateStore(SqlLedger):
             connection.execute(insert(runs).values(id=codec.new_row_id(), **codec.run_row(run)))
 
     def runs(self, table: TableId | None = None, *, run_id: str | None = None, limit: int = 50) -> list[TableRun]:
-        """Run history by start, newest first."""
+        """Return the run history by start, newest first."""
         query = select(runs).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
         if table is not None:
             query = query.where(rows_of(runs, table))

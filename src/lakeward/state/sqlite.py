@@ -1,4 +1,4 @@
-"""One SQLite file shared by threads and processes: opening, transactions, and errors that say what to do."""
+"""A SQLite file shared by threads and processes: opening, transactions, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 class SqliteDatabase(Database):
-    """Transactions on one file, which is opened, and migrated, again when someone deletes or replaces it.
+    """Transactions on one file, which is opened and migrated again when it was deleted or replaced.
 
-    A deleted file lives on, unseen by others, for those who have it open: a lease in it would exclude nobody.
-    So each transaction begins by asking whether the file is still the one that was opened.
+    A deleted file lives on for the processes that have it open, unseen by others: a lease in it would exclude nobody.
+    So each transaction first checks that the file is still the one that was opened.
     """
 
     is_shared = False
@@ -54,18 +54,18 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def read(self, connection: Connection) -> Iterator[None]:
-        """A transaction that only reads: never waits and makes nobody wait."""
+        """Run a transaction that only reads; it neither waits nor blocks others."""
         with connection.execution_options(**{_WRITES: False}).begin():
             yield
 
     @contextmanager
     def write(self, connection: Connection, lock: str | None = None) -> Iterator[None]:
-        """A transaction that has the file's one write lock from its first moment, whatever ``lock`` says."""
+        """Run a transaction that holds the file's only write lock from its start, whatever ``lock`` is."""
         with connection.execution_options(**{_WRITES: True}).begin():
             yield
 
     def now(self, connection: Connection) -> datetime:
-        """The host's clock: a file in WAL mode is never shared between hosts."""
+        """Return the host's time: a file in WAL mode is never shared between hosts."""
         return datetime.now(UTC)
 
     def _is_open(self) -> bool:
@@ -80,7 +80,7 @@ class SqliteDatabase(Database):
         self._opened = self._identity() if is_open else None
 
     def _identity(self) -> tuple[int, int, int] | None:
-        """What the path names now, seen from this process."""
+        """Return the identity of the file at the path, for this process; None if there is none."""
         try:
             found = self.file.stat()
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class SqliteDatabase(Database):
 
 
 def _engine(file: Path) -> Engine:
-    # autocommit leaves BEGIN to us: the driver's own comes late and is never IMMEDIATE.
+    # Autocommit leaves BEGIN to us: the driver's own comes late and is never IMMEDIATE.
     url = URL.create("sqlite", database=str(file))
     engine = create_engine(
         url, connect_args={"timeout": BUSY_SECONDS, "isolation_level": None}, pool_size=5, max_overflow=-1
@@ -115,13 +115,13 @@ def _engine(file: Path) -> Engine:
 
 
 def _prepare(file: Path, access: FileAccess) -> None:
-    """Create the folder and the file, and make sure that readers and writers do not block each other (WAL)."""
+    """Create the folder and the file, and turn WAL on, so that readers and writers do not block each other."""
     try:
         create_folder(file.parent, access)
     except OSError as error:
         msg = f"cannot create the folder of the state file {file}: {error.strerror}"
         raise ConfigurationError(msg, hint="name a writable place under state: in lakeward.yaml") from error
-    # What keeps the file from being created keeps SQLite from opening it, which is explained below.
+    # If the file cannot be created, SQLite cannot open it either; that error is translated below.
     with suppress(OSError):
         create_file(file, access)
     try:
@@ -135,7 +135,7 @@ def _prepare(file: Path, access: FileAccess) -> None:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> str:
-    """Turn WAL on and return the mode. SQLite's own busy timeout does not cover this switch."""
+    """Turn WAL on and return the mode; SQLite's own busy timeout does not cover this switch."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -147,7 +147,7 @@ def _switch_to_wal(connection: sqlite3.Connection) -> str:
 
 
 def _explain(error: BaseException | None, file: Path) -> LakewardError | None:
-    """Return what a fault of SQLite means for the user; None for what only a bug can cause."""
+    """Return the error to raise for one of SQLite; None for what only a bug can cause."""
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE

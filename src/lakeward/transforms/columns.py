@@ -28,27 +28,27 @@ def columns(names: Iterable[str]) -> list[Column]:
 
 
 def conformed(frame: DataFrame, wanted: Collection[TableColumn], renames: Mapping[str, str]) -> DataFrame:
-    """Return a frame the table's columns as an op wants them, Lakeward's own columns kept in front.
+    """Return a frame with the table's columns as an op needs them, after Lakeward's own columns.
 
-    A column the frame does not have yet is null, one it has under the name before a rename is found.
+    A column that the frame does not have is null; one that it has under the name before a rename is found.
     """
-    present, names = set(frame.columns), {one.name for one in wanted}
+    present, names = set(frame.columns), {target.name for target in wanted}
     former = {new: old for old, new in renames.items() if old in present}
     pending = {old: new for new, old in former.items() if new in names and new not in present}
     frame = with_renamed_unchanged(frame, pending)
     own = [column(name) for name in frame.columns if name.startswith(PREFIX)]
     values = []
-    for one in wanted:
-        name = one.name if one.name in present else former.get(one.name)
+    for target in wanted:
+        name = target.name if target.name in present else former.get(target.name)
         value = column(name) if name is not None else F.lit(None)
-        values.append(value.cast(spark_type(one.lake_type)).alias(one.name))
+        values.append(value.cast(spark_type(target.lake_type)).alias(target.name))
     return frame.select(*own, *values)
 
 
 def with_renamed_unchanged(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
-    """Return changes whose lists of columns that they do not speak of have the columns' new names.
+    """Return changes whose lists of unchanged columns have the columns' new names.
 
-    Under the old name the list would say nothing of the column, and its missing value would count as NULL.
+    Under the old name the column would not count as unchanged, and its missing value would be read as NULL.
     """
     if not renames or UNCHANGED not in frame.columns:
         return frame

@@ -1,7 +1,7 @@
-"""Two frames of a table held against each other, row for row: what one has and the other has not.
+"""Comparing two frames of a table row by row: the rows that only one of them has.
 
-Rows are compared as multisets, so that a row that comes twice differs from the same row once. A null equals a null,
-and a NaN a NaN.
+Rows are compared as multisets, so that a row that occurs twice differs from the same row once. A null equals a null,
+and a NaN equals a NaN. Maps, which Spark cannot compare, are normalised first.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-# How many more of a row are expected than found; negative: so many are found and not expected.
+# How many more copies of a row are expected than found; negative if more are found than expected.
 TIMES = f"{S.PREFIX}times"
 EXPECTED = f"{S.PREFIX}expected"
 FOUND = f"{S.PREFIX}found"
 EXPECTED_TIMES = f"{S.PREFIX}expected_times"
 FOUND_TIMES = f"{S.PREFIX}found_times"
-# Longer values are cut off when they are shown.
+# Longer values are truncated when they are shown.
 _SHOWN_LENGTH = 500
 
 
 def leftovers(expected: DataFrame, found: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Return the rows that do not come equally often on both sides, each once, with the difference as ``TIMES``."""
+    """Return the rows that do not occur equally often on both sides, each once, with the difference as ``TIMES``."""
     both = expected.select(*columns(names), F.lit(1).alias(TIMES)).unionByName(
         found.select(*columns(names), F.lit(-1).alias(TIMES))
     )
@@ -42,7 +42,7 @@ def leftovers(expected: DataFrame, found: DataFrame, *, names: Sequence[str]) ->
 
 
 def by_key(left: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Pair leftovers by key: how many rows of it each side has left over, and one of each."""
+    """Pair leftovers by key: how many rows of the key each side has left over, and one of each side."""
     row = F.struct(*columns(names))
     is_expected, is_found = column(TIMES) > 0, column(TIMES) < 0
     return left.groupBy(*columns(keys)).agg(
@@ -54,7 +54,7 @@ def by_key(left: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> Dat
 
 
 def unpaired(left: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Return leftovers of a table without key in the form of :func:`by_key`: no row belongs to another."""
+    """Return leftovers of a table without key in the form of :func:`by_key`, without pairing rows."""
     row = F.struct(*columns(names))
     is_expected, is_found = column(TIMES) > 0, column(TIMES) < 0
     return left.select(
@@ -68,7 +68,7 @@ def unpaired(left: DataFrame, *, names: Sequence[str]) -> DataFrame:
 def totals(*, keys: Sequence[str], names: Sequence[str]) -> list[Column]:
     """Return aggregates over pairs: rows missing, extra and different, then for each column in how many of these.
 
-    A key with one row too many on one side and another on the other has one row that is different.
+    A key with one row left over on each side counts as one different row.
     """
     surplus = column(EXPECTED_TIMES) - column(FOUND_TIMES)
     counts = [
@@ -87,7 +87,7 @@ def differing_columns(*, keys: Sequence[str], names: Sequence[str]) -> Column:
 
 
 def as_texts(pairs: DataFrame, side: str, names: Sequence[str]) -> Column:
-    """Return one side's row as a struct of texts, for eyes."""
+    """Return one side's row as a struct of texts, for display."""
     types = pairs.schema[side].dataType
     assert isinstance(types, StructType)
     texts = []
@@ -95,13 +95,13 @@ def as_texts(pairs: DataFrame, side: str, names: Sequence[str]) -> Column:
         value = _value(side, name)
         text = F.hex(value) if isinstance(types[name].dataType, BinaryType) else value.cast("string")
         cut = F.when(F.length(text) > _SHOWN_LENGTH, F.concat(F.substring(text, 1, _SHOWN_LENGTH), F.lit("…")))
-        # By position: a name may hold anything.
+        # Named by position: a column name may contain anything.
         texts.append(F.coalesce(cut, text).alias(f"c{position}"))
     return F.struct(*texts)
 
 
 def in_sample(share: float, names: Sequence[str]) -> Column:
-    """Choose rows by the hash of their key: the same ones on both sides and at every call."""
+    """Return whether a row is in the sample, by the hash of its key: the same rows on both sides and at every call."""
     return F.pmod(F.xxhash64(*columns(names)), F.lit(_SAMPLE_STEPS)) < F.lit(round(share * _SAMPLE_STEPS))
 
 
@@ -110,7 +110,7 @@ _SAMPLE_STEPS = 1_000_000
 
 def all_of(conditions: Sequence[Column]) -> Column:
     """Return the condition that all of these hold."""
-    return reduce(lambda one, other: one & other, conditions, F.lit(True))
+    return reduce(lambda left, right: left & right, conditions, F.lit(True))
 
 
 def _differs(name: str) -> Column:
@@ -123,20 +123,20 @@ def _value(side: str, name: str) -> Column:
     return F.col(f"{quote_name(side)}.{quote_name(name)}")
 
 
-# Maps made comparable: Spark can neither compare, hash, sort nor join them, wherever they sit in a value.
-# Some types cannot be made so: :func:`uncomparable_part` tells them.
+# Spark can neither compare, hash, sort nor join maps, at any depth of a value. They are normalised to arrays. Types
+# that cannot be made comparable are found by :func:`uncomparable_part`.
 
 
 KEY, VALUE = "key", "value"
-# Spark can compare no two values of these.
+# Types whose values Spark cannot compare.
 _NOT_COMPARABLE = frozenset({"variant", "interval", "geometry", "geography"})
 
 
 def uncomparable_part(data_type: DataType) -> str | None:
-    """Return the name of a type within a type of whose values no two can be compared; None: there is none."""
+    """Return the name of a type inside a type whose values cannot be compared; None if there is none."""
     if isinstance(data_type, StructType):
         found = (uncomparable_part(field.dataType) for field in data_type.fields)
-        return next((one for one in found if one is not None), None)
+        return next((name for name in found if name is not None), None)
     if isinstance(data_type, ArrayType):
         return uncomparable_part(data_type.elementType)
     if isinstance(data_type, MapType):
@@ -146,7 +146,7 @@ def uncomparable_part(data_type: DataType) -> str | None:
 
 
 def holds_map(data_type: DataType) -> bool:
-    """Return whether there is a map anywhere in a type."""
+    """Whether there is a map anywhere in a type."""
     if isinstance(data_type, StructType):
         return any(holds_map(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -155,7 +155,7 @@ def holds_map(data_type: DataType) -> bool:
 
 
 def normalised_type(data_type: DataType) -> DataType:
-    """Return the type of :func:`normalised`: an array of (key, value) structs in the place of each map."""
+    """Return the type of :func:`normalised`: an array of (key, value) structs in place of each map."""
     if not holds_map(data_type):
         return data_type
     if isinstance(data_type, StructType):
@@ -165,7 +165,7 @@ def normalised_type(data_type: DataType) -> DataType:
     if isinstance(data_type, ArrayType):
         return ArrayType(normalised_type(data_type.elementType), data_type.containsNull)
     assert isinstance(data_type, MapType)
-    # Spark's map keys hold no maps.
+    # Map keys cannot contain maps in Spark.
     entry = StructType(
         [
             StructField(KEY, data_type.keyType, nullable=False),
@@ -176,9 +176,9 @@ def normalised_type(data_type: DataType) -> DataType:
 
 
 def normalised(value: Column, data_type: DataType) -> Column:
-    """Return a value with every map in it as the array of its entries, sorted by key: their order is not content.
+    """Return a value with every map in it as an array of its entries, sorted by key: their order does not count.
 
-    A value without maps is given as it is; nulls stay nulls, on every level.
+    A value without maps is returned as it is; nulls stay nulls on every level.
     """
     if not holds_map(data_type):
         return value

@@ -1,8 +1,7 @@
-"""Fold changes into the rows they leave behind, per key and per column.
+"""Fold changes into the rows that result from them, per key and per column.
 
-A change may be partial: ``_lw_unchanged`` names the columns it does not speak of, which keep their earlier
-value. Folding starts at a key's last full image or delete, and every column takes the value of the last
-change that speaks of it.
+A change may be partial: ``_lw_unchanged`` names the columns it does not set, which keep their earlier value. Folding
+starts at a key's last full image or delete, and every column takes the value of the last change that sets it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-# The total order of changes as one sortable column.
-
-
 KIND_BASE = "base"
 _LOAD_PART = r"^(.*)LOAD([0-9][0-9A-Fa-f]*)([.][^/]*)$"
 _COUNTER_DIGITS = 32
@@ -41,26 +37,26 @@ def place() -> Column:
 
 
 def sortable_load_part() -> Column:
-    """Return a load part's path so that it sorts by its hexadecimal counter.
+    """Return a load part's path in a form that sorts by its hexadecimal counter.
 
-    LOAD9 before LOAD10, LOAD0000000F before.
+    LOAD9 and LOAD0000000F sort before LOAD10.
     """
     before, counter, after = (F.regexp_extract(column(S.FILE), _LOAD_PART, group) for group in (1, 2, 3))
     return F.concat(before, F.lpad(F.lower(counter), _COUNTER_DIGITS, "0"), after)
 
 
 def is_from_load() -> Column:
-    """Tell rows that a load's file held, also those that were set aside and put back: its name has no time."""
+    """Whether a row comes from a load's file, whose name has no time; rows set aside and put back count as well."""
     return F.coalesce(column(S.FILE_TIME), F.lit("")) == ""
 
 
 def lacks_commit_time() -> Column:
-    """Tell changes whose commit time is not known; rows of a load need none."""
+    """Whether a change's commit time is unknown; rows of a load need none."""
     return column(S.COMMIT_TIME).isNull() & ~is_from_load()
 
 
 def as_base(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Make rows of a mirror or load branch the full images that folding starts from."""
+    """Return rows of a mirror or load branch as the full images that folding starts from."""
     fields = {field.name: F.lit(None).cast(field.dataType).alias(field.name) for field in S.RECORD_FIELDS}
     fields[S.KIND] = F.lit(KIND_BASE).alias(S.KIND)
     fields[S.OPERATION] = F.lit("U").alias(S.OPERATION)
@@ -68,7 +64,7 @@ def as_base(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def latest_per_key(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Keep each key's last change. Right where every change is a full image or a delete."""
+    """Keep each key's last change; this is enough where every change is a full image or a delete."""
     by_key = Window.partitionBy(*columns(keys)).orderBy(place().desc_nulls_last())
     position = f"{S.PREFIX}position"
     return changes.withColumn(position, F.row_number().over(by_key)).filter(column(position) == 1).drop(position)
@@ -78,51 +74,45 @@ _AT = f"{S.PREFIX}at"
 
 
 def is_partial() -> Column:
-    """Return whether a change leaves some column unspoken."""
+    """Whether a change leaves some column unset."""
     return F.coalesce(F.size(column(S.UNCHANGED)), F.lit(0)) > 0
 
 
 def is_delete() -> Column:
-    """Return whether a change removes its row."""
+    """Whether a change removes its row."""
     return column(S.OPERATION).eqNullSafe(F.lit("D"))
 
 
 def fold(changes: DataFrame, *, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Return one row per key with the operation that stands (``D``: the row is gone) and every column's value."""
+    """Return one row per key with its final operation (``D``: the row is gone) and every column's value."""
     reset, at = f"{S.PREFIX}reset", _AT
     by_key = Window.partitionBy(*columns(keys)).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    starts_anew = F.when(is_delete() | ~is_partial(), place())
-    standing = (
-        changes.withColumn(reset, F.max(starts_anew).over(by_key))
+    restarts = F.when(is_delete() | ~is_partial(), place())
+    relevant = (
+        changes.withColumn(reset, F.max(restarts).over(by_key))
         .withColumn(at, place())
         .filter(column(reset).isNull() | (column(at) >= column(reset)))
     )
-    values = [_last_spoken(name).alias(name) for name in names if name not in keys]
+    values = [_last_set(name).alias(name) for name in names if name not in keys]
     operation = F.max_by(column(S.OPERATION), column(at)).alias(S.OPERATION)
-    return standing.groupBy(*columns(keys)).agg(operation, *values).select(S.OPERATION, *columns(names))
+    return relevant.groupBy(*columns(keys)).agg(operation, *values).select(S.OPERATION, *columns(names))
 
 
-def is_spoken(name: str) -> Column:
-    """Whether a change says what a column's value is."""
+def is_set(name: str) -> Column:
+    """Whether a change sets a column."""
     return ~F.coalesce(F.array_contains(column(S.UNCHANGED), name), F.lit(False))
 
 
-def _last_spoken(name: str) -> Column:
-    """Return the value of the last change that speaks of a column; a delete speaks of all and leaves nothing."""
+def _last_set(name: str) -> Column:
+    """Return the value of the last change that sets a column; a delete sets all columns to null."""
     value = F.when(~is_delete(), column(name))
-    return F.max_by(value, F.when(is_spoken(name) | is_delete(), column(_AT)))
-
-
-# Telling changelog rows of ops that stand from those of ops that were taken back.
+    return F.max_by(value, F.when(is_set(name) | is_delete(), column(_AT)))
 
 
 def is_standing(undone: Iterable[tuple[int, int]]) -> Column:
-    """Tell rows of ops outside all ranges of op numbers that were undone, both ends included."""
+    """Whether a row's op is outside all ranges of op numbers that were undone, both ends included."""
     kept = (~column(S.OP).between(first, last) for first, last in undone)
-    return reduce(lambda one, other: one & other, kept, F.lit(True))
-
-
-# Frames restricted to the keys that an op touches.
+    return reduce(lambda left, right: left & right, kept, F.lit(True))
 
 
 _TOUCHED = f"{S.PREFIX}touched_"
@@ -141,4 +131,4 @@ def lacking_keys(rows: DataFrame, touched: DataFrame, *, keys: Sequence[str]) ->
 def _joined(rows: DataFrame, touched: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
     renamed = touched.select(*[column(key).alias(_TOUCHED + key) for key in keys])
     conditions = [column(key).eqNullSafe(column(_TOUCHED + key)) for key in keys]
-    return rows.join(renamed, reduce(lambda one, other: one & other, conditions), how)
+    return rows.join(renamed, reduce(lambda left, right: left & right, conditions), how)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructField
 
-# Spark's hash of several values takes the hash of one as the seed of the next: another first value, another function.
+# Spark's hash of several values seeds each with the hash of the one before: a different first value makes a different
+# function.
 _LANE_SEEDS = (0x6C616B65, 0x77617264)
 _BITS_OF_A_MASK = 62
 
@@ -24,21 +25,21 @@ _BITS_OF_A_MASK = 62
 def row_hash_lanes(fields: Iterable[StructField]) -> tuple[Column, Column]:
     """Return two independent 64-bit hashes of a row's named columns, of any type that Spark can compare.
 
-    Rows that are equal have equal hashes: NaN is NaN, -0.0 is 0.0, a map is its entries in any order. Rows that differ
-    anywhere, be it in a null within a nested value, differ in the hashed sequence of values.
+    Equal rows have equal hashes: NaN equals NaN, -0.0 equals 0.0, and the order of a map's entries does not count. Rows
+    that differ anywhere, even in a null inside a nested value, differ in the sequence of values that is hashed.
     """
     return value_hash_lanes([(column(field.name), field.dataType) for field in fields])
 
 
 def value_hash_lanes(values: Sequence[tuple[Column, DataType]]) -> tuple[Column, Column]:
     """Return the two hashes of :func:`row_hash_lanes` for values with their types."""
-    told = [*[_tellable(value, kind) for value, kind in values], *_null_masks([value for value, _ in values])]
-    first, second = (F.xxhash64(F.lit(seed).cast("bigint"), *told) for seed in _LANE_SEEDS)
+    hashed = [*[_hashable(value, kind) for value, kind in values], *_null_masks([value for value, _ in values])]
+    first, second = (F.xxhash64(F.lit(seed).cast("bigint"), *hashed) for seed in _LANE_SEEDS)
     return first, second
 
 
 def _null_masks(values: Sequence[Column]) -> list[Column]:
-    """Return which values are null, as bits of numbers: Spark's hash passes over nulls."""
+    """Return which values are null, as bits of numbers: Spark's hash skips nulls."""
     masks = []
     for start in range(0, len(values), _BITS_OF_A_MASK):
         bits = [
@@ -52,15 +53,15 @@ def _null_masks(values: Sequence[Column]) -> list[Column]:
     return masks
 
 
-def _tellable(value: Column, data_type: DataType) -> Column:
-    """Return a value whose hash tells all of it: nested ones with sizes and with marks for the nulls within."""
+def _hashable(value: Column, data_type: DataType) -> Column:
+    """Return a value whose hash covers all of it: nested values with their sizes and with marks for nulls in them."""
     if isinstance(data_type, MapType):
-        return _tellable(normalised(value, data_type), normalised_type(data_type))
+        return _hashable(normalised(value, data_type), normalised_type(data_type))
     if isinstance(data_type, ArrayType):
         element = data_type.elementType
         size = F.when(value.isNull(), F.lit(-1)).otherwise(F.size(value))
-        return F.struct(size, F.transform(value, lambda one: F.struct(one.isNull(), _tellable(one, element))))
+        return F.struct(size, F.transform(value, lambda item: F.struct(item.isNull(), _hashable(item, element))))
     if isinstance(data_type, StructType):
         inner = [(value.getField(field.name), field.dataType) for field in data_type.fields]
-        return F.struct(*[part for one, kind in inner for part in (one.isNull(), _tellable(one, kind))])
+        return F.struct(*[part for member, kind in inner for part in (member.isNull(), _hashable(member, kind))])
     return value

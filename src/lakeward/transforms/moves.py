@@ -1,11 +1,11 @@
-"""Key changes: which rows they take where, and what a new row takes over from the old one.
+"""Key changes: which row moves to which key, and what the new row takes over from the old one.
 
 A move is two linked changes of one file row: the old key's delete (step 0, the departure) and the new key's write
-(step 1, the arrival). :func:`events` says what each change is to its key; what only happened between two changes of one
-commit is then left out (:mod:`lakeward.transforms.occupants`), so that reading the rest one after the other is right.
-Where an arrival is partial, it takes its missing columns from the row that its departure took away. Chains of such
-moves are followed by doubling: :func:`carried` finds every move's own row, and each :func:`followed` step then doubles
-how far back a move looks.
+(step 1, the arrival). :func:`events` describes what each change does to its key. What only
+happened between two changes of one commit is then dropped (:mod:`lakeward.transforms.occupants`), so that the rest can
+be applied in order. A partial arrival takes its missing columns from the row that its departure removed. Chains of such
+moves are resolved by doubling: :func:`carried` finds the row of every move, and each :func:`followed` step doubles how
+far back a move looks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark.sql.window import Window
 
 from lakeward import schemas as S
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.fold import KIND_BASE, fold, is_delete, is_from_load, is_partial, is_spoken, place
-from lakeward.transforms.occupants import Kind
+from lakeward.transforms.fold import KIND_BASE, fold, is_delete, is_from_load, is_partial, is_set, place
+from lakeward.transforms.occupants import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ _MOVE = f"{S.PREFIX}move"
 _TAKEN = f"{S.PREFIX}taken"
 _KEPT = f"{S.PREFIX}kept"
 _FOUND = f"{S.PREFIX}found"
-_UNSPOKEN = f"{S.PREFIX}unspoken"
+_UNSET = f"{S.PREFIX}unset"
 FIRST, _KIND, _COMMIT, _KNOWN, _TOKEN, _CONTENT, _ARRIVED, _TAKES, _ROOTLESS, _LANDED, CONCERNED = (
     f"{S.PREFIX}event_{name}"
     for name in (
@@ -50,7 +50,7 @@ DECIDED = (
     T.StructField(_FOUND, T.BooleanType()),
     T.StructField(DOUBT, T.BooleanType()),
 )
-# A change sequence, in contrast to a commit time, is different for every change.
+# A change sequence, unlike a commit time, is different for every change.
 _SEQUENCE = r"^[0-9]+$"
 
 
@@ -92,11 +92,11 @@ def events(
     arrivals: DataFrame | None = None,
     evidence: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the changes with what they are to their key, the ``EVENT`` columns: key after key, each in its order.
+    """Return the changes with the ``EVENT`` columns, which describe what each does to its key, key by key in order.
 
-    ``FIRST`` marks the first change of a key, ``CONCERNED`` the keys that rows come to or leave. ``arrivals`` are
-    changes among which every departure finds its arrival, if not ``changes`` themselves. ``evidence`` is what was
-    decided before on these keys and those they exchange rows with: what it found may settle what is in doubt.
+    ``FIRST`` marks the first change of a key, ``CONCERNED`` the keys that rows move to or from. ``arrivals`` are the
+    changes in which every departure finds its arrival, if not ``changes`` themselves. ``evidence`` is what was decided
+    earlier on these keys and those they exchange rows with: it may settle what is in doubt.
     """
     others = [name for name in names if name not in keys]
     known = _with_arrivals(changes, arrivals if arrivals is not None else changes, others)
@@ -104,50 +104,50 @@ def events(
     ordered = _with_evidence(known, evidence).withColumns(
         {
             FIRST: F.row_number().over(key.orderBy(place().asc_nulls_first())) == 1,
-            CONCERNED: F.max(column(_KIND).isin(int(Kind.ARRIVE), int(Kind.LEAVE))).over(key),
+            CONCERNED: F.max(column(_KIND).isin(int(EventKind.ARRIVE), int(EventKind.LEAVE))).over(key),
         }
     )
     return ordered.select(*columns(changes.columns), *columns((*EVENT, FIRST, CONCERNED)))
 
 
 def standing(decided: DataFrame) -> DataFrame:
-    """Return the changes that count, read one after the other."""
-    return decided.filter(column(_KEPT)).drop(*(one.name for one in DECIDED))
+    """Return the changes that count when applied in order."""
+    return decided.filter(column(_KEPT)).drop(*(decision.name for decision in DECIDED))
 
 
 def carried(decided: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Return, for each unfinished move, the row that its departure took away, as far as that key alone tells.
+    """Return, for each unfinished move, the row that its departure removed, as far as that key alone shows.
 
-    ``PARENT`` is the move by which the row had come there, if that one was partial too.
+    ``PARENT`` is the move by which the row had come to the key, if that move was partial too.
     """
     wanted = decided.filter(is_unfinished()).select(_move())
     taken = decided.filter(column(_TAKEN).isNotNull()).withColumn(_MOVE, column(_TAKEN))
     taken = taken.join(wanted, on=_MOVE, how="left_semi")
     values = fold(taken, keys=[_MOVE], names=[_MOVE, *names]).drop(S.OPERATION)
-    unspoken = F.array_compact(F.array(*[F.when(~F.max(is_spoken(name)), F.lit(name)) for name in names]))
+    unset = F.array_compact(F.array(*[F.when(~F.max(is_set(name)), F.lit(name)) for name in names]))
     came = F.min_by(F.when(is_unfinished(), _move_id()), place())
-    chained = taken.groupBy(_MOVE).agg(unspoken.alias(_UNSPOKEN), came.alias(PARENT))
-    parent = F.when(F.size(column(_UNSPOKEN)) > 0, column(PARENT)).alias(PARENT)
-    return values.join(chained.select(_MOVE, _UNSPOKEN, parent), on=_MOVE, how="inner")
+    chained = taken.groupBy(_MOVE).agg(unset.alias(_UNSET), came.alias(PARENT))
+    parent = F.when(F.size(column(_UNSET)) > 0, column(PARENT)).alias(PARENT)
+    return values.join(chained.select(_MOVE, _UNSET, parent), on=_MOVE, how="inner")
 
 
 def followed(rows: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Let every move take what it still lacks from the move before it: afterwards it reaches back twice as far."""
+    """Return the rows with what each move still lacks taken from the move before it: it reaches back twice as far."""
     before = rows.select(
         column(_MOVE).alias(PARENT),
         column(PARENT).alias(f"{PARENT}_next"),
-        column(_UNSPOKEN).alias(f"{_UNSPOKEN}_next"),
+        column(_UNSET).alias(f"{_UNSET}_next"),
         *[column(name).alias(_IMAGE + name) for name in names],
     )
     joined = rows.join(before, on=PARENT, how="left")
-    lacks = {name: F.array_contains(column(_UNSPOKEN), name) for name in names}
+    lacks = {name: F.array_contains(column(_UNSET), name) for name in names}
     values = [F.when(lacks[name], column(_IMAGE + name)).otherwise(column(name)).alias(name) for name in names]
-    rest = F.coalesce(F.array_intersect(column(_UNSPOKEN), column(f"{_UNSPOKEN}_next")), column(_UNSPOKEN))
-    return joined.select(_MOVE, column(f"{PARENT}_next").alias(PARENT), rest.alias(_UNSPOKEN), *values)
+    rest = F.coalesce(F.array_intersect(column(_UNSET), column(f"{_UNSET}_next")), column(_UNSET))
+    return joined.select(_MOVE, column(f"{PARENT}_next").alias(PARENT), rest.alias(_UNSET), *values)
 
 
 def finished(changes: DataFrame, rows: DataFrame, *, names: Sequence[str]) -> DataFrame:
-    """Lay the rows that moves took away into their arrivals; one that found no row takes over nulls."""
+    """Return the changes with arrivals completed by the rows that moves removed; without a row they take nulls."""
     images = rows.select(_MOVE, *[column(name).alias(_IMAGE + name) for name in names])
     moves = changes.filter(is_unfinished()).withColumn(_MOVE, _move_id()).join(images, on=_MOVE, how="left")
     values = {
@@ -161,30 +161,30 @@ def finished(changes: DataFrame, rows: DataFrame, *, names: Sequence[str]) -> Da
 
 
 def _with_arrivals(changes: DataFrame, arrivals: DataFrame, others: Sequence[str]) -> DataFrame:
-    """Say of each change what it does to its key, of departures what their row became."""
+    """Return the changes with what each does to its key, and for departures what their row became."""
     became = arrivals.filter(is_arrival()).select(
         column(S.FILE).alias(f"{_ARRIVED}_{S.FILE}"),
         column(S.ROW).alias(f"{_ARRIVED}_{S.ROW}"),
-        _spoken_content(others).alias(_ARRIVED),
+        _set_content(others).alias(_ARRIVED),
         is_partial().alias(_TAKES),
     )
-    # A move is logged once per generation at most; a file read again for the next one has the same rows.
+    # A move is logged at most once per generation; a file read again for the next generation has the same rows.
     became = became.dropDuplicates([f"{_ARRIVED}_{S.FILE}", f"{_ARRIVED}_{S.ROW}"])
     is_removal = is_delete() & (column(S.STEP) == S.STEP_MOVED_AWAY)
     same = (column(S.FILE) == column(f"{_ARRIVED}_{S.FILE}")) & (column(S.ROW) == column(f"{_ARRIVED}_{S.ROW}"))
     joined = changes.join(became, is_removal & same, "left").drop(f"{_ARRIVED}_{S.FILE}", f"{_ARRIVED}_{S.ROW}")
     leaves = column(_ARRIVED).isNotNull()
     kind = (
-        F.when(column(S.KIND) == KIND_BASE, int(Kind.BASE))
-        .when(leaves, int(Kind.LEAVE))
-        .when(is_delete(), int(Kind.DELETE))
-        .when(is_arrival(), int(Kind.ARRIVE))
-        .when(column(S.OPERATION) == "I", int(Kind.INSERT))
-        .otherwise(int(Kind.WRITE))
+        F.when(column(S.KIND) == KIND_BASE, int(EventKind.BASE))
+        .when(leaves, int(EventKind.LEAVE))
+        .when(is_delete(), int(EventKind.DELETE))
+        .when(is_arrival(), int(EventKind.ARRIVE))
+        .when(column(S.OPERATION) == "I", int(EventKind.INSERT))
+        .otherwise(int(EventKind.WRITE))
     )
-    # A delete may bring its key alone: then it describes nothing.
-    described = reduce(lambda one, other: one | other, [column(name).isNotNull() for name in others], F.lit(False))
-    content = F.when(~is_delete() | described, _spoken_content(others))
+    # A delete may hold only its key: then it describes no row.
+    described = reduce(lambda left, right: left | right, [column(name).isNotNull() for name in others], F.lit(False))
+    content = F.when(~is_delete() | described, _set_content(others))
     token = F.when(
         column(S.SEQUENCE).rlike(_SEQUENCE), F.concat_ws(":", column(S.SEQUENCE), column(S.STEP).cast("string"))
     )
@@ -203,7 +203,7 @@ def _with_arrivals(changes: DataFrame, arrivals: DataFrame, others: Sequence[str
 
 
 def _with_evidence(events: DataFrame, evidence: DataFrame | None) -> DataFrame:
-    """Say of arrivals whether their departure found no row, of departures whether their row had landed before."""
+    """Return the events with whether an arrival's departure found no row, and whether a departure's row had landed."""
     if evidence is None:
         unknown = F.lit(None).cast("boolean")
         return events.withColumns({_ROOTLESS: unknown, _LANDED: unknown})
@@ -218,9 +218,9 @@ def _with_evidence(events: DataFrame, evidence: DataFrame | None) -> DataFrame:
     return events.join(own, same, "left").drop(f"{_FOUND}_{S.FILE}", f"{_FOUND}_{S.ROW}")
 
 
-def _spoken_content(others: Sequence[str]) -> Column:
-    """Return a number per column that is equal for equal values, null where the change does not speak of it."""
-    numbers = [F.when(is_spoken(name), F.xxhash64(F.lit(name), column(name))) for name in others]
+def _set_content(others: Sequence[str]) -> Column:
+    """Return a number per column that is equal for equal values, null where the change does not set the column."""
+    numbers = [F.when(is_set(name), F.xxhash64(F.lit(name), column(name))) for name in others]
     return F.array(*numbers).cast("array<bigint>")
 
 
@@ -244,4 +244,4 @@ def _renamed(keys: Sequence[str], prefix: str) -> list[Column]:
 
 def _matches(keys: Sequence[str], left: str, right: str) -> Column:
     conditions = [column(left + key).eqNullSafe(column(right + key)) for key in keys]
-    return reduce(lambda one, other: one & other, conditions)
+    return reduce(lambda left, right: left & right, conditions)

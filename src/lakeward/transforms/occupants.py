@@ -1,13 +1,14 @@
 """Which row each change of a key acts on, where rows change their keys.
 
-One statement may shift, swap or rotate keys. Its changes stand one after the other in the files, so that for a while a
-key seems to have several rows: its *occupants*. Two readings are possible. As a **set**, the changes of one commit
-happen together: a change acts on the occupant that its before image describes, else on the earliest, and at the end of
-the commit the key holds the one that arrived last. **Single**, each change stands for itself: it acts on the row that
-the change before it left. Where nothing tells whether changes belong to one commit, the contents of the rows decide;
-where they do not decide and the readings end differently, the key is in doubt.
+One statement may shift, swap or rotate keys. Its changes follow each other in the files, so that for a while a key
+seems to have several rows: its *occupants*. Two readings are possible. As a **set**, the changes of one commit happen
+together: a change acts on the occupant that its before image describes, otherwise on the earliest, and at the end of
+the commit the key holds the one that arrived last. Read **single**, each change acts on the row that the change before
+it left. Where it is unknown whether changes belong to one commit, the contents of the rows decide; where they do not
+decide and the readings end differently, the key is in doubt.
 
-Plain Python, one key at a time: no occupant of one key depends on those of another, however long a chain of moves is.
+This is plain Python for one key at a time: the occupants of one key never depend on those of another, however long a
+chain of moves is.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Reading = Literal["set", "single"]
-# One value per column without the key's: anything comparable, None where it is not known.
+# One comparable value per column outside the key, None where it is unknown.
 Content = tuple[Any, ...]
 _TWO = 2
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What a change does to its key."""
 
     BASE = 0
@@ -40,16 +41,16 @@ class Kind(IntEnum):
 class Event(NamedTuple):
     """One change of a key, in the order of the changes.
 
-    ``commit`` is equal for changes that may belong to one commit, which ``is_known`` says is certain. ``token`` is the
-    same for a change that was delivered twice. ``content`` is what a write leaves, what a delete names, of a departure
-    its before image. ``arrived`` is what a departing row became under its new key, ``is_partial`` whether that takes
-    columns over from here.
+    ``commit`` is equal for changes that may belong to one commit; with ``is_known`` they certainly do. ``token`` is the
+    same for a change that was delivered twice. ``content`` is what a write leaves, what a delete names, or the before
+    image of a departure. ``arrived`` is what a departing row became under its new key, ``is_partial`` whether the
+    arrival takes columns over from it.
 
-    ``is_rootless`` marks an arrival whose departure found no row: the state that folding began with is younger than the
-    move. ``has_landed`` marks a departure whose arrival found its like: that state is younger than this move, too.
+    ``is_rootless`` marks an arrival whose departure found no row: the state that folding began with is newer than the
+    move. ``has_landed`` marks a departure whose arrival found an equal row: that state is newer than this move, too.
     """
 
-    kind: Kind
+    kind: EventKind
     commit: object = None
     is_known: bool = False
     token: object = None
@@ -64,9 +65,9 @@ class Event(NamedTuple):
 class Arrangement:
     """What became of a key's events.
 
-    Read one after the other, the ``kept`` ones leave the right row at the end of every commit. ``taken`` has, for each
-    event that wrote to a row, the departure that took the row away. ``found`` says of a departure whether there was a
-    row, of an arrival whether its like was there. ``doubt`` is the first event that nothing decides.
+    Applied in order, the ``kept`` ones leave the right row at the end of every commit. ``taken`` has, for each event
+    that wrote to a row, the departure that removed the row. ``found`` is, for a departure, whether there was a row, and
+    for an arrival, whether an equal row was there. ``doubt`` is the first event that nothing decides.
     """
 
     kept: list[bool]
@@ -75,7 +76,7 @@ class Arrangement:
     doubt: int | None = None
 
 
-# The events that made a row, the last one first: chained, as a row may have had a million.
+# The events that made a row, the last first; a chain, because there may be a million of them.
 _Chain = tuple[int, "_Chain | None"]
 
 
@@ -88,7 +89,7 @@ class _Occupant:
     content: Content | None
     is_base: bool = False
     is_rootless: bool = False
-    # What an insert replaced: the source may have meant both rows, if one of them leaves in the same commit.
+    # What an insert replaced: the source may have had both rows, if one of them leaves in the same commit.
     replaced: _Occupant | None = None
 
     def copy(self) -> _Occupant:
@@ -104,7 +105,7 @@ class _Occupant:
 
 @dataclass
 class _State:
-    """The occupants of a key in the order they arrived, and what was removed by which event."""
+    """The occupants of a key in the order of arrival, and which event removed which row."""
 
     occupants: list[_Occupant]
     removed: list[tuple[_Occupant, int]] = field(default_factory=list)
@@ -116,37 +117,37 @@ class _State:
         self.doubt = index if self.doubt is None else self.doubt
 
     def remove(self, occupant: _Occupant, index: int) -> None:
-        self.occupants = [one for one in self.occupants if one is not occupant]
+        self.occupants = [other for other in self.occupants if other is not occupant]
         self.removed.append((occupant, index))
 
 
 def arrange(events: Sequence[Event], reading: Reading | None = None) -> Arrangement:
-    """Return what becomes of one key's events; ``reading`` settles what is otherwise left to the contents."""
+    """Return what becomes of one key's events; ``reading`` decides what otherwise the contents do."""
     result = Arrangement([True] * len(events), [None] * len(events), [False] * len(events))
     standing: _Occupant | None = None
     for _, group in groupby(range(len(events)), key=lambda index: events[index].commit):
         indices = list(group)
-        if any(events[index].kind in (Kind.ARRIVE, Kind.LEAVE) for index in indices):
+        if any(events[index].kind in (EventKind.ARRIVE, EventKind.LEAVE) for index in indices):
             indices = _each_once(events, indices, result)
         state = _read_commit(events, indices, standing, reading)
         standing = _finish(events, indices, state, result)
     return result
 
 
-def matches(one: Content | None, other: Content | None) -> bool:
-    """Whether two contents agree in every column that is known of both."""
-    if one is None or other is None:
+def matches(left: Content | None, right: Content | None) -> bool:
+    """Whether two contents agree in every column that is known in both."""
+    if left is None or right is None:
         return True
-    return all(left is None or right is None or left == right for left, right in zip(one, other, strict=True))
+    return all(a is None or b is None or a == b for a, b in zip(left, right, strict=True))
 
 
-def is_same(one: Content | None, other: Content | None) -> bool:
-    """Whether two contents are wholly known and equal."""
-    return one is not None and one == other and None not in one
+def is_same(left: Content | None, right: Content | None) -> bool:
+    """Whether two contents are fully known and equal."""
+    return left is not None and left == right and None not in left
 
 
 def _each_once(events: Sequence[Event], indices: Sequence[int], result: Arrangement) -> list[int]:
-    """Leave out changes that were delivered before; where no row moves, reading them twice changes nothing."""
+    """Drop changes that were delivered before; where no row moves, applying them twice changes nothing."""
     seen: set[object] = set()
     once = []
     for index in indices:
@@ -162,7 +163,7 @@ def _each_once(events: Sequence[Event], indices: Sequence[int], result: Arrangem
 def _read_commit(
     events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None, reading: Reading | None
 ) -> _State:
-    moves = any(events[index].kind in (Kind.ARRIVE, Kind.LEAVE) for index in indices)
+    moves = any(events[index].kind in (EventKind.ARRIVE, EventKind.LEAVE) for index in indices)
     if reading == "single" or not moves:
         return _single(events, indices, standing)
     certain = reading == "set" or all(events[index].is_known for index in indices)
@@ -170,31 +171,31 @@ def _read_commit(
     if state.doubt is None:
         return state
     other = _single(events, indices, standing)
-    takes_over = any(events[index].kind is Kind.LEAVE and events[index].is_partial for index in indices)
+    takes_over = any(events[index].kind is EventKind.LEAVE and events[index].is_partial for index in indices)
     if not takes_over and _ends_alike(state, other, indices[0]):
         state.doubt = None
     return state
 
 
-def _ends_alike(one: _State, other: _State, since: int) -> bool:
-    if not one.occupants or not other.occupants:
-        return not one.occupants and not other.occupants
-    left, right = one.occupants[-1], other.occupants[-1]
+def _ends_alike(first: _State, second: _State, since: int) -> bool:
+    if not first.occupants or not second.occupants:
+        return not first.occupants and not second.occupants
+    left, right = first.occupants[-1], second.occupants[-1]
     is_one_row = left.first == right.first and [*left.events(since)] == [*right.events(since)]
     return is_one_row or is_same(left.content, right.content)
 
 
 def _single(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None) -> _State:
-    """Let every change act on the row that the one before it left."""
+    """Return the state where every change acts on the row that the change before it left."""
     state = _State([standing.copy()] if standing else [])
     for index in indices:
         event = events[index]
         present = state.occupants[0] if state.occupants else None
-        if event.kind in (Kind.LEAVE, Kind.DELETE):
+        if event.kind in (EventKind.LEAVE, EventKind.DELETE):
             if present is not None:
                 state.found.add(index)
                 state.remove(present, index)
-        elif event.kind is Kind.ARRIVE or present is None:
+        elif event.kind is EventKind.ARRIVE or present is None:
             state.occupants = [_arrival(event, index)]
         else:
             _write(present, event, index)
@@ -202,35 +203,35 @@ def _single(events: Sequence[Event], indices: Sequence[int], standing: _Occupant
 
 
 def _set(events: Sequence[Event], indices: Sequence[int], standing: _Occupant | None, *, certain: bool) -> _State:
-    """Let the changes of a commit act on the occupants that they mean."""
+    """Return the state where the changes of a commit act on the occupants that they describe."""
     state = _State([standing.copy()] if standing else [])
     for index in indices:
         event = events[index]
-        if event.kind is Kind.ARRIVE:
+        if event.kind is EventKind.ARRIVE:
             if any(occupant.is_base and is_same(occupant.content, event.content) for occupant in state.occupants):
                 state.found.add(index)
             state.occupants.append(_arrival(event, index))
-        elif event.kind in (Kind.LEAVE, Kind.DELETE):
+        elif event.kind in (EventKind.LEAVE, EventKind.DELETE):
             _remove(state, event, index, certain=certain)
         elif not state.occupants:
             state.occupants = [_arrival(event, index)]
         else:
             if len(state.occupants) >= _TWO and not certain:
                 state.suspect(index)
-            # Another statement than that which moved rows here: it found one row.
+            # Not the statement that moved rows here: this one found a single row.
             state.occupants = state.occupants[-1:]
             _write(state.occupants[0], event, index)
     return state
 
 
 def _arrival(event: Event, index: int) -> _Occupant:
-    is_base = event.kind is Kind.BASE
+    is_base = event.kind is EventKind.BASE
     return _Occupant(index, (index, None), event.content, is_base=is_base, is_rootless=bool(event.is_rootless))
 
 
 def _write(occupant: _Occupant, event: Event, index: int) -> None:
-    """Write to a row in its place."""
-    if event.kind is Kind.INSERT:
+    """Write to a row in place."""
+    if event.kind is EventKind.INSERT:
         occupant.replaced = occupant.copy()
     occupant.is_base = False
     occupant.chain = (index, occupant.chain)
@@ -250,10 +251,10 @@ def _remove(state: _State, event: Event, index: int, *, certain: bool) -> None:
     meant = (
         [occupant for occupant in state.occupants if matches(occupant.content, event.content)] if event.content else []
     )
-    if len(meant) == 1 or (certain and meant and event.kind is Kind.LEAVE):
+    if len(meant) == 1 or (certain and meant and event.kind is EventKind.LEAVE):
         state.remove(meant[0], index)
-    elif event.kind is Kind.DELETE:
-        # As for a write: a delete is a statement of its own, and found one row.
+    elif event.kind is EventKind.DELETE:
+        # As with a write: a delete is a separate statement and found a single row.
         if not (certain or _all_alike(state)):
             state.suspect(index)
         state.occupants = []
@@ -266,10 +267,10 @@ def _remove(state: _State, event: Event, index: int, *, certain: bool) -> None:
 
 
 def _remove_first(state: _State, event: Event, index: int) -> None:
-    """Remove the row that was there first, in doubt unless what the departing row became confirms it.
+    """Remove the earliest row, in doubt unless what the departing row became confirms it.
 
-    That tells less than what the row was, as other columns may have changed with the key: it can confirm the usual
-    order and no other.
+    What it became is weaker evidence than what it was, because other columns may have changed with the key: it can
+    confirm the usual order but no other.
     """
     alike = (
         [occupant for occupant in state.occupants if matches(occupant.content, event.arrived)] if event.arrived else []
@@ -280,11 +281,11 @@ def _remove_first(state: _State, event: Event, index: int) -> None:
 
 
 def _remove_only(state: _State, event: Event, index: int, *, certain: bool) -> None:
-    """Remove the one row there is, unless it was inserted over another, and that one is meant."""
+    """Remove the only row, unless it was inserted over another row and that one is described."""
     present = state.occupants[0]
     earlier = present.replaced
     described = event.content if event.content is not None else event.arrived
-    if earlier is None or event.kind is Kind.DELETE or described is None or matches(present.content, described):
+    if earlier is None or event.kind is EventKind.DELETE or described is None or matches(present.content, described):
         state.remove(present, index)
     elif matches(earlier.content, described):
         if event.content is None and not certain:
@@ -296,7 +297,7 @@ def _remove_only(state: _State, event: Event, index: int, *, certain: bool) -> N
 
 
 def _forget(present: _Occupant, earlier: _Occupant) -> None:
-    """Take out of a row's events those of the row that it replaced."""
+    """Remove from a row's events those of the row that it replaced."""
     own = [*present.events(earlier.chain[0] + 1)]
     present.first, present.replaced = own[-1], None
     chain: _Chain | None = None
@@ -312,10 +313,10 @@ def _all_alike(state: _State) -> bool:
 
 
 def _remove_alike(state: _State, event: Event, index: int) -> None:
-    """Let one of equal rows leave, or all: the row may have been seen under its new key before its move was read."""
+    """Remove one of several equal rows, or all: the row may have been seen under its new key before its move."""
     first, last = state.occupants[0], state.occupants[-1]
     if event.has_landed:
-        # The row is under its next key already: what stands here came after it.
+        # The row is already under its next key: what is here came after it.
         state.remove(first, index)
         return
     described = event.content if event.content is not None else event.arrived
@@ -329,17 +330,17 @@ def _remove_alike(state: _State, event: Event, index: int) -> None:
 
 
 def _finish(events: Sequence[Event], indices: Sequence[int], state: _State, result: Arrangement) -> _Occupant | None:
-    """End a commit: the row that arrived last stands, and events of other rows are left out where one stands."""
+    """End a commit: the row that arrived last remains, and the events of other rows are then dropped."""
     standing = state.occupants[-1] if state.occupants else None
     for occupant, index in state.removed:
-        if events[index].kind is Kind.LEAVE:
+        if events[index].kind is EventKind.LEAVE:
             for event in occupant.events():
                 result.taken[event] = index
     own = {*standing.events(indices[0])} if standing else set(indices)
     for index in indices:
         result.found[index] = index in state.found
-        # What was removed before the standing row came is gone, also for a first write that leaves columns unsaid.
-        removes = events[index].kind in (Kind.LEAVE, Kind.DELETE)
+        # Removals before the remaining row arrived still count, because its first write may leave columns unset.
+        removes = events[index].kind in (EventKind.LEAVE, EventKind.DELETE)
         result.kept[index] = index in own or (removes and standing is not None and index < standing.first)
     if state.doubt is not None and result.doubt is None:
         result.doubt = state.doubt

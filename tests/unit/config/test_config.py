@@ -98,9 +98,9 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("- a", "must hold a mapping"),
         ("a: [", "not valid YAML"),
         ("tables: {a.b: 7}", "tables.a.b"),
-        ("tables: {a.b: {cdc_start: 20201113}}", "20201113 is no day; expected 2020-11-13"),
-        ("tables: {a.b: {cdc_start: '2020-13-45'}}", "2020-13-45 is no day"),
-        ("tables: {a.b: {cdc_start: soon}}", "soon is no day"),
+        ("tables: {a.b: {cdc_start: 20201113}}", "20201113 is not a day; expected 2020-11-13"),
+        ("tables: {a.b: {cdc_start: '2020-13-45'}}", "2020-13-45 is not a day"),
+        ("tables: {a.b: {cdc_start: soon}}", "soon is not a day"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
@@ -144,7 +144,7 @@ def test_metrics_notifications_and_history(tmp_path: Path) -> None:
     [
         ("metrics: {prot: 1}", "did you mean 'port'"),
         ("notify: {webhok: x}", "did you mean 'webhook'"),
-        ("notify: {on: failure}", "names nobody to tell"),
+        ("notify: {on: failure}", "names no receiver"),
         ("history_days: 0", "greater than or equal to 1"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakeward import schemas as S
 from lakeward.mirror.op.fold import _decide
 from lakeward.transforms.moves import CONCERNED, DECIDED, DOUBT, EVENT, FIRST
-from lakeward.transforms.occupants import Kind
+from lakeward.transforms.occupants import EventKind
 
 STRUCT = pa.schema(
     [
@@ -35,11 +35,11 @@ def shifted(keys):
     for key in range(1, keys + 2):
         own = []
         if key <= keys:
-            own.append((None, None, key, int(Kind.BASE), "load:base", False, None, [key], None, False))
+            own.append((None, None, key, int(EventKind.BASE), "load:base", False, None, [key], None, False))
         if key > 1:
-            own.append(("f", key - 1, key, int(Kind.ARRIVE), "7", False, None, [key - 1], None, False))
+            own.append(("f", key - 1, key, int(EventKind.ARRIVE), "7", False, None, [key - 1], None, False))
         if key <= keys:
-            own.append(("f", key, key, int(Kind.LEAVE), "7", False, None, None, [key], False))
+            own.append(("f", key, key, int(EventKind.LEAVE), "7", False, None, None, [key], False))
         rows += [(*one, None, None, number == 0, True) for number, one in enumerate(own)]
     columns = list(zip(*rows, strict=True))
     arrays = [pa.array(values, field.type) for values, field in zip(columns, STRUCT, strict=True)]

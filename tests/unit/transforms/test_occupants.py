@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeward.transforms.occupants import Event, Kind, arrange
+from lakeward.transforms.occupants import Event, EventKind, arrange
 
 MANY = settings(max_examples=100, deadline=None)
 BASE = object()
@@ -42,7 +42,7 @@ def moves(commit, *pairs):
 
 def events_of(key, base, changes, *, images=False, known=False, numbered=False, commits=True, flags=None):
     """Give what one key sees of a log."""
-    found = [Event(Kind.BASE, BASE, content=(base[key],))] if key in base else []
+    found = [Event(EventKind.BASE, BASE, content=(base[key],))] if key in base else []
     for change in changes:
         common = {"commit": change.commit if commits else None, "is_known": known}
         token = (change.number,) if numbered else None
@@ -52,7 +52,7 @@ def events_of(key, base, changes, *, images=False, known=False, numbered=False, 
                 image = (change.before,) if images else None
                 found.append(
                     Event(
-                        Kind.LEAVE,
+                        EventKind.LEAVE,
                         token=token and (*token, 0),
                         content=image,
                         arrived=(change.after,),
@@ -63,7 +63,7 @@ def events_of(key, base, changes, *, images=False, known=False, numbered=False, 
             if change.new == key:
                 found.append(
                     Event(
-                        Kind.ARRIVE,
+                        EventKind.ARRIVE,
                         token=token and (*token, 1),
                         content=(change.after,),
                         is_rootless=rootless,
@@ -71,8 +71,8 @@ def events_of(key, base, changes, *, images=False, known=False, numbered=False, 
                     )
                 )
         elif key in (change.old, change.new):
-            kind = {"insert": Kind.INSERT, "update": Kind.WRITE, "delete": Kind.DELETE}[change.kind]
-            content = (change.before if kind is Kind.DELETE else change.after,)
+            kind = {"insert": EventKind.INSERT, "update": EventKind.WRITE, "delete": EventKind.DELETE}[change.kind]
+            content = (change.before if kind is EventKind.DELETE else change.after,)
             found.append(Event(kind, token=token, content=content, **common))
     return found
 
@@ -83,7 +83,7 @@ def read(events, reading=None):
     value = None
     for event, kept in zip(events, result.kept, strict=True):
         if kept:
-            value = None if event.kind in (Kind.LEAVE, Kind.DELETE) else event.content[0]
+            value = None if event.kind in (EventKind.LEAVE, EventKind.DELETE) else event.content[0]
     return value, result.doubt is not None
 
 
@@ -109,9 +109,9 @@ def _flags(base, changes, keys, options):
             for side in (change.old, change.new)
             if change.kind == "move" and side == key
         ]
-        moved = [at for at, event in enumerate(own) if event.kind in (Kind.LEAVE, Kind.ARRIVE)]
+        moved = [at for at, event in enumerate(own) if event.kind in (EventKind.LEAVE, EventKind.ARRIVE)]
         for at, number in zip(moved, numbers, strict=True):
-            (left if own[at].kind is Kind.LEAVE else landed)[number] = result.found[at]
+            (left if own[at].kind is EventKind.LEAVE else landed)[number] = result.found[at]
     return {number: (not left[number], landed[number]) for number in left}
 
 
@@ -203,8 +203,8 @@ def test_changes_without_moves_are_read_one_after_the_other():
 
 
 def test_row_that_leaves_a_key_with_a_million_changes_costs_a_moment():
-    events = [Event(Kind.WRITE, commit=number, content=(number,)) for number in range(200_000)]
-    result = arrange([*events, Event(Kind.LEAVE, commit=-1, arrived=(199_999,))])
+    events = [Event(EventKind.WRITE, commit=number, content=(number,)) for number in range(200_000)]
+    result = arrange([*events, Event(EventKind.LEAVE, commit=-1, arrived=(199_999,))])
     assert result.taken[0] == len(events)
     assert result.kept[-1]
 
@@ -299,6 +299,6 @@ def test_each_departure_takes_the_row_that_left(log, data):
         own = events_of(key, log.states[0], log.changes, known=True, images=images)
         result = arrange(own)
         for index, event in enumerate(own):
-            if event.kind is Kind.LEAVE:
+            if event.kind is EventKind.LEAVE:
                 written = [at for at, taken in enumerate(result.taken) if taken == index]
                 assert own[written[-1]].content == event.arrived

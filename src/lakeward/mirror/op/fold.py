@@ -45,7 +45,7 @@ from lakeward.transforms.moves import (
     links,
     standing,
 )
-from lakeward.transforms.occupants import Event, Kind, arrange
+from lakeward.transforms.occupants import Event, EventKind, arrange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ def _decided(batches: list[pa.RecordBatch], width: int, reading: Reading | None)
 def _event(values: tuple[Any, ...]) -> Event:
     kind, commit, known, token, content, arrived, takes, rootless, landed = values
     return Event(
-        Kind(kind),
+        EventKind(kind),
         commit,
         bool(known),
         token,
