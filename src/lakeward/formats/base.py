@@ -1,4 +1,4 @@
-"""What a source gives the pipeline: how to read a table's files, and what each file turned out to hold."""
+"""What the pipeline exchanges with an input format: how to read a table's files, and what each file holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReadSpec:
     """Everything a task needs to turn a landing file into typed, placed records. Pickled into Spark tasks.
 
     ``columns`` is the table's schema for this op. ``order_by`` is None until the generation's first change file
-    has fixed it: then each file uses the best order column it has and says which in its summary.
+    has fixed it: until then each file uses the best order column it has and names it in its summary.
     """
 
     table: TableId
@@ -36,14 +36,14 @@ class ReadSpec:
 
 @dataclass(frozen=True)
 class FileSummary(Record, required=("order_by", "first", "last", "columns")):
-    """What a task found in one file, sent along as the file's own record.
+    """What a task found in one file, emitted as the file's own record.
 
-    ``columns`` are the source columns the file names, metadata columns left out; None where it names none
+    ``columns`` are the source columns the file names, without metadata columns; None where it names none
     (headerless CSV). With ``mismatch`` they do not fit the spec and no rows were emitted: the schema must
-    evolve or the table stops. ``problem`` tells why a file as a whole cannot be used. ``stable`` is false when
-    the file's identity differed from the listing's before or after reading: it leaves the op.
+    evolve or the table stops. ``problem`` is why the whole file cannot be used. ``stable`` is false when
+    the file's identity differed from the listing's before or after reading: the file is left out of the op.
     ``null_images`` counts updates that change a key if NULL in their before images is a value.
-    ``erased`` counts rows that were left out because their key was erased; no other number counts them.
+    ``erased`` counts rows that were left out because their key was erased; no other number includes them.
     ``first`` and ``last`` are the smallest and greatest place of a change in the file. ``oldest_commit`` and
     ``newest_commit`` are the earliest and latest time in the timestamp column, in microseconds since 1970: commit times
     of changes, the time of loading of load rows. The earliest is known only where every row has one.

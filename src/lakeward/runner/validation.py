@@ -156,7 +156,7 @@ class SettingsCheck:
         columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
         if not columns:
             first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
-            columns = next((one.columns for one in first if one.columns and one.tells_types), ())
+            columns = next((one.columns for one in first if one.columns and one.has_types), ())
             if not columns:
                 yield from self._without_columns(first)
                 return
@@ -339,7 +339,7 @@ def propose(storage: Storage, known: KnownTable) -> Proposal:
     timestamp = tips[0].column if tips else known.settings.timestamp_column
     settings = known.settings.model_copy(update={"timestamp_column": timestamp, "primary_key": ()})
     spec = ReadSpec(known.table, (), settings)
-    columns = next((one.columns for file in sample.looked_at if (one := peek(storage, file, spec)).tells_types), None)
+    columns = next((one.columns for file in sample.looked_at if (one := peek(storage, file, spec)).has_types), None)
     if not columns or sample.load_bytes > READ_BYTES:
         return Proposal((), timestamp)
     return Proposal(unique_key(storage, sample.loads, ReadSpec(known.table, columns, settings)), timestamp)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.documents import Document
 from lakeward.errors import BugError, ConfigurationError
-from lakeward.formats.dms.quarantined import TOLD
+from lakeward.formats.dms.quarantined import HAS_KEY
 from lakeward.iceberg.attempt import Attempt, drop_abandoned
 from lakeward.iceberg.cleanup import Stored, count_stored, expire_unreferenced, places, purge, stored_rows
 from lakeward.iceberg.define import APPLIED_STAMP, history_of
@@ -261,7 +261,7 @@ def bad_rows_without_key(context: TableContext, record: OpRecord) -> int:
     head = context.changelog.require_head()
     log = context.changelog.read(head.id)
     bad = log.filter((column(S.KIND) == S.KIND_BAD) & (column(S.OP) < record.op))
-    return keys_of_bad_rows(context, bad).filter(~column(TOLD)).count() if bad.take(1) else 0
+    return keys_of_bad_rows(context, bad).filter(~column(HAS_KEY)).count() if bad.take(1) else 0
 
 
 def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> Iterator[tuple[str, Stored]]:

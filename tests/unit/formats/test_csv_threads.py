@@ -45,12 +45,12 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
     """What was handed to Arrow."""
     handed: list[weakref.ref[object]] = []
 
-    class Recorded(dms_csv._Lent):
+    class Recorded(dms_csv._SharedStream):
         def __init__(self, *given: object) -> None:
             super().__init__(*given)
             handed.append(weakref.ref(self))
 
-    monkeypatch.setattr(dms_csv, "_Lent", Recorded)
+    monkeypatch.setattr(dms_csv, "_SharedStream", Recorded)
     return handed
 
 

@@ -173,11 +173,11 @@ def _keys_of(raw: str, spec: ReadSpec, file: str = CHANGES, time: str = "2024040
 def test_key_is_told_whatever_else_is_wrong_with_the_row():
     spec = make_spec(timestamp_column="ts")
     moment = datetime(2024, 4, 5, tzinfo=UTC)
-    told = {"_lw_commit_time": moment, "_lw_told": True, "id": 42}
-    assert _keys_of("U,2024-04-05 00:00:00,42,name,no price", spec) == [told]
-    assert _keys_of("X,2024-04-05 00:00:00,42,name,1.00", spec) == [told]
+    found = {"_lw_commit_time": moment, "_lw_has_key": True, "id": 42}
+    assert _keys_of("U,2024-04-05 00:00:00,42,name,no price", spec) == [found]
+    assert _keys_of("X,2024-04-05 00:00:00,42,name,1.00", spec) == [found]
     load = _keys_of("42,name,no price", make_spec(), LOAD, "")
-    assert load == [{"_lw_commit_time": None, "_lw_told": True, "id": 42}]
+    assert load == [{"_lw_commit_time": None, "_lw_has_key": True, "id": 42}]
     as_json = json.dumps({"Op": "U", "id": "42", "name": "a", "price": "much"})
     assert [one["id"] for one in _keys_of(as_json, make_spec(), CHANGES_PARQUET)] == [42]
 
@@ -189,4 +189,4 @@ def test_key_before_the_row_moved_is_told_too():
 
 @pytest.mark.parametrize("raw", ["", "U", "U,x42,name,1.00", '"U,42'])
 def test_key_that_cannot_be_told_is_none(raw: str):
-    assert _keys_of(raw, make_spec()) == [{"_lw_commit_time": None, "_lw_told": False, "id": None}]
+    assert _keys_of(raw, make_spec()) == [{"_lw_commit_time": None, "_lw_has_key": False, "id": None}]

@@ -1,4 +1,4 @@
-"""A stretch of a file's rows, its fields told apart and converted, before it is decided what each row does."""
+"""Blocks of a file's rows with their fields separated and converted, their faults, and the counts of a file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextRows:
-    """Rows as text: ``texts`` has one string array per field; ``raw`` gives a row's own text.
+    """Rows as text: ``texts`` has one string array per field; ``raw`` returns a row's own text.
 
-    With ``empty_is_missing`` an empty before image is none, as in CSV, where DMS leaves those of inserts empty
-    whatever the null token is; ``quoted_empty`` has, by field, the rows that are empty within quotes.
+    With ``empty_is_missing`` an empty before image means that there is none, as in CSV, where DMS leaves those of
+    inserts empty whatever the null token is; ``quoted_empty`` has, by field, the rows that are empty within quotes.
     """
 
     rows: Rows
@@ -51,9 +51,9 @@ class TextRows:
 class Block:
     """Rows with their fields by meaning.
 
-    ``before`` holds the before images of key columns, ``missing`` marks rows that have none (in contrast to one that is
-    NULL), and ``images`` gives those of the other columns. ``unchanged`` marks rows whose value for a column is the
-    sign for "not spoken of". With ``images_by_count`` the before images were told by the number of fields alone.
+    ``before`` holds the before images of key columns, ``missing`` marks rows that have none (in contrast to NULL), and
+    ``images`` returns those of the other columns. ``unchanged`` marks rows whose value for a column is the token for
+    "unchanged". With ``images_by_count`` the before images were recognised by the number of fields alone.
     """
 
     rows: Rows
@@ -71,7 +71,7 @@ class Block:
 
 
 def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, images_by_count: bool) -> Block:
-    """Convert rows of text by a layout."""
+    """Return rows of text as a block, converted by a layout."""
     texts, csv = rows.texts, spec.settings.csv
     columns, unchanged, before, missing = {}, {}, {}, {}
     for column in spec.columns:
@@ -110,13 +110,13 @@ def text_block(rows: TextRows, layout: Layout, spec: ReadSpec, *, load: bool, im
 
 
 def quotes_count(layout: Layout, spec: ReadSpec) -> bool:
-    """Whether an empty before image means something else within quotes than without."""
+    """Whether an empty before image within quotes differs in meaning from one without."""
     texts = any(column.type == "string" and column.name in layout.before for column in spec.columns)
     return texts and not _empty_is_value(spec.settings.csv)
 
 
 def _empty_is_value(csv: CsvSettings) -> bool:
-    """Whether a null token is declared that is not empty: then an empty field can only be empty text."""
+    """Whether the declared null token is not empty, so that an empty field can only be empty text."""
     return bool(csv.null) and "null" in csv.model_fields_set
 
 
@@ -142,11 +142,8 @@ def parse_moments(text: pa.Array) -> Cells:
 
 
 def empty_as_null(text: pa.Array) -> pa.Array:
-    """Return null for empty text."""
+    """Return the texts with null for empty ones."""
     return null_where(pc.equal(text, ""), text)
-
-
-# What is wrong with which rows of a block; the first fault found is the one a row is refused for.
 
 
 if TYPE_CHECKING:
@@ -154,14 +151,14 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """Collects faults by row."""
+    """The faults of a block's rows; a row is refused for the first one found."""
 
     def __init__(self, size: int) -> None:
         self._kind = np.full(size, -1, dtype=np.int32)
         self._kinds: list[tuple[str, str | None, Show]] = []
 
     def add(self, mask: Mask | None, reason: str, column: str | None, shown: Show) -> None:
-        """Note a fault of the rows marked, unless they have one already."""
+        """Add a fault to the marked rows that have none yet."""
         if mask is None or not any_true(mask):
             return
         self._kind[mask & (self._kind < 0)] = len(self._kinds)
@@ -173,7 +170,7 @@ class Faults:
         return self._kind >= 0 if self._kinds else None
 
     def bad_rows(self, block: Block) -> list[BadRow]:
-        """Return the rows with a fault, told apart by what is wrong with them."""
+        """Return the rows with a fault as bad rows, each with its reason."""
         if not self._kinds:
             return []
         bad = []
@@ -183,12 +180,9 @@ class Faults:
         return bad
 
 
-# Counting what a file turned out to hold, for its summary.
-
-
 @dataclass
 class Tally:
-    """Counters of one file, filled while its rows go by."""
+    """Counters of one file, filled while its rows are read."""
 
     file: LandingFile
     content_hash: str = ""
@@ -211,13 +205,13 @@ class Tally:
     columns: tuple[tuple[str, str], ...] | None = None
 
     def count_operations(self, inserts: Mask, updates: Mask, deletes: Mask) -> None:
-        """Count good rows by what they do, a key change as the one update that it is."""
+        """Count good rows by operation, a key change as one update."""
         self.inserts += int(np.count_nonzero(inserts))
         self.updates += int(np.count_nonzero(updates))
         self.deletes += int(np.count_nonzero(deletes))
 
     def see_places(self, changes: pa.RecordBatch) -> None:
-        """Widen the range of times, and of change records the first and last place."""
+        """Extend the range of commit times and, for changes, the first and last place."""
         if not changes.num_rows:
             return
         self._see_times(changes.column(schemas.COMMIT_TIME))

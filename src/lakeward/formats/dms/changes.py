@@ -1,4 +1,4 @@
-"""From a block of rows to records: what each row does, its place, what it leaves unsaid, and where its key moved."""
+"""From a block of rows to records: each row's operation, its place, the columns it omits, and moves of its key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_COMMIT_TIME = "not a commit time: expected a timestamp of the years 1 to 999
 
 
 @dataclass(frozen=True)
-class _Deeds:
+class _Operations:
     """Which rows insert, update and delete."""
 
     inserts: Mask
@@ -42,7 +42,7 @@ class _Deeds:
 
 
 class Assembler:
-    """Turns blocks of one file into records. ``absent`` are the table's columns that the file does not hold."""
+    """Turns blocks of one file into records; ``absent`` are the table's columns that the file does not have."""
 
     def __init__(self, spec: ReadSpec, tally: Tally, order_by: OrderBy | None, absent: Iterable[str] = ()) -> None:
         self.spec = spec
@@ -50,11 +50,11 @@ class Assembler:
         self.order_by = order_by
         self.load = tally.file.file_class is FileClass.LOAD
         self.schema = record_schema(spec.columns)
-        says_unchanged = spec.settings.absent_columns == "unchanged" and not self.load
-        self.unsaid = tuple(name for name in absent if says_unchanged)
+        are_unchanged = spec.settings.absent_columns == "unchanged" and not self.load
+        self.omitted = tuple(name for name in absent if are_unchanged)
 
     def bad(self, bad: Iterable[BadRow]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of rows refused."""
+        """Yield the records of refused rows."""
         if rows := list(bad):
             self.tally.bad += len(rows)
             yield bad_batch(self.schema, self.tally.file.path, self.tally.file.time, rows)
@@ -62,41 +62,41 @@ class Assembler:
     def assemble(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Yield a block's records: changes, then bad rows."""
         faults = Faults(len(block.rows))
-        deeds = self._deeds(block, faults)
+        operations = self._operations(block, faults)
         sequence = self._sequence(block, faults)
-        keys, moved = self._keys(block, deeds, faults)
-        self._check_values(block, deeds, faults)
+        keys, moved = self._keys(block, operations, faults)
+        self._check_values(block, operations, faults)
         refused = faults.mask
         good = None if refused is None else ~refused
         fields = self._common(block, sequence)
         for name, cells in block.columns.items():
             fields[name] = keys.get(name, cells.values)
-        changes = self._changes(block, deeds, moved, fields)
+        changes = self._changes(block, operations, moved, fields)
         away = self._moved_away(block, moved, fields)
-        self._count(deeds, moved, good)
+        self._count(operations, moved, good)
         yield from self._emit(changes, away, moved, good)
         yield from self.bad(faults.bad_rows(block))
 
-    def _deeds(self, block: Block, faults: Faults) -> _Deeds:
-        """Return what each row does; without an operation column every row is an insert, that is an upsert."""
+    def _operations(self, block: Block, faults: Faults) -> _Operations:
+        """Return each row's operation; without an operation column every row is an insert, which is an upsert."""
         size, letters = len(block.rows), block.operation
         if letters is None:
             nothing = np.zeros(size, dtype=bool)
-            return _Deeds(np.ones(size, dtype=bool), nothing, nothing)
-        deeds = _Deeds(*(to_mask(pc.equal(letters, letter.value)) for letter in Operation))
+            return _Operations(np.ones(size, dtype=bool), nothing, nothing)
+        operations = _Operations(*(to_mask(pc.equal(letters, letter.value)) for letter in Operation))
         name = self.spec.settings.operation_column
 
         def shown(index: int) -> str | None:
             return show(letters[index])
 
         if self.load:
-            faults.add(~deeds.inserts, "a load row must be an insert (I)", name, shown)
+            faults.add(~operations.inserts, "a load row must be an insert (I)", name, shown)
         else:
-            known = deeds.inserts | deeds.updates | deeds.deletes
+            known = operations.inserts | operations.updates | operations.deletes
             faults.add(~known, "unknown operation, expected I, U or D", name, shown)
         if not self.spec.key:
-            faults.add(~deeds.inserts, "an update or delete cannot be placed without a key", name, shown)
-        return deeds
+            faults.add(~operations.inserts, "an update or delete cannot be placed without a key", name, shown)
+        return operations
 
     def _sequence(self, block: Block, faults: Faults) -> pa.Array | str | None:
         """Return the order column as text that sorts like its value; None for load rows."""
@@ -118,8 +118,8 @@ class Assembler:
             return pc.ascii_lpad(numbers, SEQUENCE_DIGITS, "0")
         return ""
 
-    def _keys(self, block: Block, deeds: _Deeds, faults: Faults) -> tuple[dict[str, pa.Array], Mask | None]:
-        """Check key columns; give the keys that before images complete, and which updates moved their key."""
+    def _keys(self, block: Block, operations: _Operations, faults: Faults) -> tuple[dict[str, pa.Array], Mask | None]:
+        """Check key columns; return the keys completed by before images, and which updates moved their key."""
         for column in self._key_columns():
             cells = block.columns[column.name]
             faults.add(cells.failed, f"not a value of type {column.type}", column.name, cells.shown)
@@ -127,30 +127,30 @@ class Assembler:
             faults.add(marked, "a key column cannot be left unchanged", column.name, cells.shown)
         if not block.before or self.load:
             return {}, None
-        without_key = deeds.deletes & _all(
+        without_key = operations.deletes & _all(
             to_mask(block.columns[column.name].values.is_null()) for column in self._key_columns()
         )
-        self._check_images(block, deeds, without_key, faults)
+        self._check_images(block, operations, without_key, faults)
         given = _any(to_mask(cells.values.is_valid()) for cells in block.before.values())
         keys, images = {}, self._complete_images(block)
         if any_true(from_image := without_key & given):
             for name, image in images.items():
                 keys[name] = pc.if_else(pa.array(from_image), image, block.columns[name].values)
         differs = _any(_distinct(image, block.columns[name].values) for name, image in images.items())
-        moved = deeds.updates & differs & (given | self._nulls_are_values)
+        moved = operations.updates & differs & (given | self._nulls_are_values)
         if self.spec.settings.before_image_nulls is None:
-            self._count_null_images(block, deeds)
+            self._count_null_images(block, operations)
         return keys, moved if moved.any() else None
 
     @property
     def _nulls_are_values(self) -> bool:
-        """Whether a before image that is NULL says that the value was NULL."""
+        """Whether NULL in a before image means that the value was NULL."""
         return self.spec.settings.before_image_nulls == "value"
 
     def _complete_images(self, block: Block) -> dict[str, pa.Array]:
-        """Return before images with the present value where they say nothing.
+        """Return before images with the present value where they are empty.
 
-        Some sources fill only the parts that changed, unless it is declared that a NULL is one.
+        Some sources fill in only the parts that changed, unless NULL is declared to be a value.
         """
         complete = {}
         for name, cells in block.before.items():
@@ -162,36 +162,36 @@ class Assembler:
                 complete[name] = pc.coalesce(cells.values, present)
         return complete
 
-    def _count_null_images(self, block: Block, deeds: _Deeds) -> None:
-        """Count updates whose old key is another one if NULL in a before image is a value."""
+    def _count_null_images(self, block: Block, operations: _Operations) -> None:
+        """Count updates whose old key differs if NULL in a before image is a value."""
         differing = [np.zeros(len(block.rows), dtype=bool)]
         for name, cells in block.before.items():
             null = to_mask(cells.values.is_null()) & to_mask(block.columns[name].values.is_valid())
             absent = block.missing.get(name)
             differing.append(null if absent is None else null & ~absent)
-        self.tally.null_images += int(np.count_nonzero(deeds.updates & _any(differing)))
+        self.tally.null_images += int(np.count_nonzero(operations.updates & _any(differing)))
 
-    def _check_images(self, block: Block, deeds: _Deeds, without_key: Mask, faults: Faults) -> None:
-        """Refuse before images that are needed and do not parse, or that an insert cannot have."""
+    def _check_images(self, block: Block, operations: _Operations, without_key: Mask, faults: Faults) -> None:
+        """Refuse needed before images that do not parse, and before images of inserts."""
         settings = self.spec.settings
         types = {column.name: column.type for column in self.spec.columns}
         for name, cells in block.before.items():
             image = f"{settings.before_image_prefix}{name}{settings.before_image_suffix}"
             if cells.failed is not None:
-                needed = cells.failed & (deeds.updates | without_key)
+                needed = cells.failed & (operations.updates | without_key)
                 faults.add(needed, f"not a value of type {types[name]}", image, cells.shown)
             if block.images_by_count:
-                # A column added at the source looks like a before image by its position, but fills in inserts.
-                unexpected = deeds.inserts & to_mask(cells.source.is_valid())
+                # By its position a column added at the source looks like a before image, but inserts have values in it.
+                unexpected = operations.inserts & to_mask(cells.source.is_valid())
                 faults.add(unexpected, "an insert has no before image: does the file have more columns?", image,
                            cells.shown)  # fmt: skip
 
-    def _check_values(self, block: Block, deeds: _Deeds, faults: Faults) -> None:
+    def _check_values(self, block: Block, operations: _Operations, faults: Faults) -> None:
         """Refuse values that do not fit; of a delete only the key matters."""
         for column in self.spec.columns:
             cells = block.columns.get(column.name)
             if cells is not None and cells.failed is not None and column.name not in self.spec.key:
-                failed = cells.failed & ~deeds.deletes
+                failed = cells.failed & ~operations.deletes
                 faults.add(failed, f"not a value of type {column.type}", column.name, cells.shown)
 
     def _common(self, block: Block, sequence: pa.Array | str | None) -> dict[str, object]:
@@ -207,7 +207,9 @@ class Assembler:
             schemas.DETAIL: None if block.transaction is None else _transaction_details(block.transaction),
         }
 
-    def _changes(self, block: Block, deeds: _Deeds, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch:
+    def _changes(
+        self, block: Block, operations: _Operations, moved: Mask | None, fields: dict[str, object]
+    ) -> pa.RecordBatch:
         """Return one record per row, refused rows included."""
         operation: object = Operation.INSERT.value
         if not self.load and block.operation is not None:
@@ -215,7 +217,7 @@ class Assembler:
         step: object = schemas.STEP_ONLY
         if moved is not None:
             step = pa.array(np.where(moved, schemas.STEP_MOVED_HERE, schemas.STEP_ONLY), pa.int32())
-        own = {schemas.OPERATION: operation, schemas.STEP: step, schemas.UNCHANGED: self._unchanged(block, deeds)}
+        own = {schemas.OPERATION: operation, schemas.STEP: step, schemas.UNCHANGED: self._unchanged(block, operations)}
         return build_batch(self.schema, len(block.rows), {**fields, **own})
 
     def _moved_away(self, block: Block, moved: Mask | None, fields: dict[str, object]) -> pa.RecordBatch | None:
@@ -232,9 +234,9 @@ class Assembler:
         return build_batch(self.schema, len(block.rows), own)
 
     def _old_values(self, block: Block, moved: Mask) -> dict[str, object]:
-        """Return what before images tell of the other columns of rows that left, and the names of those they do not.
+        """Return the other columns' before images of rows that moved away, and the names of columns without one.
 
-        Where rows pass each other within a commit, this tells which of them it was.
+        Where rows exchange keys within a commit, they identify the row.
         """
         images = block.images()
         if not images:
@@ -251,26 +253,26 @@ class Assembler:
         known = {name: cells.values for name, cells in images.items()}
         return {**known, schemas.UNCHANGED: _name_lists(unknown, moved)}
 
-    def _unchanged(self, block: Block, deeds: _Deeds) -> pa.Array | None:
-        """Return the lists of columns that rows do not speak of; null where a row speaks of all."""
+    def _unchanged(self, block: Block, operations: _Operations) -> pa.Array | None:
+        """Return the lists of columns that rows do not set; null where a row sets all."""
         masks = {name: mask for name, mask in block.unchanged.items() if name not in self.spec.key}
         for name in self.spec.settings.null_means_unchanged:
             if name in block.columns and name not in self.spec.key and not self.load:
-                silent = deeds.updates & to_mask(block.columns[name].values.is_null())
-                masks[name] = masks[name] | silent if name in masks else silent
-        masks.update({name: np.ones(len(block.rows), dtype=bool) for name in self.unsaid})
-        return _name_lists(masks, ~deeds.deletes) if masks else None
+                is_null = operations.updates & to_mask(block.columns[name].values.is_null())
+                masks[name] = masks[name] | is_null if name in masks else is_null
+        masks.update({name: np.ones(len(block.rows), dtype=bool) for name in self.omitted})
+        return _name_lists(masks, ~operations.deletes) if masks else None
 
-    def _count(self, deeds: _Deeds, moved: Mask | None, good: Mask | None) -> None:
-        kept = np.ones(len(deeds.inserts), dtype=bool) if good is None else good
-        self.tally.count_operations(deeds.inserts & kept, deeds.updates & kept, deeds.deletes & kept)
+    def _count(self, operations: _Operations, moved: Mask | None, good: Mask | None) -> None:
+        kept = np.ones(len(operations.inserts), dtype=bool) if good is None else good
+        self.tally.count_operations(operations.inserts & kept, operations.updates & kept, operations.deletes & kept)
         if moved is not None:
             self.tally.moves += int(np.count_nonzero(moved & kept))
 
     def _emit(
         self, changes: pa.RecordBatch, away: pa.RecordBatch | None, moved: Mask | None, good: Mask | None
     ) -> Iterator[pa.RecordBatch]:
-        """Drop refused rows and count what leaves; the order of records is in their places, not in the batches."""
+        """Yield the good rows and count them; the order of records is in their places, not in the batches."""
         kept = changes if good is None else changes.filter(pa.array(good))
         batches = [kept]
         if away is not None and moved is not None:
@@ -286,20 +288,20 @@ class Assembler:
 
 
 def _sortable(moments: Cells) -> pa.Array:
-    """Write commit times as text that sorts as they do: years have four digits, and what is finer comes last."""
+    """Return commit times as text that sorts like them: years have four digits, and finer digits come last."""
     text, finer = moments.values.cast(pa.timestamp("us")).cast(pa.string()), finer_digits(moments.source)
     return text if finer is None else pc.binary_join_element_wise(text, finer, "")
 
 
 def _transaction_details(ids: pa.Array) -> pa.Array:
-    """Return the details of changes that name their transactions, as JSON; null where one names none."""
+    """Return the details of changes with their transactions, as JSON; null where a change names none."""
     escaped = pc.replace_substring(pc.replace_substring(ids, "\\", "\\\\"), '"', '\\"')
     return pc.binary_join_element_wise('{"transaction":"', escaped, '"}', "")
 
 
-def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:
-    """Return per row the names whose masks mark it, null for none, without a loop over rows."""
-    marked = np.column_stack([mask & speaking for mask in masks.values()])
+def _name_lists(masks: dict[str, Mask], included: Mask) -> pa.Array:
+    """Return per row the names whose masks mark it, null where there are none."""
+    marked = np.column_stack([mask & included for mask in masks.values()])
     counts = marked.sum(axis=1)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     names = pa.array(list(masks)).take(pa.array(np.nonzero(marked)[1]))
@@ -308,8 +310,8 @@ def _name_lists(masks: dict[str, Mask], speaking: Mask) -> pa.Array:
 
 def _distinct(left: pa.Array, right: pa.Array) -> Mask:
     """Compare null-safely: null differs from every value and not from null."""
-    one_is_null = to_mask(left.is_null()) ^ to_mask(right.is_null())
-    return to_mask(pc.not_equal(left, right)) | one_is_null
+    only_one_is_null = to_mask(left.is_null()) ^ to_mask(right.is_null())
+    return to_mask(pc.not_equal(left, right)) | only_one_is_null
 
 
 def _any(masks: Iterable[Mask]) -> Mask:
@@ -320,11 +322,8 @@ def _all(masks: Iterable[Mask]) -> Mask:
     return reduce(np.logical_and, masks)
 
 
-# Whether a file's columns fit the table and its generation, before any of its rows is read.
-
-
 def check_names(names: Iterable[str]) -> None:
-    """Refuse source columns with names that Lakeward keeps for itself."""
+    """Refuse source columns with names that Lakeward reserves."""
     if taken := sorted(name for name in names if name.startswith(schemas.PREFIX)):
         msg = f"columns {', '.join(taken)} cannot be mirrored: names that start with {schemas.PREFIX!r} are reserved"
         raise UnusableFileError(msg)
@@ -348,7 +347,7 @@ def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool =
 
 
 def check_key(spec: ReadSpec) -> None:
-    """Refuse to read for a key that the schema does not have: every row would be placed wrongly."""
+    """Refuse a key that the schema does not have."""
     names = {column.name for column in spec.columns}
     if missing := [name for name in spec.key if name not in names]:
         msg = f"primary_key names {', '.join(missing)}, which the table's schema does not have"

@@ -1,8 +1,8 @@
-"""CSV files as rows of text: quickly through Arrow, exactly through the tokenizer where Arrow cannot be trusted.
+"""CSV files as rows of text: through Arrow where it is fast and right, through an exact tokenizer elsewhere.
 
-Arrow takes a lone carriage return for the end of a record, swallows a quote that is never closed, shows a blank
-line as a row of empty fields, cannot hand over a bad row that is not UTF-8, and gives up on a record larger than
-its block. Files that may hold such things are told apart by a look over their bytes.
+Arrow takes a lone carriage return for the end of a record, drops a quote that is never closed, shows a blank line as a
+row of empty fields, cannot pass on a bad row that is not UTF-8, and fails on a record larger than its block. Files that
+may contain such things are found by a scan over their bytes.
 """
 
 from __future__ import annotations
@@ -44,17 +44,15 @@ if TYPE_CHECKING:
     from lakeward.formats.dms.values import Mask
 
 
-# An exact RFC 4180 tokenizer, for what Arrow's CSV reader cannot do: ragged files, record texts, lone returns.
-# It reads a record as Arrow does, with one difference: a carriage return alone is text, not the end of a record.
-
-
+# The tokenizer follows RFC 4180, for what Arrow's CSV reader cannot do: ragged files, record texts, lone returns. It
+# reads a record as Arrow does, except that a lone carriage return is text and not the end of a record.
 _CHUNK = 1 << 18
 BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
-class Record:
-    """One CSV record: its fields, None where the null token stands unquoted, and its text without line end.
+class CsvRecord:
+    """A CSV record: its fields, None where the null token is unquoted, and its text without line end.
 
     ``quoted_empty`` are the positions of fields that are empty within quotes.
     """
@@ -72,16 +70,16 @@ class Record:
 
 @lru_cache
 def _pattern(delimiter: str, quote: str) -> re.Pattern[str]:
-    """Match one field and what ends it; an unquoted field may hold returns that no line feed follows."""
+    """Return the pattern of one field and its end; an unquoted field may contain lone carriage returns."""
     d, q = re.escape(delimiter), re.escape(quote)
     plain = rf"[^{d}\r\n]*(?:\r(?!\n)[^{d}\r\n]*)*"
     return re.compile(rf"(?:{q}([^{q}]*(?:{q}{q}[^{q}]*)*)({q}?)({plain})|({plain}))({d}|\r?\n|\Z)")
 
 
-def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[Record]:
-    """Yield the records of a text stream opened with ``newline=""``, holding little more than one record.
+def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[CsvRecord]:
+    """Yield the records of a text stream opened with ``newline=""``, with little more than one record in memory.
 
-    A value whose quote is never closed makes the last record, with ``is_closed`` false.
+    A value whose quote is never closed ends in the last record, with ``is_closed`` false.
 
     Raises:
         UnusableFileError: a record is larger than ``limits`` allow.
@@ -91,7 +89,7 @@ def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[
     ended = not buffer
     while start < len(buffer) or not ended:
         found = _record(buffer, start, settings)
-        # A record that reaches the end of what was read may go on: so may a quote doubled, or a return.
+        # A record that reaches the end of the buffer may continue, as may a doubled quote or a carriage return.
         if found is None or (found[1] >= len(buffer) and not ended):
             more = stream.read(size)
             if len(buffer) - start > limits.row_bytes:
@@ -105,8 +103,8 @@ def tokenize(stream: TextIO, settings: CsvSettings, limits: Limits) -> Iterator[
         yield record
 
 
-def _record(text: str, start: int, settings: CsvSettings) -> tuple[Record, int] | None:
-    """Read one record; None when the text holds none from there."""
+def _record(text: str, start: int, settings: CsvSettings) -> tuple[CsvRecord, int] | None:
+    """Return the record at a position and its end; None when there is none."""
     if start >= len(text):
         return None
     match_field, position = _pattern(settings.delimiter, settings.quote).match, start
@@ -124,14 +122,14 @@ def _record(text: str, start: int, settings: CsvSettings) -> tuple[Record, int] 
             if not fields[-1]:
                 quoted_empty = (*quoted_empty, len(fields) - 1)
             if not closing:
-                return Record(fields, text[start:], is_closed=False), len(text)
+                return CsvRecord(fields, text[start:], is_closed=False), len(text)
         position = match.end()
         if end != settings.delimiter:
-            return Record(fields, text[start : match.start(5)], quoted_empty=quoted_empty), position
+            return CsvRecord(fields, text[start : match.start(5)], quoted_empty=quoted_empty), position
 
 
 def format_record(fields: list[str | None], settings: CsvSettings) -> str:
-    """Write fields so that :func:`tokenize` reads the same fields and nulls back."""
+    """Return fields as text from which :func:`tokenize` reads the same fields and nulls."""
     return settings.delimiter.join(_format_field(field, settings) for field in fields)
 
 
@@ -150,14 +148,14 @@ _EXACT_ROWS = 1 << 13
 _EXACT_CHARACTERS = 32 << 20
 _SHOWN = 200
 _BLOCK_BYTES = 4 << 20
-# How long a thread of Arrow may keep what it was lent; it needs microseconds, a starved machine more.
+# How long a thread of Arrow may keep the stream; it needs microseconds, a busy machine more.
 _RETURN_SECONDS = 60.0
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """One CSV file: how it is shaped, and its header record if it has one."""
+    """A CSV file with its shape and, if it has one, its header record."""
 
     local_path: str
     settings: CsvSettings
@@ -166,7 +164,7 @@ class CsvFile:
 
     @classmethod
     def open(cls, local_path: str, settings: CsvSettings, limits: Limits | None = None) -> CsvFile:
-        """Look the file over; without ``limits`` the defaults hold.
+        """Scan the file; without ``limits`` the defaults apply.
 
         Raises:
             UnusableFileError: it unpacks to more than the limits allow.
@@ -175,7 +173,7 @@ class CsvFile:
         return cls(local_path, settings, scan_shape(local_path, settings.quote, limits), limits)
 
     @cached_property
-    def header(self) -> Record | None:
+    def header(self) -> CsvRecord | None:
         """The header record, None for headerless and empty files."""
         if not self.settings.header:
             return None
@@ -186,7 +184,7 @@ class CsvFile:
         """Return the header's names.
 
         Raises:
-            UnusableFileError: the header is not UTF-8, so that nobody knows which columns it names.
+            UnusableFileError: the header is not UTF-8, so that its columns are unknown.
         """
         fields = self.header.fields if self.header else []
         if self.header and not is_utf8(self.header.text):
@@ -195,7 +193,7 @@ class CsvFile:
             raise UnusableFileError(msg)
         return tuple((self.settings.null or "") if name is None else name for name in fields)
 
-    def records(self) -> Iterator[tuple[int, Record]]:
+    def records(self) -> Iterator[tuple[int, CsvRecord]]:
         """Yield records with their physical numbers, the header left out."""
         with open_text(self.local_path, self.limits) as stream:
             records = tokenize(stream, self.settings, self.limits)
@@ -203,20 +201,20 @@ class CsvFile:
 
     def probe(self) -> list[list[str | None]]:
         """Return the fields of the first records."""
-        return [record.fields for _, record in take_stretch(self.records(), PROBED_RECORDS)]
+        return [record.fields for _, record in take_chunk(self.records(), PROBED_RECORDS)]
 
     def probe_texts(self) -> list[str]:
         """Return the texts of the first records."""
         return [record.text for _, record in islice(self.records(), PROBED_RECORDS)]
 
     def raw(self, text: str) -> str:
-        """Make a record's text stand alone: under a header its fields mean nothing without it."""
+        """Return a record's text with the header, without which its fields have no meaning."""
         return f"{self.header.text}\n{text}" if self.header else text
 
     def read(self, width: int, *, quotes_count: bool = False) -> Iterator[TextRows]:
-        """Yield all rows as text, in stretches; those without exactly ``width`` fields as bad rows.
+        """Yield all rows as text, in chunks; those without exactly ``width`` fields as bad rows.
 
-        With ``quotes_count`` an empty field within quotes is told from one without, which Arrow does not.
+        With ``quotes_count`` empty fields with and without quotes are distinguished, which Arrow does not do.
         """
         next_row = 1
         if self._is_plain() and not (quotes_count and self.shape.adjacent_quotes):
@@ -226,26 +224,26 @@ class CsvFile:
                     yield from _bounded(rows)
                     next_row = max([next_row, *(rows.rows[-1:] + 1), *(bad.row + 1 for bad in rows.bad)])
             except pa.ArrowInvalid:
-                pass  # a record larger than Arrow's block, or hardly one that fits: go on exactly where it stopped
+                pass  # a record is larger than Arrow's block, or too many do not fit: continue exactly where it stopped
             else:
                 return
         rest = ((row, record) for row, record in self.records() if row >= next_row)
         yield from exact_rows(rest, width, self.raw, self.limits)
 
     def _is_plain(self) -> bool:
-        """Return whether Arrow reads this file right."""
+        """Whether Arrow reads this file correctly."""
         ascii_only = (self.settings.delimiter + self.settings.quote).isascii()
         shape = self.shape
         return ascii_only and shape.is_text and not (shape.odd_quotes or shape.lone_returns)
 
 
-class _Lent:
-    """All Python that Arrow's threads hold while they read a file: its stream, and the handler of wrong rows.
+class _SharedStream:
+    """All Python objects that Arrow's threads hold while they read a file: its stream, and the handler of wrong rows.
 
-    The handler is a method, so that whoever holds it holds this object.
+    The handler is a method, so that a reference to it is a reference to this object.
     """
 
-    closed = False  # Arrow asks; the stream is closed by who opened it
+    closed = False  # Arrow reads this; the caller closes the stream
 
     def __init__(self, stream: BinaryIO, on_wrong_width: Callable[[arrow_csv.InvalidRow], str]) -> None:
         self._stream = stream
@@ -261,14 +259,14 @@ class _Lent:
         return self._on_wrong_width(row)
 
 
-def _wait_until_gone(lent: weakref.ref[_Lent]) -> None:
-    """Wait until a lent object is dropped.
+def _wait_until_gone(shared: weakref.ref[_SharedStream]) -> None:
+    """Wait until Arrow's threads have dropped the stream.
 
-    The thread that drops it holds the interpreter's lock until it needs nothing more of Python, so that whoever sees
-    the object gone may shut the interpreter down.
+    The thread that drops it holds the interpreter's lock until it needs Python no more, so that the interpreter may be
+    shut down once the object is gone.
     """
     deadline = time.monotonic() + _RETURN_SECONDS
-    while lent() is not None and time.monotonic() < deadline:
+    while shared() is not None and time.monotonic() < deadline:
         time.sleep(0.0001)
 
 
@@ -287,44 +285,44 @@ class _FastReader:
             if _skip(stream, self.file.header) >= self.file.shape.size:
                 return
             yield from map(self._rows, self._batches(stream))
-        # Rows of a wrong width after the last right one.
+        # Rows of a wrong width after the last good row.
         yield TextRows(np.empty(0, np.int64), [], str, tuple(self.wrong.values()))
 
     def _batches(self, stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-        """Return the batches that Arrow reads, and end only when its threads have let go of every Python object.
+        """Yield the batches that Arrow reads, and return only when its threads have released every Python object.
 
-        They read and parse ahead, and drop the stream and the handler some time after the last batch. One that needs
-        the interpreter while that shuts down ends the whole process.
+        They read and parse ahead, and drop the stream and the handler some time after the last batch. A thread that
+        needs the interpreter during its shutdown ends the whole process.
         """
-        lent = _Lent(stream, self._on_wrong_width)
-        returned = weakref.ref(lent)
+        shared = _SharedStream(stream, self._on_wrong_width)
+        returned = weakref.ref(shared)
         try:
-            reader = self._arrow_reader(lent)
-            del lent
+            reader = self._arrow_reader(shared)
+            del shared
             yield from reader
         except BaseException as error:
-            # The frames of a failed call would keep what is waited for.
+            # The frames of a failed call would keep the objects alive.
             traceback.clear_frames(error.__traceback__)
             raise
         finally:
-            reader = lent = None  # type: ignore[assignment] # noqa: F841 - nothing here may keep them
+            reader = shared = None  # type: ignore[assignment] # noqa: F841 - nothing here may keep them
             _wait_until_gone(returned)
 
-    def _arrow_reader(self, lent: _Lent) -> arrow_csv.CSVStreamingReader:
+    def _arrow_reader(self, shared: _SharedStream) -> arrow_csv.CSVStreamingReader:
         settings = self.file.settings
         names = [str(position) for position in range(self.width)]
         return arrow_csv.open_csv(
-            pa.PythonFile(lent, mode="r"),
+            pa.PythonFile(shared, mode="r"),
             arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=_BLOCK_BYTES),
             arrow_csv.ParseOptions(
                 delimiter=settings.delimiter,
                 quote_char=settings.quote,
                 newlines_in_values=True,
                 ignore_empty_lines=False,
-                invalid_row_handler=lent.on_wrong_width,
+                invalid_row_handler=shared.on_wrong_width,
             ),
             arrow_csv.ConvertOptions(
-                check_utf8=False,  # the look over the bytes did
+                check_utf8=False,  # the scan of the bytes did
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=[] if settings.null is None else [settings.null],
                 strings_can_be_null=True,
@@ -336,13 +334,13 @@ class _FastReader:
         bad = wrong_width(row.number, row.actual_columns, self.width, self.file.raw(row.text))
         self.wrong[row.number] = bad
         self.held += len(bad.raw)
-        # Where hardly a row fits, Arrow gives none for long; the exact reader hands bad rows on as it goes.
+        # Where few rows fit, Arrow returns none for a long time; the exact reader passes bad rows on as it reads.
         return "skip" if self.held <= _EXACT_CHARACTERS else "error"
 
     def _rows(self, batch: pa.RecordBatch) -> TextRows:
         rows, texts = self._numbers(batch.num_rows), batch.columns
         bad = [self.wrong.pop(row) for row in sorted(self.wrong) if row < self.next_row]
-        self.held -= sum(len(one.raw) for one in bad)
+        self.held -= sum(len(row.raw) for row in bad)
         blank = self._blank(batch, rows)
         if any_true(blank):
             bad += [wrong_width(row, 1, self.width, self.file.raw("")) for row in rows[blank].tolist()]
@@ -350,7 +348,7 @@ class _FastReader:
         return TextRows(rows, texts, lambda index: self.file.raw(_format(texts, index, self.file.settings)), tuple(bad))
 
     def _numbers(self, size: int) -> Rows:
-        """Return the physical numbers of the next good rows: those that wrong rows leave free."""
+        """Return the physical numbers of the next good rows: those that no wrong row has."""
         taken = [row for row in self.wrong if row >= self.next_row]
         candidates = np.arange(self.next_row, self.next_row + size + len(taken), dtype=np.int64)
         numbers: Rows = candidates[~np.isin(candidates, taken)][:size] if taken else candidates
@@ -359,7 +357,7 @@ class _FastReader:
         return numbers
 
     def _blank(self, batch: pa.RecordBatch, rows: Rows) -> Mask:
-        """Mark rows that are blank lines, which Arrow shows as empty fields."""
+        """Return which rows are blank lines, which Arrow shows as empty fields."""
         nothing: Mask = np.zeros(len(rows), dtype=bool)
         if self.width == 1 or not self.file.shape.adjacent_line_ends:
             return nothing
@@ -376,13 +374,13 @@ class _FastReader:
 
 
 def exact_rows(
-    records: Iterable[tuple[int, Record]], width: int, raw: Callable[[str], str], limits: Limits
+    records: Iterable[tuple[int, CsvRecord]], width: int, raw: Callable[[str], str], limits: Limits
 ) -> Iterator[TextRows]:
-    """Yield rows as text from tokenized records; ``raw`` makes a record's own text stand alone."""
+    """Yield rows as text from tokenized records; ``raw`` returns the complete text of a record."""
     remaining = iter(records)
-    while stretch := take_stretch(remaining, _EXACT_ROWS):
+    while chunk := take_chunk(remaining, _EXACT_ROWS):
         bad, good = [], []
-        for row, record in stretch:
+        for row, record in chunk:
             if not record.is_closed:
                 msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
                 raise UnusableFileError(msg)
@@ -392,15 +390,15 @@ def exact_rows(
                 bad.append(undecodable(row, raw(escape_undecoded(record.text))))
             else:
                 good.append((row, record))
-        found = _exact_stretch(good, bad, width, raw)
+        found = _exact_chunk(good, bad, width, raw)
         limits.require_texts(found.rows, found.texts)
         yield found
 
 
-def take_stretch(records: Iterator[tuple[int, Record]], most: int) -> list[tuple[int, Record]]:
-    """Take the next records, fewer of them than ``most`` where they are large."""
+def take_chunk(records: Iterator[tuple[int, CsvRecord]], limit: int) -> list[tuple[int, CsvRecord]]:
+    """Return the next records, at most ``limit`` and fewer where they are large."""
     taken, size = [], 0
-    for row, record in islice(records, most):
+    for row, record in islice(records, limit):
         taken.append((row, record))
         size += len(record.text)
         if size > _EXACT_CHARACTERS:
@@ -408,8 +406,8 @@ def take_stretch(records: Iterator[tuple[int, Record]], most: int) -> list[tuple
     return taken
 
 
-def _exact_stretch(
-    good: list[tuple[int, Record]], bad: list[BadRow], width: int, raw: Callable[[str], str]
+def _exact_chunk(
+    good: list[tuple[int, CsvRecord]], bad: list[BadRow], width: int, raw: Callable[[str], str]
 ) -> TextRows:
     fields = zip(*(record.fields for _, record in good), strict=True) if good else [()] * width
     texts = [pa.array(values, pa.string()) for values in fields]
@@ -422,12 +420,12 @@ def _exact_stretch(
 
 
 def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:
-    """Make the bad row of a record with too few or too many fields."""
+    """Return the bad row for a record with too few or too many fields."""
     return BadRow(row, f"has {found} fields, expected {expected}", None, None, raw)
 
 
 def undecodable(row: int, raw: str) -> BadRow:
-    """Make the bad row of a record that is not text."""
+    """Return the bad row for a record that is not UTF-8."""
     return BadRow(row, "is not valid UTF-8", None, None, raw)
 
 
@@ -436,7 +434,7 @@ def _format(texts: list[pa.Array], index: int, settings: CsvSettings) -> str:
 
 
 def _bounded(rows: TextRows) -> Iterator[TextRows]:
-    """Cut a stretch into pieces of at most MAX_ROWS rows."""
+    """Yield rows in pieces of at most MAX_ROWS."""
     yield TextRows(rows.rows[:MAX_ROWS], [text[:MAX_ROWS] for text in rows.texts], rows.raw, rows.bad)
     for start in range(MAX_ROWS, len(rows.rows), MAX_ROWS):
         piece = slice(start, start + MAX_ROWS)
@@ -447,8 +445,8 @@ def _bounded(rows: TextRows) -> Iterator[TextRows]:
         yield TextRows(rows.rows[piece], [text[piece] for text in rows.texts], raw)
 
 
-def _skip(stream: BinaryIO, header: Record | None) -> int:
-    """Move a stream behind byte order mark and header; give the number of bytes left behind."""
+def _skip(stream: BinaryIO, header: CsvRecord | None) -> int:
+    """Move a stream past byte order mark and header; return the number of bytes skipped."""
     if header is None:
         return 0
     mark = len(_BYTE_ORDER_MARK) if stream.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0

@@ -1,4 +1,4 @@
-"""Opening a landing file's bytes: gzip is told by its magic bytes, never by the name."""
+"""Opening landing files: compression, the shape of CSV files, unusable files, and limits on what a file may hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENCODING, ENCODING_ERRORS = "utf-8", "surrogateescape"
 
 @dataclass(frozen=True)
 class Shape:
-    """What a quick look over all bytes of a CSV file tells about how it must be read."""
+    """What a scan over all bytes of a CSV file shows about how it must be read."""
 
     size: int
     odd_quotes: bool
@@ -41,7 +41,7 @@ class Shape:
 
 
 def is_gzip(local_path: str) -> bool:
-    """Tell a gzip file by its first bytes."""
+    """Whether a file is compressed with gzip, by its first bytes and not by its name."""
     with Path(local_path).open("rb") as file:
         return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -102,9 +102,9 @@ def plain_file(local_path: str, limits: Limits) -> Iterator[str]:
 
 
 def scan_shape(local_path: str, quote: str, limits: Limits) -> Shape:
-    """Look over a CSV file's bytes; a damaged gzip file is found out here, before any row is given.
+    """Scan a CSV file's bytes; a damaged gzip file is detected here, before any row is emitted.
 
-    A file of nothing but a byte order mark is empty.
+    A file with only a byte order mark is empty.
     """
     size = quotes = 0
     lone = adjacent = quoted = False
@@ -120,7 +120,7 @@ def scan_shape(local_path: str, quote: str, limits: Limits) -> Shape:
             is_text = is_text and _decodes(decoder, chunk)
             quoted = quoted or mark + mark in last + chunk
             last = chunk[-len(mark) :]
-            # What was kept of the chunk before shows line ends that the border cuts in two.
+            # With the end of the previous chunk, line ends that cross the border are seen, too.
             joint = rest + chunk
             adjacent = adjacent or b"\n\n" in joint or b"\n\r\n" in joint
             lone = lone or joint.count(b"\r") - joint.endswith(b"\r") != joint.count(b"\r\n")
@@ -138,32 +138,31 @@ def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = 
     return True
 
 
-# Why a file as a whole cannot be used. Caught by the reader and told in the file's summary.
+# Why a whole file cannot be used. The reader catches these errors and puts them in the file's summary.
 
 
 class UnusableFileError(Exception):
-    """The file cannot be read as what it should be; the message says what is wrong."""
+    """The file cannot be used; the message says what is wrong."""
 
 
 class MismatchedFileError(Exception):
     """The columns the file names do not fit the table's schema."""
 
 
-# How a problem begins that the reader did not foresee; tests look for it.
+# Start of the message for a problem that the reader does not expect; tests look for it.
 READER_FAULT = "reading it failed in a way that is a bug in Lakeward"
 
 
 def unforeseen(error: Exception) -> str:
-    """Return the problem of a file whose content made a reader fail: the file stops its table, not the others."""
+    """Return the problem of a file that made a reader fail unexpectedly: the file stops its table, not the others."""
     return f"{READER_FAULT}: {type(error).__name__}: {error}"
 
 
-# How much one file may ask of the machine that reads it; what is beyond a limit makes the file unusable.
-# A megabyte of gzip can hold a gigabyte, and a kilobyte of Parquet a billion rows. Every reader holds what it unpacks
-# against these limits before it goes on, and the message names the setting to raise.
+# Limits on the resources that reading one file may take; a file beyond a limit is unusable. A megabyte of gzip can hold
+# a gigabyte, and a kilobyte of Parquet a billion rows. Every reader checks what it unpacks against these limits, and
+# the message names the setting to raise.
 
-
-# Content up to this size is never held against the ratio: small files may well be that repetitive.
+# The ratio is not checked for content up to this size: small files may be that repetitive.
 FREE_BYTES = 64 << 20
 FREE_ROWS = 1 << 20
 _BYTES_PER_CHARACTER = 4
@@ -171,7 +170,7 @@ _BYTES_PER_CHARACTER = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one table: bytes of a value, bytes of a row, and how many times its size a file may unpack to."""
+    """The limits of a table: bytes of a value, bytes of a row, and by how much a file may expand when unpacked."""
 
     value_bytes: int = 64 << 20
     row_bytes: int = 128 << 20
@@ -183,14 +182,14 @@ class Limits:
         return cls(settings.max_value_bytes, settings.max_row_bytes, settings.max_expansion)
 
     def unpacked(self, stored_bytes: int) -> int:
-        """Return the bytes that a file of so many bytes may unpack to."""
+        """Return how many bytes a file of this size may unpack to."""
         return max(FREE_BYTES, int(stored_bytes * self.expansion))
 
     def require_expansion(self, unpacked_bytes: int, stored_bytes: int) -> None:
-        """Refuse content that unpacks to more than its file's size allows.
+        """Refuse content that unpacks to more than the file's size allows.
 
         Raises:
-            UnusableFileError: it does.
+            UnusableFileError: the limit is exceeded.
         """
         if unpacked_bytes > self.unpacked(stored_bytes):
             msg = (
@@ -203,7 +202,7 @@ class Limits:
         """Refuse a file that claims to hold many times more rows than bytes.
 
         Raises:
-            UnusableFileError: it does.
+            UnusableFileError: the limit is exceeded.
         """
         if rows > max(FREE_ROWS, int(stored_bytes * self.expansion)):
             msg = (
@@ -216,7 +215,7 @@ class Limits:
         """Refuse a record's text that is too long; ``row`` is its number.
 
         Raises:
-            UnusableFileError: it is.
+            UnusableFileError: the record is too long.
         """
         if len(text) * _BYTES_PER_CHARACTER <= self.row_bytes:
             return
@@ -238,15 +237,15 @@ class Limits:
         """Refuse values and rows that are too large; ``rows`` are the numbers of the rows.
 
         Raises:
-            UnusableFileError: one is; the message names its row.
+            UnusableFileError: a limit is exceeded; the message names the row.
         """
         lengths = [length for column in columns if (length := byte_lengths(column)) is not None]
         longest = [int(length.max(initial=0)) for length in lengths]
-        for length, most in zip(lengths, longest, strict=True):
-            if most > self.value_bytes:
+        for length, longest_value in zip(lengths, longest, strict=True):
+            if longest_value > self.value_bytes:
                 row = int(rows[int(np.argmax(length > self.value_bytes))])
                 where = f"record {row}"
-                raise self.value_too_large(where, most)
+                raise self.value_too_large(where, longest_value)
         if sum(longest) > self.row_bytes:
             whole = np.sum(lengths, axis=0)
             if int(whole.max()) > self.row_bytes:

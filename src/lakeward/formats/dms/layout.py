@@ -1,4 +1,4 @@
-"""Which field of a record holds what: by the names a file gives, or probed from the records of a headerless one."""
+"""Which field of a record holds what: by the names in a file, or probed from the records of a headerless file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,14 @@ if TYPE_CHECKING:
     from lakeward.formats.base import ReadSpec
 
 
-# How well a headerless layout's metadata fields fit the records at hand.
-
-
 OPERATIONS = frozenset("IUD")
 COMMIT_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}")
-# AR_H_CHANGE_SEQ has 35 digits; a key of so many would be a decimal beyond any 64 bit number.
+# AR_H_CHANGE_SEQ has 35 digits; an integer key never has as many.
 _SEQUENCE = re.compile(r"[0-9]{20,38}")
 
 
 def plausible_share(layout: Layout, records: Sequence[Sequence[str | None]], *, load: bool) -> float:
-    """Return the share of records whose metadata fields all look as this layout says."""
+    """Return the share of records whose metadata fields all fit the layout."""
     fitting = sum(_is_plausible(layout, record, load=load) for record in records)
     return fitting / len(records) if records else 0.0
 
@@ -38,7 +35,7 @@ def _is_plausible(layout: Layout, record: Sequence[str | None], *, load: bool) -
     if layout.operation is not None and operation not in OPERATIONS:
         return False
     if layout.operation is None and not load and record[0] in OPERATIONS:
-        return False  # rather a change cut short than a change without operation
+        return False  # more likely a truncated change than a change without operation
     # Metadata may be missing from a load row, never from a change; before images are missing from inserts.
     return (
         _fits(record, layout.timestamp, COMMIT_TIME, may_be_empty=load)
@@ -63,7 +60,7 @@ class Layout:
     """Positions of a record's fields by their meaning.
 
     ``columns`` are the table's columns found, ``before`` the columns whose before images were found, ``unknown``
-    the names that mean nothing to the table, ``repeated`` names that stand more than once.
+    the names that the table does not have, ``repeated`` names that occur more than once.
     """
 
     width: int
@@ -78,7 +75,7 @@ class Layout:
 
 
 def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Iterable[str] | None) -> Layout:
-    """Place fields by the names a file gives; ``declared`` None means that every name left over is a column."""
+    """Return the layout by a file's names; without ``declared`` every other name is a column."""
     renamed = [settings.renames.get(name, name) for name in names]
     positions = {name: position for position, name in enumerate(renamed)}
     known = set(renamed if declared is None else declared)
@@ -88,7 +85,7 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
     sequence = _metadata_name(settings.sequence_column, positions, protected)
     transaction = _metadata_name(settings.transaction_column, positions, protected)
     taken = {operation, *({timestamp, sequence, transaction} - protected)}
-    # A column that comes with this file for the first time brings its before image along.
+    # A column that is new in this file may have a before image, too.
     before = _before_images(positions, (known | positions.keys()) - taken, protected, settings)
     rest = [name for name in positions if name not in taken and name not in before]
     return Layout(
@@ -105,7 +102,7 @@ def layout_by_names(names: Sequence[str], settings: TableSettings, declared: Ite
 
 
 def _metadata_name(wanted: str | None, positions: Mapping[str, int], protected: set[str]) -> str | None:
-    """Find a metadata column's name: exactly, else by another case unless that is a column of the table."""
+    """Return a metadata column's name: exactly, or in another case unless that is a column of the table."""
     if wanted is None or wanted in positions:
         return wanted
     return next((name for name in positions if name.lower() == wanted.lower() and name not in protected), None)
@@ -129,11 +126,11 @@ def _before_images(
 def probe_layout(records: Sequence[Sequence[str | None]], spec: ReadSpec, *, load: bool, has_operation: bool) -> Layout:
     """Decide a headerless file's layout from its first records.
 
-    The most frequent field count that fits a possible layout counts; among layouts of that many fields the one
-    whose metadata fields look right in most records. Without any fit the fullest layout: each row becomes bad.
+    The most frequent number of fields that fits a possible layout decides; among layouts of that width, the one whose
+    metadata fields fit most records. If none fits, the widest layout is used, and each row becomes a bad row.
     """
     if not spec.columns:
-        msg = "the table has no schema, and headerless CSV does not tell one; declare it as schema:"
+        msg = "the table has no schema, and headerless CSV does not contain one; declare it as schema:"
         raise UnusableFileError(msg)
     layouts = list(_possible(spec, load=load, has_operation=has_operation))
     by_width: dict[int, list[Layout]] = {}
@@ -147,10 +144,10 @@ def probe_layout(records: Sequence[Sequence[str | None]], spec: ReadSpec, *, loa
 
 
 def _most_plausible(candidates: list[Layout], sample: Sequence[Sequence[str | None]], *, load: bool) -> Layout | None:
-    """Choose among layouts of one width the one that fits most records.
+    """Return the layout that fits most records, among layouts of one width.
 
-    Where none fits any, only the usual layout of its kind counts: otherwise a column added at the source would be
-    taken for a change sequence or a before image, and a change cut short for one without operation.
+    Where none fits any record, only the usual layout is accepted: otherwise a column added at the source would be
+    taken for a change sequence or a before image, and a truncated change for one without operation.
     """
     best, best_share = None, 0.0
     for layout in candidates:
@@ -162,7 +159,7 @@ def _most_plausible(candidates: list[Layout], sample: Sequence[Sequence[str | No
 
 
 def _possible(spec: ReadSpec, *, load: bool, has_operation: bool) -> Iterator[Layout]:
-    """Yield every layout ``[Op][timestamp][columns][sequence][before images]``, the likeliest first."""
+    """Yield every layout ``[Op][timestamp][columns][sequence][before images]``, the most likely first."""
     settings, names = spec.settings, record_columns(spec)
     own_timestamp = settings.timestamp_column is not None and settings.timestamp_column not in names
     own_sequence = settings.sequence_column not in names
@@ -170,7 +167,7 @@ def _possible(spec: ReadSpec, *, load: bool, has_operation: bool) -> Iterator[La
     timestamps = (True, False) if own_timestamp else (False,)
     sequences = (True, False) if own_sequence else (False,)
     for operation, timestamp, sequence in product(operations, timestamps, sequences):
-        # Changes without operations are inserts only: there is nothing to have a before image of.
+        # Changes without operations are inserts, which have no before images.
         for before in _possible_images(spec) if operation or load else [()]:
             yield _positions(spec, before, operation=operation, timestamp=timestamp, sequence=sequence)
 
@@ -183,7 +180,7 @@ def possible_widths(spec: ReadSpec) -> set[int]:
 def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
     """Return the column lists that may have before images at the end of a record.
 
-    Those of the key come in the order of the table's columns, whatever order primary_key names them in.
+    Key columns come in the order of the table's columns, not in that of primary_key.
     """
     if spec.settings.before_image_columns is not None:
         return [(), spec.settings.before_image_columns]
@@ -192,7 +189,7 @@ def _possible_images(spec: ReadSpec) -> list[tuple[str, ...]]:
 
 
 def record_columns(spec: ReadSpec) -> tuple[str, ...]:
-    """Return columns that a headerless record holds: a column no longer declared stays in the table, not in files."""
+    """Return the columns of a headerless record; a column that is no longer declared stays only in the table."""
     return tuple(column.name for column in spec.settings.columns or spec.columns)
 
 

@@ -1,4 +1,4 @@
-"""What a file in a DMS table folder is, told by its path alone: load part, change file, or nothing known."""
+"""Listing a DMS landing folder: tables, and the class of each file (load part, change file, unknown) by its path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TIME_DIGITS = 20
 _FORMAT = r"\.(?P<format>csv|parquet)(?:\.gz)?\Z"
-# The first digit of a counter is a decimal one: DMS pads with zeros, and LOADED.csv is not a load part.
+# A counter starts with a decimal digit: DMS pads with zeros, and LOADED.csv is not a load part.
 _LOAD = re.compile(r"^(?P<segment>.+_)?LOAD(?P<counter>[0-9][0-9A-Fa-f]*)" + _FORMAT, re.ASCII)
 _CHANGES = re.compile(r"^(?P<date>\d{8})-(?P<time>\d{6,12})" + _FORMAT, re.ASCII)
 _TRANSACTIONS = re.compile(r"^CDC_TXN-(?P<date>\d{8})(?P<time>\d{6,12})\.csv(?:\.gz)?\Z", re.ASCII)
@@ -43,10 +43,10 @@ _DATE_FOLDER = re.compile(
 
 @dataclass(frozen=True)
 class NameMatch:
-    """What a file's name says.
+    """What follows from a file's name.
 
-    ``time`` is the name's time in UTC as 20 digits, empty for load parts. ``ambiguous`` marks a local time that a
-    change from summer to winter time passes twice; the first passing is taken.
+    ``time`` is the name's time in UTC as 20 digits, empty for load parts. ``ambiguous`` marks a local time that occurs
+    twice when summer time ends; the first occurrence is taken.
     """
 
     file_class: FileClass
@@ -56,12 +56,12 @@ class NameMatch:
 
 
 def is_data_file(path: str) -> bool:
-    """Whether a file has the ending of those that are read: csv or parquet, either with gz behind it."""
+    """Whether a file has the suffix of a data file: csv or parquet, optionally followed by gz."""
     return re.search(_FORMAT, path) is not None
 
 
 def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
-    """Return what a file is by its path relative to the table's folder; None when no rule fits: never guess."""
+    """Return a file's class by its path relative to the table's folder; None when no rule matches."""
     path = PurePosixPath(relative_path)
     folder = "" if str(path.parent) == "." else str(path.parent)
     if match := _LOAD.match(path.name):
@@ -73,13 +73,13 @@ def classify(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
 
 
 def classify_transactions(relative_path: str, timezone: str = "UTC") -> NameMatch | None:
-    """Return whether a file directly in the transactions folder is a ``CDC_TXN-`` file."""
+    """Return the class of a ``CDC_TXN-`` file directly in the transactions folder; None for other files."""
     match = _TRANSACTIONS.match(relative_path)
     return _timed(FileClass.TRANSACTIONS, "csv", match, timezone) if match else None
 
 
 def is_date_folder(folder: str) -> bool:
-    """Return whether a path below the table's folder is one of DMS's date partitions."""
+    """Whether a path below the table's folder is one of DMS's date partitions."""
     return _DATE_FOLDER.fullmatch(folder) is not None
 
 
@@ -89,19 +89,19 @@ def file_format(path: str) -> str:
 
 
 def load_part(path: str) -> tuple[str, int]:
-    """Return what names a load part whatever its format and padding: folder with segment, and counter."""
+    """Return the identity of a load part regardless of format and padding: folder with segment, and counter."""
     folder, _, name = path.rpartition("/")
     match = _LOAD.match(name)
     return (f"{folder}/{match['segment'] or ''}", int(match["counter"], 16)) if match else (path, 0)
 
 
 def is_transactions(path: str) -> bool:
-    """Tell transaction files by their name."""
+    """Whether a file is a transaction file, by its name."""
     return _TRANSACTIONS.match(PurePosixPath(path).name) is not None
 
 
 def _timed(file_class: FileClass, file_format: str, match: re.Match[str], timezone: str) -> NameMatch | None:
-    """Complete a match by the name's time in UTC; None when there is no such time."""
+    """Return the match with the name's time in UTC; None when that time does not exist."""
     clock, fraction = match["date"] + match["time"][:6], match["time"][6:]
     try:
         naive = datetime.strptime(clock, "%Y%m%d%H%M%S")  # noqa: DTZ007 - the zone is the configured one
@@ -129,12 +129,9 @@ def _zone(name: str) -> ZoneInfo:
         raise ConfigurationError(msg) from error
 
 
-# Finding a table's files, and the tables themselves, in a DMS landing folder.
-
-
 @dataclass(frozen=True)
 class UnknownFile:
-    """A file in a table's folder that no rule knows; reported, never read."""
+    """A file in a table's folder that matches no rule; it is reported and never read."""
 
     path: str
     location: str
@@ -143,7 +140,7 @@ class UnknownFile:
 
 @dataclass(frozen=True)
 class SkippedFolder:
-    """A folder that lies where tables do and cannot be registered as one by itself; ``path`` is as it is printed."""
+    """A folder at the level of tables that cannot be registered as one automatically; ``path`` is printable."""
 
     path: str
     reason: str
@@ -155,7 +152,7 @@ def table_folder(table: TableId, settings: TableSettings) -> str:
 
 
 def list_folder(storage: Storage, folder: str, settings: TableDefaults) -> Iterator[LandingFile | UnknownFile]:
-    """Return every file below a table's folder, those included that no rule knows."""
+    """Return every file below a table's folder, including those that match no rule."""
     return _list(storage, folder, settings, classify)
 
 
@@ -171,10 +168,10 @@ def list_transactions(storage: Storage, folder: str, settings: TableDefaults) ->
 
 
 def table_folders(storage: Storage, *, transactions: str | None = None) -> Iterator[TableId | SkippedFolder]:
-    """Yield the folders two levels below the root as tables, or with the reason why one cannot be.
+    """Yield the folders two levels below the root as tables, or with the reason why they cannot be tables.
 
-    Costs one listing per schema: nothing inside the folders is looked at. The transactions folder is left out. Files
-    that lie above all tables are told by the folder that holds them.
+    This takes one listing per schema: the content of the folders is not read. The transactions folder is left out.
+    Files above all tables are reported with the folder that holds them.
     """
     left_out = (transactions or "").strip("/")
     count, first = 0, ""
@@ -184,7 +181,7 @@ def table_folders(storage: Storage, *, transactions: str | None = None) -> Itera
         elif schema != left_out:
             yield from _schema_folders(storage, schema, left_out)
     if count:
-        yield SkippedFolder(".", _why_stray(count, first))
+        yield SkippedFolder(".", _stray_reason(count, first))
 
 
 def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[TableId | SkippedFolder]:
@@ -195,19 +192,19 @@ def _schema_folders(storage: Storage, schema: str, left_out: str) -> Iterator[Ta
         return
     for path in (path for path, is_folder in children if is_folder and path != left_out):
         table = TableId(schema, path.removeprefix(schema + "/"))
-        reason = _why_not(table)
+        reason = _not_a_table_reason(table)
         yield SkippedFolder(escape_name(path), reason) if reason else table
     if files := [path for path, is_folder in children if not is_folder]:
-        yield SkippedFolder(escape_name(schema), _why_stray(len(files), files[0]))
+        yield SkippedFolder(escape_name(schema), _stray_reason(len(files), files[0]))
 
 
 def unreadable_folder(folder: str, error: OSError) -> SkippedFolder:
-    """Return a folder that the system does not let anyone list, with its reason."""
+    """Return a folder that cannot be listed, with the reason."""
     return SkippedFolder(escape_name(folder), f"it cannot be listed: {error.strerror or error}")
 
 
-def _why_stray(count: int, first: str) -> str:
-    """Return why files that lie above all tables are not read."""
+def _stray_reason(count: int, first: str) -> str:
+    """Return why files above all tables are not read."""
     if is_transactions(first):
         folder = first.rpartition("/")[0]
         return f"{_shown(count, first)}: transaction files are read if transactions: {folder} is set in lakeward.yaml"
@@ -215,9 +212,9 @@ def _why_stray(count: int, first: str) -> str:
 
 
 def why_no_table(storage: Storage, folder: str) -> str | None:
-    """Return why a folder is no table: it holds files, and none is a load part or change file. None where one is.
+    """Return why a folder is not a table: none of its files is a load part or change file. None if it is a table.
 
-    Reads no more of the listing than needed; a folder without any file has nothing to be said of.
+    It reads no more of the listing than needed. For a folder without files the result is empty.
     """
     count, first = 0, ""
     for stored in storage.walk(folder):
@@ -235,8 +232,8 @@ def _shown(count: int, first: str) -> str:
     return f"holds {shown}" if count == 1 else f"holds {count:,} files such as {shown}"
 
 
-def _why_not(table: TableId) -> str | None:
-    """Return why a folder is no table; a date partition two levels down means that landing points too deep."""
+def _not_a_table_reason(table: TableId) -> str | None:
+    """Return why a folder is not a table; a date partition at this level means that landing is set too deep."""
     if is_date_folder(table.name) or is_date_folder(f"{table.schema}/{table.name}"):
         return "its name is that of a date folder, which lie inside tables; if it is a table, declare it"
     try:
@@ -259,7 +256,7 @@ def _list(
 
 
 def _require_storable(storage: Storage, stored: StoredFile) -> None:
-    """Refuse a load part or change file whose path no ledger can hold: left out, its rows would be missing.
+    """Refuse a load part or change file whose path the ledger cannot hold: skipping it would lose its rows.
 
     Raises:
         DataError: the path is not UTF-8, or holds a control character.

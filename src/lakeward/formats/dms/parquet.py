@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from lakeward.formats.dms.blocks import Rows
 
 
-# Which lake type a Parquet column has, whether that fits the table's, and the conversion between the two.
-
-
 _MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
 _LAKE_TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean",
@@ -51,7 +48,7 @@ _LAKE_TYPES: dict[pa.DataType, str] = {
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return a type without dictionary, extension, large offsets and fixed size, which all say how and not what."""
+    """Return a type without dictionary, extension, large offsets and fixed size, which only concern the encoding."""
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
     if pa.types.is_dictionary(data_type):
@@ -66,7 +63,7 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def lake_type_of(data_type: pa.DataType) -> str | None:
-    """Return the lake type of a Parquet column's Arrow type, None when the lake has no place for it."""
+    """Return the lake type of a Parquet column's Arrow type, None when the lake has no such type."""
     plain = plain_type(data_type)
     if pa.types.is_decimal(plain):
         fitting = plain.precision <= MAX_PRECISION and 0 <= plain.scale <= plain.precision
@@ -79,7 +76,7 @@ def lake_type_of(data_type: pa.DataType) -> str | None:
 
 
 def fits(data_type: pa.DataType, column: Column) -> bool:
-    """Return whether values of a Parquet column can be the table column's without loss."""
+    """Whether values of a Parquet column fit the table's column without loss."""
     found = lake_type_of(data_type)
     if found is None or pa.types.is_null(plain_type(data_type)):
         return found is not None
@@ -115,10 +112,10 @@ def _cast(values: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
 
 
 def convert_commit_times(array: pa.Array) -> Cells:
-    """Convert commit times to microseconds; what is finer is cut off here and kept by :func:`finer_digits`."""
+    """Convert commit times to microseconds; finer digits are dropped here and kept by :func:`finer_digits`."""
 
     def convert_times(values: pa.Array) -> pa.Array:
-        # Not a cast of nanoseconds to microseconds: it refuses what is finer, and cutting rounds towards 1970.
+        # A cast of nanoseconds to microseconds would fail for finer values, and truncation rounds towards 1970.
         if values.type.unit == "ns":
             values = pc.floor_temporal(values, unit="microsecond")
         micros = values.cast(pa.timestamp("us", "UTC"))
@@ -129,7 +126,7 @@ def convert_commit_times(array: pa.Array) -> Cells:
 
 
 def to_text(scalar: pa.Scalar) -> str | None:
-    """Write a value as text that the text parser reads back to the same value."""
+    """Return a value as text that the text parser reads back as the same value."""
     if not scalar.is_valid:
         return None
     if pa.types.is_binary(scalar.type):
@@ -140,19 +137,19 @@ def to_text(scalar: pa.Scalar) -> str | None:
 
 
 MAX_ROWS = 1 << 16
-# Rows that are converted at one time have about so many bytes at most.
+# Approximate limit on the bytes of rows that are converted at one time.
 _BLOCK_BYTES = 256 << 20
 
 
 def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
     """Open a Parquet file with 96 bit timestamps at microseconds.
 
-    Texts are read as dictionaries: one long value of many rows would else be written out for each of them, before
-    anybody knew how long it is.
+    Texts are read as dictionaries: otherwise a long value that many rows share would be copied for each of them before
+    its length is checked.
 
     Raises:
         UnusableFileError: the file claims to hold more than its size allows, or names columns in no known encoding;
-            OSError, ArrowException: no Parquet file.
+            OSError, ArrowException: not a Parquet file.
     """
     try:
         with pq.ParquetFile(plain_path) as file:
@@ -168,9 +165,9 @@ def open_parquet(plain_path: str, limits: Limits) -> pq.ParquetFile:
 
 
 def _require_bounded(metadata: pq.FileMetaData, stored: int, limits: Limits) -> None:
-    """Hold what the footer claims against the file's size.
+    """Check the sizes in the footer against the file's size.
 
-    Not column by column: asked for a damaged column's metadata, pyarrow ends the process instead of raising.
+    Not column by column: for the metadata of a damaged column, pyarrow ends the process instead of raising.
     """
     limits.require_rows(metadata.num_rows, stored)
     groups = range(metadata.num_row_groups)
@@ -181,7 +178,7 @@ def parquet_columns(local_path: str, settings: TableSettings) -> tuple[Column, .
     """Return the source columns of a Parquet file with their lake types; metadata columns are left out.
 
     Raises:
-        UnusableFileError: a column's type has no place in the lake; OSError, ArrowInvalid: no Parquet file.
+        UnusableFileError: the lake has no type for a column; OSError, ArrowInvalid: not a Parquet file.
     """
     declared = None if settings.columns is None else [column.name for column in settings.columns]
     limits = Limits.of(settings)
@@ -231,7 +228,7 @@ def parquet_blocks(
 
 
 def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:
-    """Return how many rows may be read at one time: values of a fixed size take as much memory as their type says."""
+    """Return how many rows may be read at one time; values of a fixed size use the memory of their type."""
     longest = 1
     for field in file.schema_arrow:
         if pa.types.is_fixed_size_binary(field.type):
@@ -243,7 +240,7 @@ def _batch_rows(file: pq.ParquetFile, limits: Limits) -> int:
 
 
 def _pieces(batch: pa.RecordBatch, rows: Rows, limits: Limits) -> Iterator[slice]:
-    """Cut a batch into pieces that fit into memory once their dictionaries are written out."""
+    """Yield slices of a batch that fit into memory once their dictionaries are expanded."""
     columns = [column if pa.types.is_dictionary(column.type) else _plain(column) for column in batch.columns]
     limits.require_texts(rows, columns)
     lengths = [length for column in columns if (length := byte_lengths(column)) is not None]
@@ -296,7 +293,7 @@ def _text(array: pa.Array) -> pa.Array:
 
 
 def _digits(array: pa.Array) -> pa.Array:
-    """Return a change sequence as its digits; a decimal's scale holds none of them."""
+    """Return a change sequence as its digits, without the zeros of a decimal's scale."""
     if pa.types.is_decimal(array.type) and array.type.scale:
         return pc.replace_substring_regex(array.cast(pa.string()), r"\.0+$", "")
     return array.cast(pa.string())
@@ -310,6 +307,6 @@ def _moments(array: pa.Array) -> Cells:
 
 
 def _json(names: list[str], arrays: list[pa.Array], index: int) -> str:
-    """Write a row as a JSON object of texts, which the text parser reads back to the same values."""
+    """Return a row as a JSON object of texts, which the text parser reads back as the same values."""
     fields = {name: to_text(array[index]) for name, array in zip(names, arrays, strict=True)}
     return json.dumps(fields, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Reading one quarantined row again, from the text that was kept of it, back to its own place in the order."""
+"""Reading a quarantined row again from its stored text, with its original place in the order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakeward import schemas
 from lakeward.formats.base import ReadSpec
 from lakeward.formats.dms.blocks import Tally, TextRows
 from lakeward.formats.dms.changes import check_columns
-from lakeward.formats.dms.csv import Record, tokenize, wrong_width
+from lakeward.formats.dms.csv import CsvRecord, tokenize, wrong_width
 from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError
 from lakeward.formats.dms.layout import Layout, layout_by_names, probe_layout
 from lakeward.formats.dms.listing import file_format, is_transactions
-from lakeward.formats.dms.reader import assemble_text, tells_by_count
+from lakeward.formats.dms.reader import assemble_text, images_by_count
 from lakeward.formats.dms.transactions import own_fields
 from lakeward.formats.dms.values import BadRow, arrow_type, bad_batch, parse_text, record_schema
 from lakeward.model import FileClass, FileIdentity, LandingFile
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load: bool) -> pa.RecordBatch:
     """Read a quarantined row's text with the present settings.
 
-    Gives its change (two records where the key moved) or, when it still does not fit, its bad row; either has the
+    Return its change (two records where the key moved) or, if it still does not fit, its bad row; either has the
     file, name time and row it came from.
     """
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
@@ -55,23 +55,23 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
     return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, escape_undecoded(raw))])
 
 
-# Whether a row's key could be told from its text.
-TOLD = f"{schemas.PREFIX}told"
+# Whether a row's text holds its key.
+HAS_KEY = f"{schemas.PREFIX}has_key"
 
 
 def keys_of_raw(rows: pa.RecordBatch, spec: ReadSpec) -> pa.RecordBatch:
-    """Return the keys that quarantined rows' texts hold, whatever else is wrong with them, with their commit times.
+    """Return the keys in the texts of quarantined rows, whatever else is wrong with them, and their commit times.
 
-    ``rows`` has file, name time, row and text. A row has two keys where its before image tells another one, and one
-    without a value where none can be told.
+    ``rows`` has file, name time, row and text. A row has two keys where its before image holds another one, and a
+    single record without a key where the text holds none.
     """
     columns = [column for column in spec.columns if column.name in spec.key]
     fields = {column.name: arrow_type(column.lake_type) for column in columns}
     schema = pa.schema([*_KEY_FIELDS, *fields.items()])
     found = [
         {schemas.FILE: path, schemas.FILE_TIME: time, schemas.ROW: row, **key}
-        for path, time, row, raw in zip(*(rows.column(at).to_pylist() for at in range(4)), strict=True)
-        for key in _raw_keys(raw, path, spec, load=not time) or [{TOLD: False}]
+        for path, time, row, raw in zip(*(column.to_pylist() for column in rows.columns[:4]), strict=True)
+        for key in _raw_keys(raw, path, spec, load=not time) or [{HAS_KEY: False}]
     ]
     return pa.RecordBatch.from_pylist(found, schema)
 
@@ -81,21 +81,21 @@ _KEY_FIELDS = (
     pa.field(schemas.FILE_TIME, pa.string()),
     pa.field(schemas.ROW, pa.int64()),
     pa.field(schemas.COMMIT_TIME, pa.timestamp("us", "UTC")),
-    pa.field(TOLD, pa.bool_()),
+    pa.field(HAS_KEY, pa.bool_()),
 )
 
 
 def _raw_keys(raw: str, path: str, spec: ReadSpec, *, load: bool) -> list[dict[str, object]]:
-    """Return a text's key, and the one before it where that differs; nothing where it cannot be told."""
+    """Return the key in a text, and the previous key where that differs; nothing where there is none."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
         fields, layout, own, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
     except (MismatchedFileError, UnusableFileError):
         return []
     moment = _value(fields, layout.timestamp, "timestamp", own)
-    common = {schemas.COMMIT_TIME: moment.as_py() if moment is not None else None, TOLD: True}
+    common = {schemas.COMMIT_TIME: moment.as_py() if moment is not None else None, HAS_KEY: True}
     keys = [_key(fields, positions, own) for positions in (layout.columns, {**layout.columns, **layout.before})]
-    return [{**common, **key} for at, key in enumerate(keys) if key is not None and key not in keys[:at]]
+    return [{**common, **key} for index, key in enumerate(keys) if key is not None and key not in keys[:index]]
 
 
 def _key(fields: Sequence[str | None], positions: Mapping[str, int], spec: ReadSpec) -> dict[str, object] | None:
@@ -115,7 +115,7 @@ def _value(fields: Sequence[str | None], position: int | None, column_type: str,
 
 
 def raw_values(raw: str, path: str, spec: ReadSpec, *, load: bool) -> dict[str, str | None]:
-    """Return the table's columns as a quarantined row's text has them, as far as it can be told; nothing is checked."""
+    """Return the values of the table's columns in a quarantined row's text, as far as it has them, unchecked."""
     file_class = FileClass.TRANSACTIONS if is_transactions(path) else FileClass.CHANGES
     try:
         fields, layout, *_ = _fields(raw, path, spec, FileClass.LOAD if load else file_class)
@@ -125,7 +125,7 @@ def raw_values(raw: str, path: str, spec: ReadSpec, *, load: bool) -> dict[str, 
 
 
 class _Fields(NamedTuple):
-    """A row's fields, their layout, the spec to read them by, and whether the layout was told by count."""
+    """A row's fields, their layout, the spec to read them by, and whether the layout follows from their number."""
 
     fields: Sequence[str | None]
     layout: Layout
@@ -168,14 +168,14 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
         msg = "the row's text holds escapes of lone surrogates, which are no text"
         raise UnusableFileError(msg)
     layout = _named(list(row), spec)
-    # Not the CSV files' conventions: the reader writes binary as hex, and has no sign for "not spoken of".
+    # Not the CSV files' conventions: the reader writes binary as hex, and has no token for "unchanged".
     csv = spec.settings.csv.model_copy(update={"binary": "hex", "unchanged": None})
     settings = spec.settings.model_copy(update={"csv": csv})
     return _Fields(fields, layout, ReadSpec(spec.table, spec.columns, settings, spec.order_by))
 
 
 def _as_text(value: object) -> str:
-    """Return a JSON value as text: a person who repairs a row may well write a bare number."""
+    """Return a JSON value as text: a person who repairs a row may write a bare number."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -185,17 +185,17 @@ def _named(names: Sequence[str], spec: ReadSpec, *, names_from_settings: bool = 
     return layout
 
 
-def _transaction_fields(record: Record, spec: ReadSpec) -> _Fields:
+def _transaction_fields(record: CsvRecord, spec: ReadSpec) -> _Fields:
     found = own_fields(record, spec)
     if found is None:
         msg = "the row's text names another table"
         raise UnusableFileError(msg)
     fields = found.fields
     layout = probe_layout([fields], spec, load=False, has_operation=True)
-    return _Fields(fields, layout, spec, tells_by_count(spec), found.quoted_empty)
+    return _Fields(fields, layout, spec, images_by_count(spec), found.quoted_empty)
 
 
-def _csv_fields(records: list[Record], spec: ReadSpec, *, load: bool) -> _Fields:
+def _csv_fields(records: list[CsvRecord], spec: ReadSpec, *, load: bool) -> _Fields:
     csv, fields, quoted = spec.settings.csv, records[-1].fields, records[-1].quoted_empty
     if csv.header:
         names = [(csv.null or "") if name is None else name for name in records[0].fields]
@@ -203,4 +203,4 @@ def _csv_fields(records: list[Record], spec: ReadSpec, *, load: bool) -> _Fields
     if configured := csv.load_columns if load else csv.columns:
         return _Fields(fields, _named(configured, spec, names_from_settings=True), spec, quoted_empty=quoted)
     layout = probe_layout([fields], spec, load=load, has_operation=False)
-    return _Fields(fields, layout, spec, tells_by_count(spec), quoted)
+    return _Fields(fields, layout, spec, images_by_count(spec), quoted)

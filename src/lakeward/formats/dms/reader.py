@@ -1,7 +1,7 @@
-"""One load part or change file of a table → canonical record batches, ending with one record for the file itself.
+"""Reading a load part or change file of a table into record batches, the last of which describes the file itself.
 
-Rows are given while the file is read, before it is known whether the whole of it can be used: the records of a
-file whose summary says ``problem``, ``mismatch`` or not ``stable`` must be thrown away by whoever collects them.
+Rows are emitted while the file is read, before it is known whether all of it can be used: the caller must discard the
+records of a file whose summary has a ``problem`` or ``mismatch``, or is not ``stable``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFile
 from lakeward.formats.dms.layout import Layout, absent_columns, layout_by_names, probe_layout
 from lakeward.formats.dms.listing import file_format
 from lakeward.formats.dms.parquet import check_types, file_columns, open_parquet, parquet_blocks
-from lakeward.formats.dms.sniffing import is_untold_header
+from lakeward.formats.dms.sniffing import is_undeclared_header
 from lakeward.formats.dms.values import file_batch, record_schema
 from lakeward.model import FileClass
 
@@ -35,7 +35,7 @@ _UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 
 def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
-    """Read one file into record batches; the last one holds the file's summary. No content makes it raise."""
+    """Read one file into record batches; the last one holds the file's summary. It raises for no content."""
     tally = Tally(file)
     try:
         _require_as_listed(storage, file)
@@ -53,13 +53,13 @@ def read_file(storage: Storage, file: LandingFile, spec: ReadSpec) -> Iterator[p
     except Exception as error:
         tally.problem = unforeseen(error)
     if not is_as_listed(storage, file):
-        # Whatever was found was found in a file that is still changing.
+        # The file is still changing: what was found in it does not count.
         tally.stable, tally.mismatch, tally.problem = False, False, None
     yield file_batch(record_schema(spec.columns), tally.summary())
 
 
 def is_as_listed(storage: Storage, file: LandingFile) -> bool:
-    """Return whether a file is still what the listing saw."""
+    """Whether a file is unchanged since it was listed."""
     try:
         return storage.identity(file.path) == file.identity
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _read_csv(csv: CsvFile, spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordB
 
 
 def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, bool]:
-    """Return a file's layout, and whether the number of fields alone told it."""
+    """Return a file's layout, and whether it follows from the number of fields alone."""
     load, declared = _is_load(tally), [column.name for column in spec.columns]
     if csv.settings.header:
         layout = layout_by_names(csv.names(), spec.settings, declared)
@@ -115,16 +115,16 @@ def _csv_layout(csv: CsvFile, spec: ReadSpec, tally: Tally) -> tuple[Layout, boo
         layout = layout_by_names(configured, spec.settings, declared)
         check_columns(layout, spec, names_from_settings=True)
         return layout, False
-    return probe_layout(csv.probe(), spec, load=load, has_operation=False), tells_by_count(spec)
+    return probe_layout(csv.probe(), spec, load=load, has_operation=False), images_by_count(spec)
 
 
 def _require_no_header(csv: CsvFile, spec: ReadSpec) -> None:
-    """Refuse a file that begins with the names of its columns where nobody said whether it has a header.
+    """Refuse a file that begins with the names of its columns where ``csv.header`` is not set.
 
-    Where all columns are text, the names would become a row like any other.
+    If all columns are text, the names would become an ordinary row.
     """
     first = next((record for _, record in csv.records()), None)
-    if first is not None and is_untold_header(first.fields, spec):
+    if first is not None and is_undeclared_header(first.fields, spec):
         msg = (
             f"its first record holds the names of the table's columns ({first.text}), and csv.header is not set: "
             "set csv.header: true, or false if that record is a row"
@@ -132,17 +132,17 @@ def _require_no_header(csv: CsvFile, spec: ReadSpec) -> None:
         raise UnusableFileError(msg)
 
 
-def tells_by_count(spec: ReadSpec) -> bool:
-    """Return whether a headerless file's before images are known by nothing but the number of fields."""
+def images_by_count(spec: ReadSpec) -> bool:
+    """Whether the before images of a headerless file are recognised only by the number of fields."""
     return spec.settings.before_image_columns is None
 
 
 def assemble_text(
-    stretches: Iterable[TextRows], layout: Layout, spec: ReadSpec, tally: Tally, by_count: bool
+    chunks: Iterable[TextRows], layout: Layout, spec: ReadSpec, tally: Tally, by_count: bool
 ) -> Iterator[pa.RecordBatch]:
     """Turn rows of text into records."""
     assembler = _assembler(layout, spec, tally)
-    for rows in stretches:
+    for rows in chunks:
         if len(rows.rows):
             block = text_block(rows, layout, spec, load=assembler.load, images_by_count=by_count)
             yield from assembler.assemble(block)

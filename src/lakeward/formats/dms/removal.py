@@ -1,4 +1,4 @@
-"""A landing file written anew without some of its rows: everything else stays as it was, in the same format."""
+"""Rewriting a landing file without some of its rows; everything else stays as it was, in the same format."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def write_without_rows(
 ) -> None:
     """Copy the local file ``source`` to ``target`` without the rows of these physical numbers.
 
-    ``path`` is the file's path under landing, whose name tells its format; a gzip file stays one. ``limits`` are
-    those that the rows were read with.
+    ``path`` is the file's path under landing, from which the format follows; a gzip file stays compressed. ``limits``
+    are those that the rows were read with.
     """
     with _packed_like(source, target) as out:
         if file_format(path) == "parquet":
@@ -73,7 +73,7 @@ def _copy_parquet(source: str, out: BinaryIO, rows: Collection[int], limits: Lim
 
 
 def _parquet_writer(file: pq.ParquetFile, target: str) -> pq.ParquetWriter:
-    """Open a writer that packs and types columns as the file does."""
+    """Return a writer with the compression and column types of the file."""
     metadata = file.metadata
     columns = range(metadata.num_columns) if metadata.num_row_groups else range(0)
     chunks = [metadata.row_group(0).column(number) for number in columns]
@@ -89,7 +89,7 @@ def _parquet_writer(file: pq.ParquetFile, target: str) -> pq.ParquetWriter:
 
 
 def _copy_csv(source: str, out: BinaryIO, rows: Collection[int], settings: CsvSettings, limits: Limits) -> None:
-    """Copy records with their own line ends; the text is read twice side by side, once for where records end."""
+    """Copy records with their own line ends; the text is read twice in parallel, once to find where records end."""
     first = 0 if settings.header else 1
     with ExitStack() as stack:
         records, text = (stack.enter_context(open_text(source, limits)) for _ in range(2))
@@ -109,6 +109,6 @@ def _copy_csv(source: str, out: BinaryIO, rows: Collection[int], settings: CsvSe
 
 
 def _line_end(text: TextIO, begun: str) -> str:
-    """Read what ends a record: a line feed, alone or behind a return, or the end of the file."""
+    """Read the end of a record: a line feed, alone or after a carriage return, or the end of the file."""
     end = begun or text.read(1)
     return end + text.read(1) if end == "\r" else end

@@ -1,7 +1,7 @@
 """Whether a file looks as if it was written with other settings: a header, another delimiter, a commit time.
 
-Only what a person would see at a glance counts. Nothing is read differently for it: the setting to change is named,
-and whoever set it decides.
+Only what a person would see at a glance is reported. Nothing is read differently: the suggestion names the setting to
+change, and the user decides. :func:`peek` looks at a file's columns without reading all of it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TIMES = ("timestamp", "timestamp_ntz")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A setting that seems to be wrong, the value that would fit, written as in YAML, and what it was told by.
+    """A setting that seems to be wrong, the value that would fit, as in YAML, and the evidence.
 
     ``stops``: read with the present settings, rows would be lost or wrong. ``column`` is the column that the value
     names, exactly as the file does.
@@ -69,19 +69,19 @@ class Suggestion:
 
 
 def sniff_records(texts: Sequence[str], spec: ReadSpec, *, starts_file: bool) -> list[Suggestion]:
-    """Return the settings of CSV that records of a headerless reading speak against, given the records' own texts.
+    """Return the CSV settings that the records of a headerless file contradict, by the records' own texts.
 
-    ``starts_file``: the first of them is the first record of its file.
+    ``starts_file``: the first text is the first record of its file.
     """
     if not texts or not spec.columns:
         return []
     delimiter = _other_delimiter(texts, spec)
     found = [] if delimiter is None else [_delimiter_suggestion(delimiter, spec)]
     records = _records(texts, delimiter or spec.settings.csv.delimiter, spec)
-    if starts_file and is_untold_header(records[0], spec):
+    if starts_file and is_undeclared_header(records[0], spec):
         shown = ", ".join(field or "" for field in records[0])
         found.append(Suggestion("csv.header", "true", f"the first record holds the names of columns: {shown}"))
-    elif starts_file and is_header_open(spec) and _is_unlike_the_rest(records, spec):
+    elif starts_file and is_header_unset(spec) and _is_unlike_the_rest(records, spec):
         message = (
             f"the first record looks like a header: unlike the others, {texts[0]!r} does not fit the schema's types"
         )
@@ -92,21 +92,21 @@ def sniff_records(texts: Sequence[str], spec: ReadSpec, *, starts_file: bool) ->
 
 
 def sniff_bad_rows(texts: Sequence[str], spec: ReadSpec, *, are_first: bool) -> list[Suggestion]:
-    """Return the settings that bad rows of headerless CSV files speak against, given their own texts.
+    """Return the settings that bad rows of headerless CSV files contradict, by the rows' own texts.
 
-    ``are_first``: each is the first record of its file, and the only bad one in it.
+    ``are_first``: each is the first record of its file, and its only bad row.
     """
     found = sniff_records(texts, spec, starts_file=are_first)
-    is_told = any(one.setting == "csv.header" for one in found)
+    is_found = any(suggestion.setting == "csv.header" for suggestion in found)
     records = _records(texts, spec.settings.csv.delimiter, spec)
-    if are_first and not is_told and is_header_open(spec) and records and all(map(_has_words_only, records)):
+    if are_first and not is_found and is_header_unset(spec) and records and all(map(_has_words_only, records)):
         message = f"the first record of each file is its only bad one, and looks like a header: {texts[0]!r}"
         found.append(Suggestion("csv.header", "true", message))
     return found
 
 
 def sniff_header(names: Sequence[str], text: str, spec: ReadSpec) -> list[Suggestion]:
-    """Return the settings of CSV that a header speaks against; ``text`` is the record that was taken for one."""
+    """Return the CSV settings that a header contradicts; ``text`` is the record that was read as the header."""
     if not spec.columns or any(name.strip().lower() in _known_names(spec) for name in names):
         return []
     for delimiter in _DELIMITERS:
@@ -117,7 +117,7 @@ def sniff_header(names: Sequence[str], text: str, spec: ReadSpec) -> list[Sugges
 
 
 def sniff_named_times(names: Sequence[str], first: Sequence[object], spec: ReadSpec) -> list[Suggestion]:
-    """Return the commit time that a file with named columns seems to have, undeclared.
+    """Return the commit time column that a file with named columns seems to have, if it is not declared.
 
     DMS puts it before the table's columns, as text. ``first`` holds a value of each column.
     """
@@ -145,13 +145,13 @@ def is_header(fields: Fields, spec: ReadSpec) -> bool:
     return columns <= set(named) and all(name in _known_names(spec) for name in named)
 
 
-def is_untold_header(fields: Fields, spec: ReadSpec) -> bool:
-    """Whether a record is a header, and nobody said that it is not."""
-    return is_header_open(spec) and is_header(fields, spec)
+def is_undeclared_header(fields: Fields, spec: ReadSpec) -> bool:
+    """Whether a record looks like a header, and ``csv.header`` is not set."""
+    return is_header_unset(spec) and is_header(fields, spec)
 
 
-def is_header_open(spec: ReadSpec) -> bool:
-    """Whether ``csv.header`` is what it is because nobody set it."""
+def is_header_unset(spec: ReadSpec) -> bool:
+    """Whether ``csv.header`` has its default because it is not set."""
     return "header" not in spec.settings.csv.model_fields_set
 
 
@@ -174,7 +174,7 @@ def _records(texts: Sequence[str], delimiter: str, spec: ReadSpec) -> list[Field
 
 
 def _other_delimiter(texts: Sequence[str], spec: ReadSpec) -> str | None:
-    """Return the delimiter with which most records have as many fields as some reading of the table wants."""
+    """Return the delimiter with which most records have a number of fields that fits the table."""
     wanted = possible_widths(spec)
     present = spec.settings.csv.delimiter
     if _common_width(texts, present, spec) in wanted:
@@ -199,7 +199,7 @@ def _delimiter_suggestion(delimiter: str, spec: ReadSpec) -> Suggestion:
 
 
 def _is_unlike_the_rest(records: Sequence[Fields], spec: ReadSpec) -> bool:
-    """Whether the first record has a word wherever the others have values of a type that no word is."""
+    """Whether the first record has a word wherever the others have values of a type other than text."""
     first, rest = records[0], [record for record in records[1:] if len(record) == len(records[0])]
     if not rest or not _has_words_only(first):
         return False
@@ -224,7 +224,7 @@ def _fits(values: Fields, column_type: str, spec: ReadSpec) -> bool:
 
 
 def _commit_time(records: Sequence[Fields], spec: ReadSpec) -> list[Suggestion]:
-    """Find times before the columns of a file that names none, in records that are too long without them."""
+    """Suggest a commit time column where the records of a headerless file have times before their columns."""
     columns = spec.settings.columns or spec.columns
     if spec.settings.timestamp_column is not None or columns[0].type in _TIMES:
         return []
@@ -234,7 +234,7 @@ def _commit_time(records: Sequence[Fields], spec: ReadSpec) -> list[Suggestion]:
     if len(values) < len(records) or not all(value and COMMIT_TIME.match(value) for value in values):
         return []
     names = {column.name.lower() for column in columns}
-    name = next(one for one in ("commit_time", "dms_commit_time", "lakeward_commit_time") if one not in names)
+    name = next(free for free in ("commit_time", "dms_commit_time", "lakeward_commit_time") if free not in names)
     message = (
         f"every record holds a time before the table's {len(columns)} columns, as the commit time does that the "
         "capture tool adds; files without names take any name for it"
@@ -246,20 +246,16 @@ def _as_yaml(name: str) -> str:
     return name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
 
 
-# What a file says of its columns: a Parquet footer, a CSV header, or the looks of the first records.
-
-
 _UNREADABLE = (UnusableFileError, OSError, EOFError, zlib.error, pa.ArrowException)
 
 
 @dataclass(frozen=True)
 class Peek:
-    """A file's columns as it names them, or as its records look.
+    """A file's columns by its Parquet footer, its CSV header, or its first records.
 
-    ``columns`` are the source's with their lake types (none in a CSV header); None where the file names none. Where
-    ``has_layout`` is set, the flags tell which of the capture's own columns it has. ``mismatch`` says that the columns
-    do not fit the spec, ``problem`` why the file cannot be used at all. ``suggestions`` are settings with which it
-    would look right.
+    ``columns`` are the source's with their lake types (without types for a CSV header); None where the file names none.
+    With ``has_layout``, the flags show which of the capture's own columns it has. ``mismatch``: the columns do not fit
+    the spec. ``problem`` is why the file cannot be used at all. ``suggestions`` are settings with which it would fit.
     """
 
     path: str
@@ -275,13 +271,13 @@ class Peek:
     suggestions: tuple[Suggestion, ...] = ()
 
     @property
-    def tells_types(self) -> bool:
-        """Whether a table's schema can be learnt from the file."""
+    def has_types(self) -> bool:
+        """Whether a table's schema can be derived from the file."""
         return bool(self.columns) and all(column.type for column in self.columns or ())
 
 
 def peek(storage: Storage, file: LandingFile, spec: ReadSpec) -> Peek:
-    """Look at a file's own account of its columns. No content makes it raise."""
+    """Return what a file shows of its columns. No content raises an error."""
     try:
         with storage.spool(file.path) as (local_path, _):
             if file_format(file.path) == "parquet":
@@ -342,7 +338,7 @@ def _peek_named_csv(csv: CsvFile, file: LandingFile, spec: ReadSpec) -> Peek:
 
 
 def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
-    """Say that the records do not have the fields that schema and settings make."""
+    """Return that most records do not have the number of fields of the layout; None if they do."""
     widths = Counter(len(fields) for fields in csv.probe()).most_common(1)
     if not widths or (width := widths[0][0]) == layout.width:
         return None
@@ -351,7 +347,7 @@ def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
 
 
 def _declared(spec: ReadSpec) -> list[str] | None:
-    """Return the names that are columns whatever they look like; before any is known every name left over is one."""
+    """Return the names of the known columns; None if there are none, so that every other name becomes a column."""
     return [column.name for column in spec.columns] or None
 
 
@@ -369,7 +365,7 @@ def _peeked(file: LandingFile, layout: Layout, columns: tuple[Column, ...] | Non
 
 
 def _checked(found: Peek, layout: Layout, spec: ReadSpec, schema: pa.Schema | None = None) -> Peek:
-    """Check as the reader does, once the table's columns are known."""
+    """Return the peek after the reader's checks, if the table's columns are known."""
     if not spec.columns:
         return found
     try:

@@ -1,7 +1,7 @@
 """Transaction files: ``op,table_name,schema_name,field…`` of many tables in one headerless CSV file.
 
-Such a file is sorted out once for all tables: :func:`sort_file` gives every record with the names of its table, and
-:func:`read_sorted` makes one table's records of those that are its own.
+Such a file is sorted once for all tables: :func:`sort_file` yields every record with the names of its table, and
+:func:`read_sorted` turns the rows of one table into its records.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from lakeward.errors import LakewardError
 from lakeward.formats.dms.blocks import Tally
-from lakeward.formats.dms.csv import PROBED_RECORDS, Record, exact_rows, take_stretch, tokenize
+from lakeward.formats.dms.csv import PROBED_RECORDS, CsvRecord, exact_rows, take_chunk, tokenize
 from lakeward.formats.dms.files import ENCODING, ENCODING_ERRORS, Limits, UnusableFileError, open_text, unforeseen
 from lakeward.formats.dms.layout import probe_layout
-from lakeward.formats.dms.reader import assemble_text, is_as_listed, tells_by_count
+from lakeward.formats.dms.reader import assemble_text, images_by_count, is_as_listed
 from lakeward.formats.dms.values import file_batch, record_schema
 from lakeward.text import escape_name, escape_undecoded, is_utf8
 
@@ -51,7 +51,7 @@ _SORTED = pa.schema(
 
 
 class SourceName(NamedTuple):
-    """The names that the source knows a table by."""
+    """The names of a table at the source."""
 
     schema: str
     table: str
@@ -59,9 +59,9 @@ class SourceName(NamedTuple):
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known of a file once it was read to its end; kept as its last sorted row.
+    """What is known about a file once it was read to its end; stored as its last sorted row.
 
-    ``unnamed`` tells of the first record whose table's name is not UTF-8.
+    ``unnamed`` describes the first record whose table name is not UTF-8.
     """
 
     content_hash: str
@@ -71,7 +71,7 @@ class Ending:
 
 
 def source_name(spec: ReadSpec) -> SourceName:
-    """Return the names that the source knows the table by: its folder's, where one is set."""
+    """Return the names of a table at the source: those of its folder, where one is set."""
     parts = (spec.settings.path or "").strip("/").split("/")
     return SourceName(parts[-2], parts[-1]) if len(parts) > 1 else SourceName(spec.table.schema, spec.table.name)
 
@@ -79,8 +79,8 @@ def source_name(spec: ReadSpec) -> SourceName:
 def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Yield every record of a file with its number and its table's names, then one row for the file's ending.
 
-    Of ``settings`` only delimiter and quote count. No content makes it raise. A name that is not UTF-8 is no table's:
-    its record is kept under the name as it is printed, and the ending tells of it.
+    Of ``settings`` only delimiter and quote are used. No content raises an error. A name that is not UTF-8 belongs to
+    no table: its record is kept under the escaped name, and the ending describes it.
     """
     content_hash, problem, unnamed = "", None, None
     stable = is_as_listed(storage, file)
@@ -89,7 +89,7 @@ def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits
             with storage.spool(file.path) as (local_path, content_hash), open_text(local_path, limits) as stream:
                 plain = settings.model_copy(update={"null": None})
                 records = enumerate(tokenize(stream, plain, limits), start=1)
-                while rows := take_stretch(records, _ROWS):
+                while rows := take_chunk(records, _ROWS):
                     yield _sorted_rows(file.path, rows)
                     unnamed = unnamed or _first_unnamed(rows)
         except UnusableFileError as error:
@@ -107,26 +107,26 @@ def sort_file(storage: Storage, file: LandingFile, settings: CsvSettings, limits
 def read_sorted(
     batches: Iterable[pa.RecordBatch], files: Mapping[str, LandingFile], spec: ReadSpec
 ) -> Iterator[pa.RecordBatch]:
-    """Turn one table's sorted rows, file after file, into records; rows of files not asked for are passed over."""
+    """Turn one table's sorted rows, file after file, into records; rows of other files are skipped."""
     for path, rows in groupby(_flat(batches), key=lambda row: row[PATH]):
         if path in files:
-            yield from _read_one(rows, files[path], spec)
+            yield from _read_file(rows, files[path], spec)
 
 
-def own_fields(record: Record, spec: ReadSpec) -> Record | None:
+def own_fields(record: CsvRecord, spec: ReadSpec) -> CsvRecord | None:
     """Return a record as ``op, field…`` with its whole text; None when it is another table's."""
     _require_names(1, record)
     schema, table = source_name(spec)
     return without_names(record) if (record.fields[2], record.fields[1]) == (schema, table) else None
 
 
-def without_names(record: Record) -> Record:
-    """Leave out the table's and schema's names."""
-    quoted = tuple(at - _LEADING + 1 for at in record.quoted_empty if at >= _LEADING)
-    return Record([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed, quoted)
+def without_names(record: CsvRecord) -> CsvRecord:
+    """Return a record without the names of table and schema."""
+    quoted = tuple(position - _LEADING + 1 for position in record.quoted_empty if position >= _LEADING)
+    return CsvRecord([record.fields[0], *record.fields[_LEADING:]], record.text, record.is_closed, quoted)
 
 
-def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
+def _sorted_rows(path: str, rows: list[tuple[int, CsvRecord]]) -> pa.RecordBatch:
     for row, record in rows:
         _require_names(row, record)
     records = [record for _, record in rows]
@@ -140,7 +140,7 @@ def _sorted_rows(path: str, rows: list[tuple[int, Record]]) -> pa.RecordBatch:
     )
 
 
-def _first_unnamed(rows: list[tuple[int, Record]]) -> str | None:
+def _first_unnamed(rows: list[tuple[int, CsvRecord]]) -> str | None:
     for row, record in rows:
         name = f"{record.fields[2]}.{record.fields[1]}"
         if not is_utf8(name):
@@ -153,7 +153,7 @@ def _batch(*columns: list[object]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_SORTED)
 
 
-def _require_names(row: int, record: Record) -> None:
+def _require_names(row: int, record: CsvRecord) -> None:
     if not record.is_closed:
         msg = f"the file ends inside a quoted value of record {row}: was it cut off?"
         raise UnusableFileError(msg)
@@ -166,8 +166,8 @@ def _flat(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
     return chain.from_iterable(batch.to_pylist() for batch in batches)
 
 
-def _read_one(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
-    """Read one file's rows; its ending, the last of them, goes into its summary."""
+def _read_file(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Read one file's rows; its ending, the last row, becomes part of its summary."""
     tally, endings = Tally(file), list[Ending]()
     try:
         yield from _assembled(_records(rows, endings, spec), spec, tally)
@@ -180,13 +180,15 @@ def _read_one(rows: Iterable[dict[str, object]], file: LandingFile, spec: ReadSp
     tally.content_hash, tally.stable = ending.content_hash, ending.stable
     problem = tally.problem or ending.problem
     if problem is None and ending.unnamed and not "".join(source_name(spec)).isascii():
-        # Written in another encoding, it may be this table's name.
+        # In another encoding it may be the name of this table.
         problem = ending.unnamed
     tally.problem = problem if ending.stable else None
     yield file_batch(record_schema(spec.columns), tally.summary())
 
 
-def _records(rows: Iterable[dict[str, object]], endings: list[Ending], spec: ReadSpec) -> Iterator[tuple[int, Record]]:
+def _records(
+    rows: Iterable[dict[str, object]], endings: list[Ending], spec: ReadSpec
+) -> Iterator[tuple[int, CsvRecord]]:
     limits = Limits.of(spec.settings)
     for row in rows:
         if row[ENDING] is not None:
@@ -196,14 +198,14 @@ def _records(rows: Iterable[dict[str, object]], endings: list[Ending], spec: Rea
         assert isinstance(content, bytes) and isinstance(number, int)  # noqa: PT018 as SORTED_DDL says
         text = content.decode(ENCODING, ENCODING_ERRORS)
         record = next(tokenize(io.StringIO(text, newline=""), spec.settings.csv, limits))
-        yield number, without_names(Record(record.fields, text, quoted_empty=record.quoted_empty))
+        yield number, without_names(CsvRecord(record.fields, text, quoted_empty=record.quoted_empty))
 
 
-def _assembled(records: Iterator[tuple[int, Record]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
-    first = take_stretch(records, PROBED_RECORDS)
+def _assembled(records: Iterator[tuple[int, CsvRecord]], spec: ReadSpec, tally: Tally) -> Iterator[pa.RecordBatch]:
+    first = take_chunk(records, PROBED_RECORDS)
     if not first:
         return
     layout = probe_layout([record.fields for _, record in first], spec, load=False, has_operation=True)
-    # DMS writes no header here, whatever the other files have: a record's text stands alone.
+    # DMS writes no header here, whatever the other files have, so that a record's text is complete.
     rows = exact_rows(chain(first, records), layout.width, str, Limits.of(spec.settings))
-    yield from assemble_text(rows, layout, spec, tally, tells_by_count(spec))
+    yield from assemble_text(rows, layout, spec, tally, images_by_count(spec))

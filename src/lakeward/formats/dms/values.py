@@ -1,8 +1,10 @@
-"""Strict text → value: nothing is rounded, trimmed or guessed. What does not fit its type is a bad value.
+"""Conversion of text to typed values, and record batches of them.
 
-Arrow's own parsers do the work where they are exact. They are not everywhere: text of more than 38 digits wraps
-around silently in ``cast(decimal128)``, ``0x1F`` is taken for an integer, and ``1e400`` becomes infinite.
-A converter raises ``ArrowInvalid`` when any value of the column is refused; :func:`convert_each` finds which.
+The conversion is strict: nothing is rounded, trimmed or guessed, and what does not fit its type is a bad value.
+
+Arrow's own parsers are used where they are exact. They are not everywhere: text of more than 38 digits wraps around
+silently in ``cast(decimal128)``, ``0x1F`` is read as an integer, and ``1e400`` becomes infinite. A converter raises
+``ArrowInvalid`` when it refuses any value of the column; :func:`convert_each` finds which.
 """
 
 from __future__ import annotations
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
 
     from lakeward.columns import Column
     from lakeward.formats.base import FileSummary
-
-
-# One column of values on the way to its lake type: what could be converted, and which rows could not.
 
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def decoded(scalar: pa.Scalar) -> str:
 
 
 def convert_each(source: pa.Array, convert: Convert, target: pa.DataType) -> Cells:
-    """Convert a column at once; when that is refused, find exactly the values that are to blame."""
+    """Convert a column as a whole; if that fails, find exactly the values that are refused."""
     try:
         return Cells(convert(source), source)
     except pa.ArrowInvalid:
@@ -82,7 +81,7 @@ def convert_each(source: pa.Array, convert: Convert, target: pa.DataType) -> Cel
 
 
 def _halve(source: pa.Array, start: int, convert: Convert, target: pa.DataType, failed: Mask) -> list[pa.Array]:
-    """Convert in ever smaller halves down to the single values that are refused: cheap while these are few."""
+    """Convert in halves, down to the single values that are refused: cheap while these are few."""
     try:
         return [convert(source)]
     except pa.ArrowInvalid:
@@ -104,22 +103,20 @@ def to_mask(array: pa.Array) -> Mask:
 
 
 def any_true(mask: Mask | None) -> bool:
-    """Return whether a mask marks any row."""
+    """Whether a mask marks any row."""
     return mask is not None and bool(mask.any())
 
 
 def null_where(marked: pa.Array, values: pa.Array) -> pa.Array:
     """Return null where marked, and the values elsewhere.
 
-    Not by ``if_else(marked, None, values)``: with a null scalar and a slice of text Arrow 23 and older give garbage
+    Not by ``if_else(marked, None, values)``: with a null scalar and a slice of text Arrow 23 and older return garbage
     (apache/arrow issue 49410).
     """
     return pc.if_else(marked, pa.nulls(len(values), values.type), values)
 
 
-# Canonical record batches: the Arrow twin of ``schemas.record_struct``, and how to fill it.
-
-
+# Record batches, with the Arrow equivalent of ``schemas.record_struct``.
 _SIMPLE_ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
@@ -142,7 +139,7 @@ _RECORD_FIELDS = (
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that does not fit: where it is, what is wrong with it, and its text."""
+    """A row that does not fit: its number, the reason, and its text."""
 
     row: int
     reason: str
@@ -169,7 +166,7 @@ def record_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def build_batch(schema: pa.Schema, size: int, fields: Mapping[str, object]) -> pa.RecordBatch:
-    """Make a record batch of the given fields: arrays, or one value for all rows; every other field is null."""
+    """Return a record batch of the given fields: arrays, or a value for all rows; every other field is null."""
     arrays = []
     for field in schema:
         value = fields.get(field.name)
@@ -183,7 +180,7 @@ def build_batch(schema: pa.Schema, size: int, fields: Mapping[str, object]) -> p
 
 
 def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[BadRow]) -> pa.RecordBatch:
-    """Make the records of bad rows."""
+    """Return the records of bad rows."""
     fields = {
         schemas.KIND: schemas.KIND_BAD,
         schemas.FILE: path,
@@ -197,7 +194,7 @@ def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[BadRow]) -> pa.
 
 
 def file_batch(schema: pa.Schema, summary: FileSummary) -> pa.RecordBatch:
-    """Make the record of the file itself."""
+    """Return the record of the file itself."""
     fields = {
         schemas.KIND: schemas.KIND_FILE,
         schemas.FILE: summary.path,
@@ -220,7 +217,7 @@ _ZONED = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)
 _SURPLUS_ZEROS = r"(\.[0-9]{6})0+"
 _SECONDS_LENGTH = len("2020-01-01 00:00:00")
 _TIME_LENGTH = len("00:00:00")
-# Years 1 to 9999: what lies outside cannot be written as a date again, nor be ordered as text.
+# Years 1 to 9999: others cannot be written as a date, nor be ordered as text.
 DAYS = (-719162, 2932896)
 MICROSECONDS = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
 # Digits of a fraction beyond microseconds, up to nanoseconds.
@@ -278,7 +275,7 @@ def _floats(text: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimals(text: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Convert decimals exactly; beyond what Arrow's 128 bits surely hold, through Python's."""
+    """Convert decimals exactly; those that may not fit Arrow's 128 bits through Python's type."""
     longest = pc.max(pc.binary_length(text)).as_py() or 0
     exponents = pc.any(pc.match_substring(text, "e", ignore_case=True)).as_py()
     if longest + scale > MAX_PRECISION or exponents:
@@ -295,7 +292,7 @@ def _decimal(text: str, precision: int, scale: int) -> decimal.Decimal:
         return decimal.Decimal(0)
     if number.adjusted() >= precision - scale:
         raise pa.ArrowInvalid(text)
-    # Enough digits for the text as it stands, so that only the exactness decides.
+    # Enough digits for the whole text, so that only inexact results are refused.
     context = decimal.Context(prec=len(text) + precision, traps=[decimal.Inexact, decimal.InvalidOperation])
     try:
         return number.quantize(decimal.Decimal(1).scaleb(-scale), context=context)
@@ -343,7 +340,7 @@ def _instants(text: pa.Array) -> pa.Array:
 
 
 def parse_commit_times(text: pa.Array) -> Cells:
-    """Convert commit times of text; digits beyond microseconds are cut off here and kept by :func:`finer_digits`."""
+    """Convert commit times of text; digits beyond microseconds are dropped here and kept by :func:`finer_digits`."""
     return convert_each(text, _commit_times, pa.timestamp("us", "UTC"))
 
 
@@ -354,7 +351,7 @@ def _commit_times(text: pa.Array) -> pa.Array:
 def finer_digits(source: pa.Array) -> pa.Array | None:
     """Return the digits of commit times beyond microseconds, empty where there are none; None where no row has any.
 
-    Laid behind a time with six digits, they sort as the times do: nothing sorts before something.
+    Appended to a time with six digits, they sort like the times.
     """
     if pa.types.is_timestamp(source.type) and source.type.unit != "ns":
         return None

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from lakeward import schemas as S
 from lakeward.documents import Record, to_compact_json
 from lakeward.formats.base import ReadSpec
-from lakeward.formats.dms.quarantined import TOLD, keys_of_raw
+from lakeward.formats.dms.quarantined import HAS_KEY, keys_of_raw
 from lakeward.model import Operation
 from lakeward.spark.marks import in_task
 from lakeward.text import json_object, reading_property
@@ -212,7 +212,7 @@ def bad_rows_of_keys(context: TableContext, bad: DataFrame, salt: str, hashes: I
     """Return file and row of those logged bad rows whose text holds one of the keys."""
     keys = keys_of_bad_rows(context, bad)
     own = is_erased_key(keys, context.settings.primary_key, salt, hashes)
-    return keys.filter(column(TOLD) & own).select(S.FILE, S.ROW).distinct()
+    return keys.filter(column(HAS_KEY) & own).select(S.FILE, S.ROW).distinct()
 
 
 def keys_of_bad_rows(context: TableContext, bad: DataFrame) -> DataFrame:
@@ -223,7 +223,7 @@ def keys_of_bad_rows(context: TableContext, bad: DataFrame) -> DataFrame:
 def forbidden_bad_rows(records: DataFrame, spec: ReadSpec, erased: ErasedKeys) -> DataFrame:
     """Return file and row of those bad rows just read that an erasure excludes."""
     keys = _keys(records.filter(column(S.KIND) == S.KIND_BAD), spec)
-    return keys.filter(column(TOLD) & is_erased(keys, spec.key, erased)).select(S.FILE, S.ROW).distinct()
+    return keys.filter(column(HAS_KEY) & is_erased(keys, spec.key, erased)).select(S.FILE, S.ROW).distinct()
 
 
 def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
@@ -233,7 +233,7 @@ def _keys(bad: DataFrame, spec: ReadSpec) -> DataFrame:
         T.StructField(S.FILE_TIME, T.StringType()),
         T.StructField(S.ROW, T.LongType()),
         T.StructField(S.COMMIT_TIME, T.TimestampType()),
-        T.StructField(TOLD, T.BooleanType()),
+        T.StructField(HAS_KEY, T.BooleanType()),
         *S.table_struct(own).fields,
     ]
 
