@@ -198,7 +198,7 @@ def test_sns_reaches_a_queue(moto_endpoint, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "names nobody to tell"),
+        ({}, "names no receiver"),
         ({"webhook": "ftp://x"}, "expected https://… or env:NAME"),
         ({"webhook": "https://x/se cret"}, "holds a space"),
         ({"webhook": "https://x/se\ncret"}, "holds a space, a control"),
