@@ -41,4 +41,4 @@ def test_a_killed_jvm_fails_its_tables_at_once_and_in_words(tmp_path) -> None:
     assert [(one["outcome"], one["error_kind"]) for one in report["tables"]] == [("failed", "spark")] * 2
     assert all("the JVM of Spark was killed (SIGKILL)" in one["message"] for one in report["tables"])
     assert "Traceback" not in "".join(told) and "incubator" not in "".join(told)
-    assert "memory is what usually ends it" in told[-1]
+    assert "the usual reason is a lack of memory" in told[-1]

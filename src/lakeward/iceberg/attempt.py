@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lakeward.iceberg.table import IcebergTable
 
 ATTEMPT_STAMP = "lakeward.attempt"
-# The snapshot that the attempt started from, for taking it back.
+# The snapshot that the attempt started from, for undoing it.
 BASE_STAMP = "lakeward.attempt-base"
-# The rows that the table must have after the commit: counted while writing, held against its metadata later.
+# The rows that the table must have after the commit: counted while writing, compared with its metadata later.
 ROWS_STAMP = "lakeward.rows"
 # Iceberg copies session settings with this prefix into the summaries of DELETE statements, which take no options.
 _SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
@@ -137,7 +137,7 @@ class Attempt:
         self._advanced()
 
     def publish(self, *, before: Callable[[], None], to: str = MAIN) -> Snapshot:
-        """Check the branch, fast-forward ``to`` and give the published snapshot.
+        """Check the branch, fast-forward ``to`` and return the published snapshot.
 
         ``before`` runs last before the fast-forward: it raises when this writer has lost the right to publish.
         """
@@ -170,7 +170,7 @@ class Attempt:
 
 
 def drop_abandoned(table: IcebergTable) -> TableMetadata | None:
-    """Drop branches that a dead writer left; give the table's metadata after that, None if there is no table.
+    """Drop branches that a dead writer left; return the table's metadata after that, None if there is no table.
 
     The caller holds the table's lease; a writer that lost it finds its branch gone and does not publish.
     """

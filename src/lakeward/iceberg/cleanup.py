@@ -135,7 +135,7 @@ def remove_orphans(
         # Iceberg only lists the files: it would remove foreign ones, too.
         found = table.spark.sql(call)
         if other := _other_table(table, java, (row[0] for row in found.toLocalIterator())):
-            return _skipped(table, f"{other} is the metadata of another table, whose files may lie there too")
+            return _skipped(table, f"{other} is the metadata of another table, whose files may be there too")
         own = (row[0] for row in found.toLocalIterator() if is_iceberg_file(row[0], location))
         count, paths = _counted(own) if dry_run else _removed(table, java.io(), own)
         foreign = _counted(row[0] for row in found.toLocalIterator() if not is_iceberg_file(row[0], location))
@@ -206,7 +206,7 @@ def why_not_own(location: str, name: str, others: Iterable[str]) -> str | None:
         return f"{location} is not a folder of this table's name: others may keep files there"
     for other in others:
         if _folder(other) == own or _folder(other).startswith(f"{own}/"):
-            return f"{other} of another table lies in it"
+            return f"{other} of another table is in it"
     return None
 
 

@@ -262,5 +262,5 @@ def _unreadable_past(table: IcebergTable) -> ConfigurationError:
         f"{table.identifier} cannot be repaired in a REST catalog: it keeps the schemas of earlier snapshots as they "
         "are, and those have names that Iceberg does not read"
     )
-    hint = "drop the table's mirror and changelog and run again: both are then built anew from the landing files"
+    hint = "drop the table's mirror and changelog and run again: both are then rebuilt from the landing files"
     return ConfigurationError(msg, hint=hint)

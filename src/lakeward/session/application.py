@@ -141,4 +141,4 @@ def _require_catalog_name(user: Mapping[str, str]) -> None:
     for key in (CATALOG_KEY, _DEFAULT_CATALOG_KEY):
         if key in user:
             msg = f"spark.conf sets {key}; Lakeward's catalog is {CATALOG_NAME!r} and is described under lake:"
-            raise ConfigurationError(msg, hint=f"remove {key}, and give properties in lake.properties")
+            raise ConfigurationError(msg, hint=f"remove {key}, and set properties in lake.properties")

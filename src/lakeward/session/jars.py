@@ -110,16 +110,16 @@ def explain(output: str) -> str:
         cause = match["reason"] or f"unknown host {match['host']}"
         return f"the package repository cannot be reached, is this machine offline? ({cause})"
     if match := _INCOMPLETE.search(output):
-        return f"the download came only in part ({match[0].strip()})"
+        return f"the download was incomplete ({match[0].strip()})"
     failures = [match["reason"] for match in _FAILURE.finditer(output)]
-    return failures[-1] if failures else "the resolver stopped without a reason"
+    return failures[-1] if failures else "the resolver gave no reason"
 
 
 def unresolved(coordinates: Sequence[str], problem: str) -> ConfigurationError:
     """Return the error for jars that could not be fetched."""
     msg = f"cannot fetch {', '.join(coordinates)}: {problem}"
     return ConfigurationError(
-        msg, hint="again with network, or LAKEWARD_JARS=<dir> with the jar files on a machine without"
+        msg, hint="run again with network; on a machine without, set LAKEWARD_JARS=<dir> to a folder with the jar files"
     )
 
 
@@ -296,7 +296,7 @@ def _defect(jar: Jar, path: Path) -> str | None:
     except OSError:
         return "missing"
     if size != jar.size:
-        return f"a half or foreign file of {size:,} bytes instead of {jar.size:,}"
+        return f"an incomplete or foreign file of {size:,} bytes instead of {jar.size:,}"
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     return None if found == jar.sha256 else "a file with another checksum than the pinned one"

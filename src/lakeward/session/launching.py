@@ -44,7 +44,7 @@ def require_java() -> int:
         raise _refused(problem) from error
     version = major_version(outcome.stderr + outcome.stdout)
     if version is None or version < MINIMUM_JAVA:
-        found = "does not tell its version" if version is None else f"is Java {version}"
+        found = "does not report its version" if version is None else f"is Java {version}"
         problem = f"{program} {found}; Spark needs Java {MINIMUM_JAVA} or newer"
         raise _refused(problem)
     return version

@@ -178,7 +178,7 @@ def _settable(session: SparkSession, conf: Mapping[str, str]) -> dict[str, str]:
 def _require_extensions(session: SparkSession) -> None:
     if ICEBERG_EXTENSIONS not in (session.conf.get(EXTENSIONS_KEY, "") or ""):
         msg = f"the running Spark application lacks {EXTENSIONS_KEY}={ICEBERG_EXTENSIONS}"
-        raise ConfigurationError(msg, hint="stop it and let Lakeward start Spark, or start it with Iceberg")
+        raise ConfigurationError(msg, hint="stop it so that Lakeward starts Spark, or start it with Iceberg")
 
 
 def _require_iceberg(session: SparkSession) -> None:

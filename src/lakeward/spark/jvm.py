@@ -31,8 +31,8 @@ _KEPT_LINES = 20
 # A connection breaks shortly before the process ends.
 _WAIT_SECONDS = 2.0
 MEMORY_HINT = (
-    "memory is what usually ends it: dmesg shows whether the system killed it (OOM); give the machine or container "
-    "more, or take less: spark: conf: spark.driver.memory, and fewer tables at one time (parallel:)"
+    "the usual reason is a lack of memory: dmesg shows whether the system killed it (OOM); give the machine or "
+    "container more, or use less: spark: conf: spark.driver.memory, and fewer tables at a time (parallel:)"
 )
 
 
@@ -130,7 +130,7 @@ def spark_died(error: BaseException, what: str) -> SparkDiedError | None:
     end = _end_of(process, timeout=_WAIT_SECONDS if isinstance(error, (Py4JError, OSError)) else 0)
     if end is None:
         return None
-    stays = "what was published stays, the rest is finished or taken back by the next run"
+    stays = "what was published stays, the next run finishes or undoes the rest"
     return SparkDiedError(f"{what}: the JVM of Spark {end}; {stays}", hint=MEMORY_HINT)
 
 

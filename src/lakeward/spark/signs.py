@@ -78,20 +78,20 @@ STORAGE = (
         DataError,
         # Hadoop does not report why it cannot create a folder; most file systems allow 255 bytes for a name.
         ("File name too long", r"Mkdirs failed to create [^\n]*?/[^/\n]{256,}"),
-        "a file or folder would have a longer name than the file system takes, most often for the value of a partition",
+        "the name of a file or folder would be too long for the file system, most often by the value of a partition",
         "partition by something shorter: truncate(32, column), bucket(16, column) or a date",
     ),
     Meaning(
         ConfigurationError,
         ("Mkdirs failed to create",),
-        "a folder of the lake cannot be made",
+        "a folder of the lake cannot be created",
         "check lake.warehouse in lakeward.yaml and the permissions of its folder",
     ),
     Meaning(
         SparkDiedError,
         (r"java\.lang\.OutOfMemoryError", "GC overhead limit exceeded"),
         "Spark has no memory left",
-        "give it more (spark: conf: spark.driver.memory), or take less at one time: max_files, max_bytes, parallel",
+        "give it more (spark: conf: spark.driver.memory), or process less at a time: max_files, max_bytes, parallel",
     ),
     Meaning(ConfigurationError, ("Unable to load region",), "the region is not known", _SETTINGS),
     Meaning(
@@ -114,7 +114,7 @@ STORAGE = (
             "SQLITE_BUSY",
         ),
         "the storage or the catalog does not answer as it should",
-        "run again; if it stays so: lakeward doctor",
+        "run again; if the problem persists: lakeward doctor",
     ),
 )
 
@@ -195,14 +195,14 @@ INPUT = (
     _refused(
         r"FAILED_READ_FILE\.FILE_NOT_EXIST",
         meaning="is gone since it was listed",
-        hint="run again once nobody writes there",
+        hint="run again when nothing is being written there",
     ),
     _refused(
         r"FAILED_READ_FILE\.PARQUET_COLUMN_DATA_TYPE_MISMATCH",
         meaning="has a column of another type than the other files",
     ),
-    _refused("is not a Parquet file", meaning="is no Parquet file, or was cut off", hint=_AGAIN),
-    _refused("Malformed ORC file", meaning="is no ORC file, or was cut off", hint=_AGAIN),
+    _refused("is not a Parquet file", meaning="is not a Parquet file, or is incomplete", hint=_AGAIN),
+    _refused("Malformed ORC file", meaning="is not an ORC file, or is incomplete", hint=_AGAIN),
     _refused("CANNOT_READ_FILE_FOOTER", meaning="cannot be read: its footer is damaged", hint=_AGAIN),
     _refused(
         "Unescaped quote character",
@@ -234,11 +234,11 @@ INPUT = (
         meaning="has files with columns of different types",
         hint="write it with one schema",
     ),
-    _refused("UNABLE_TO_INFER_SCHEMA", meaning="holds no file that tells its columns", hint=_AGAIN),
+    _refused("UNABLE_TO_INFER_SCHEMA", meaning="has no file from which its columns can be read", hint=_AGAIN),
     _refused(
         "CONFLICTING_DIRECTORY_STRUCTURES",
         "Conflicting directory structures",
-        meaning="has folders that are no partitions of one table",
+        meaning="has folders that are not partitions of one table",
     ),
     _refused(
         "for partition column",

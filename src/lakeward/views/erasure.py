@@ -207,7 +207,7 @@ class Receipt(Document):
         if self.proved:
             return
         left = ", ".join(place.place for place in self.places if not place.is_clean)
-        msg = f"{self.table}: rows of erased keys are still found in {left}"
+        msg = f"{self.table}: rows of erased keys are still in {left}"
         raise BugError(msg, hint=f"lakeward erase {self.table} --resume")
 
 

@@ -73,7 +73,7 @@ def test_a_verified_jar_is_not_hashed_again(cache, resolver, monkeypatch):
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(CONTENT[:5], "half or foreign file of 5 bytes"), (CONTENT.upper(), "checksum"), (None, "missing")],
+    [(CONTENT[:5], "incomplete or foreign file of 5 bytes"), (CONTENT.upper(), "checksum"), (None, "missing")],
 )
 def test_what_was_fetched_wrong_is_refused_and_not_kept(cache, resolver, content, problem):
     resolver.content = content
@@ -93,7 +93,9 @@ def test_a_given_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch)
     assert resolver.calls == 0
 
 
-@pytest.mark.parametrize(("content", "problem"), [(None, "is missing"), (CONTENT[:5], "is a half or foreign file")])
+@pytest.mark.parametrize(
+    ("content", "problem"), [(None, "is missing"), (CONTENT[:5], "is an incomplete or foreign file")]
+)
 def test_a_given_folder_without_the_jar_is_refused_with_file_and_coordinate(
     cache, resolver, tmp_path, monkeypatch, content, problem
 ):
@@ -183,12 +185,12 @@ def test_the_set_up_fetches_what_every_kind_of_lake_needs(monkeypatch, capsys):
             "offline? (java.net.ConnectException: Connection refused)",
         ),
         ("java.net.UnknownHostException: somewhere", "offline? (unknown host somewhere)"),
-        ("[FAILED     ] org.example#thing;1.0!thing.jar: (0ms)", "came only in part ([FAILED     ] org.example#thing"),
+        ("[FAILED     ] org.example#thing;1.0!thing.jar: (0ms)", "was incomplete ([FAILED     ] org.example#thing"),
         (
             'Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]',
             "[unresolved dependency: a#b;1: not found]",
         ),
-        ("", "stopped without a reason"),
+        ("", "gave no reason"),
     ],
 )
 def test_the_resolvers_output_is_explained(output, explanation):

@@ -37,7 +37,7 @@ def test_java_home_comes_before_the_path(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [('java version "1.8.0"', "is Java 8"), ("nonsense", "does not tell its version")]
+    ("text", "problem"), [('java version "1.8.0"', "is Java 8"), ("nonsense", "does not report its version")]
 )
 def test_java_that_is_too_old_is_refused(tmp_path, monkeypatch, text, problem):
     install_java(tmp_path, text)

@@ -102,7 +102,7 @@ def test_javas_noise_is_kept_from_standard_error_and_nothing_else(capfd) -> None
         (
             "java.io.IOException: Mkdirs failed to create file:/x/n=a (exists=false)",
             ConfigurationError,
-            "cannot be made",
+            "cannot be created",
         ),
         ("java.lang.OutOfMemoryError: Java heap space", SparkDiedError, "t: Spark has no memory left"),
     ],

@@ -81,7 +81,7 @@ def _moment(timeline: Timeline, text: str | None) -> Moment | None:
 def _require_answerable(timeline: Timeline, kind: MomentKind, first: Moment | None, last: Moment | None) -> None:
     table, progress = timeline.context.table, timeline.progress
     if kind is MomentKind.TIME and timeline.context.settings.timestamp_column is None:
-        msg = f"{table} has no timestamp_column: nothing tells when its changes were committed"
+        msg = f"{table} has no timestamp_column: it is not known when its changes were committed"
         raise ConfigurationError(msg, hint=f"lakeward changes {table} --from op:N")
     ops = [moment.op for moment in (first, last) if moment is not None and moment.op is not None]
     if ops and max(ops) > progress.op:
@@ -91,9 +91,9 @@ def _require_answerable(timeline: Timeline, kind: MomentKind, first: Moment | No
         standing = min(low for low, high in progress.undone if low <= int(first.op) <= high) - 1
         msg = (
             f"{table}: op {first.op} was undone: what came after op {standing} no longer counts, "
-            f"also where a job has taken it in"
+            f"even where a job has already applied it"
         )
-        hint = f"build the job's copy anew from the mirror, and go on from op:{progress.op}"
+        hint = f"rebuild the job's copy from the mirror, and continue from op:{progress.op}"
         raise ConfigurationError(msg, hint=hint)
 
 

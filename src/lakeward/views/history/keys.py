@@ -94,7 +94,7 @@ def row_key(table: object, columns: Sequence[Column], keys: Sequence[str], given
         ConfigurationError: columns are missing or unknown, or a value does not fit.
     """
     if not keys:
-        msg = f"{table} has no primary key: its rows cannot be told apart"
+        msg = f"{table} has no primary key: its rows cannot be identified"
         raise ConfigurationError(msg, hint=f"lakeward changes {table} lists its rows as they came")
     if set(given) != set(keys):
         msg = f"{table} is keyed by {', '.join(keys)}; found {', '.join(given) or 'none'}"

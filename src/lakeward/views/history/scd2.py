@@ -107,7 +107,7 @@ def require_versions(timeline: Timeline, track: Sequence[str] | None) -> None:
     """
     table = timeline.context.table
     if not timeline.keys:
-        msg = f"{table} has no primary key: nothing tells which rows are versions of one another"
+        msg = f"{table} has no primary key: it is not known which rows are versions of the same row"
         raise ConfigurationError(msg, hint=f"lakeward changes {table} lists its rows as they came")
     require_times(timeline)
     if unknown := [name for name in track or () if name not in timeline.names]:
@@ -204,7 +204,7 @@ def _kept(metadata: TableMetadata | None) -> _Kept | None:
     head = metadata.head() if metadata else None
     if metadata is None or head is None or HISTORY_STAMP not in head.summary:
         return None
-    with refusing_damage("the stamp of the kept history", hint="drop the kept history and make it anew: scd2 --table"):
+    with refusing_damage("the stamp of the kept history", hint="drop the history and build it again: scd2 --table"):
         op, track = int(head.summary[HISTORY_STAMP]), json.loads(head.summary[TRACK_STAMP])
         tracked = None if track is None else tuple(str(name) for name in track)
     return _Kept(
@@ -229,7 +229,7 @@ def _why_whole(timeline: Timeline, before: _Kept | None, track: tuple[str, ...] 
     if before.track != track:
         return "other columns are tracked"
     if before.source != _source(timeline) or before.op > timeline.progress.op:
-        return "the changelog is another one"
+        return "the changelog was recreated"
     if before.op == timeline.progress.op:
         return None
     kind = F.get_json_object(column(S.DETAIL), "$.kind")

@@ -147,12 +147,12 @@ def require_times(timeline: Timeline) -> None:
     """
     table = timeline.context.table
     if timeline.context.settings.timestamp_column is None:
-        msg = f"{table} has no timestamp_column: nothing tells from when to when its rows were valid"
-        raise ConfigurationError(msg, hint="let DMS add one (TimestampColumnName) and name it: timestamp_column:")
+        msg = f"{table} has no timestamp_column: it is not known when its rows were valid"
+        raise ConfigurationError(msg, hint="have DMS add one (TimestampColumnName) and set it: timestamp_column:")
     timeless = timeline.changes.filter(column(S.COMMIT_TIME).isNull() & ~is_load_row()).select(S.FILE, S.ROW).take(1)
     if timeless:
         file, row = timeless[0]
-        msg = f"{table}: {file}, row {row}, has no commit time; nothing tells since when it is valid"
+        msg = f"{table}: {file}, row {row}, has no commit time; it is not known since when it is valid"
         raise DataError(msg, hint=f"lakeward changes {table}")
 
 

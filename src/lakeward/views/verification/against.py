@@ -304,11 +304,11 @@ def _limit(at: PointInTime, against: Against) -> Column:
         msg = "--cut-off takes a day or a time, as 2024-04-05T10:30:00"
         raise ConfigurationError(msg)
     if not context.settings.primary_key:
-        msg = f"{context.table} has no key: it cannot be told which of its rows changed after --cut-off"
-        raise ConfigurationError(msg, hint="compare without --cut-off while the other side stands still")
+        msg = f"{context.table} has no key: its rows that changed after --cut-off cannot be identified"
+        raise ConfigurationError(msg, hint="compare without --cut-off while the other side does not change")
     if context.settings.timestamp_column is None:
-        msg = f"{context.table} has no timestamp_column: nothing tells which of its changes came after --cut-off"
-        raise ConfigurationError(msg, hint="set timestamp_column, or compare while the other side stands still")
+        msg = f"{context.table} has no timestamp_column: it is not known which of its changes came after --cut-off"
+        raise ConfigurationError(msg, hint="set timestamp_column, or compare while the other side does not change")
     return F.timestamp_micros(F.lit(cut_off.micros))
 
 

@@ -97,7 +97,7 @@ def _repaired(
 
 def _apply_repair(context: TableContext, workspace: Workspace, examined: Examined, options: VerifyOptions) -> OpReport:
     if examined.bases.changelog is None or examined.bases.mirror is None:
-        msg = f"{context.table} has no rows to put right"
+        msg = f"{context.table} has no rows to repair"
         raise DataError(msg)
     if options.against is not None:
         return _from_other_copy(context, workspace, examined, options.against)
@@ -210,7 +210,7 @@ def _require_exact(context: TableContext, examined: Examined) -> None:
         raise ConfigurationError(msg, hint=f"reload the table; or lakeward verify {context.table} --repair")
     sides = examined.sides
     if sides is not None and (lacking := [*sides.only_here, *sides.not_compared]):
-        msg = f"{context.table} cannot be put right from the other copy, which does not give {', '.join(lacking)}"
+        msg = f"{context.table} cannot be repaired from the other copy, which lacks {', '.join(lacking)}"
         raise ConfigurationError(msg, hint="compare with a copy that has every column")
 
 

@@ -332,7 +332,7 @@ def stamp_row_count(context: TableContext, report: TableVerification) -> TableVe
         attempt.publish(before=context.permission.require)
     note = (
         f"the metadata counts {bases.mirror.rows:,} rows and op {bases.applied} left {bases.expected_rows:,}, though "
-        "the rows are right: the mirror was compacted by something else; the count was taken over"
+        "the rows are right: another program compacted the mirror; its count was accepted"
     )
     return replace(report, notes=(*report.notes, note))
 

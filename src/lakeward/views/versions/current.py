@@ -145,7 +145,7 @@ def _require_own_pointer(place: VersionPlace, table: str) -> None:
     except ValueError:
         found = None
     if not isinstance(found, dict) or found.get("table") != table or "version" not in found:
-        msg = f"{place.root}/{POINTER} is there, and does not point to a version of {table}: it is not replaced"
+        msg = f"{place.root}/{POINTER} exists and does not point to a version of {table}: it is not replaced"
         raise ConfigurationError(msg, hint="look at it, and move it elsewhere, or publish to another folder")
 
 
@@ -224,7 +224,7 @@ def _write_dates(
         chosen = with_dates(found.rows, target.shape, target.folder_column).filter(_is_among(target, changed))
         content = write_rows(context, chosen.select(*columns(target.names)), target)
         if content != total(parts[date] for date in changed):
-            msg = f"{context.table}: other rows were written than were counted by date; nothing was published"
+            msg = f"{context.table}: the rows written are not those counted by date; nothing was published"
             raise DataError(msg, hint=f"lakeward run {context.table}")
     fresh = written_files(target.store, target.folder, earlier)
     context.reached(Step.PUBLISH_DATES)

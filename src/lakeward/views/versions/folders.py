@@ -279,6 +279,6 @@ def _no_version(store: FileSystem, location: str, folder: str) -> DataError:
         msg = f"{location} is not one version but holds {len(versions)}: {', '.join(versions[:20])}"
         return DataError(msg, hint=f"read {folder}/{versions[-1]}")
     if store.exists(folder):
-        msg = f"{location} has no {MANIFEST}: it is no version, only a part of one, or was not finished"
+        msg = f"{location} has no {MANIFEST}: it is not a version, only a part of one, or was not finished"
         return DataError(msg, hint="lakeward snapshot list")
     return DataError(f"there is nothing at {location}", hint="lakeward snapshot list")

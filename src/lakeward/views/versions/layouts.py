@@ -168,7 +168,7 @@ def require_rows(
     _require_same(context, target, read_back.rows, content.rows)
     if read_back != content:
         names = ", ".join(_changed_columns(found, rows, target.names))
-        msg = f"{context.table}: {target.shape.format} files do not give back every value of {names} as it was written"
+        msg = f"{context.table}: {target.shape.format} files do not return every value of {names} as it was written"
         raise DataError(msg, hint="nothing was published: choose --format parquet (or format: parquet under publish:)")
 
 

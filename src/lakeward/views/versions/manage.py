@@ -148,7 +148,7 @@ def _missing(context: TableContext, mirror: TableMetadata, publication: Publicat
         found = find_version(open_filesystem(context.spark, context.config, publication.location), publication.location)
     except (DataError, ConfigurationError) as error:
         return error.message
-    return None if found.manifest.id == publication.id else "another version than the recorded one lies there"
+    return None if found.manifest.id == publication.id else "the version there is not the recorded one"
 
 
 def _outdated(mirror: TableMetadata, progress: Progress, publication: Publication, late: set[str]) -> str | None:
@@ -157,7 +157,7 @@ def _outdated(mirror: TableMetadata, progress: Progress, publication: Publicatio
     if moment.kind is MomentKind.OP:
         return None
     if publication.id in late:
-        return "changes that belong into it arrived later"
+        return "changes that belong to it arrived later"
     begun = [generation.number for generation in progress.generations if generation.began <= moment.digits]
     if begun and begun[-1] != publication.generation:
         return f"load {begun[-1]}, which arrived later, had begun by then"

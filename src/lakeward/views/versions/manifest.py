@@ -105,7 +105,7 @@ def read_manifest(text: str, folder: str) -> Manifest:
     Raises:
         DataError: the text is not a complete manifest.
     """
-    remedy = "lakeward snapshot list   (and refresh to make it anew)"
+    remedy = "lakeward snapshot list   (and refresh to rebuild it)"
     with refusing_damage(f"{folder}: its {MANIFEST}", hint=remedy):
         return Manifest.from_dict(json_object(text))
 

@@ -102,7 +102,7 @@ class GlueTables:
                 self._create_database(database)
                 self._client.create_table(**where, TableInput=wanted)
             elif OWN_PARAMETER not in present.get("Parameters", {}):
-                msg = f"Glue's table {name} is there already and was not made by Lakeward"
+                msg = f"Glue's table {name} exists already and was not made by Lakeward"
                 raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
             else:
                 self._drop_partitions(database, table)
@@ -281,7 +281,7 @@ class _SessionTables:
         full = _full_name(name)
         described = self._described(full)
         if described is not None and not _is_own(described):
-            msg = f"{SESSION_CATALOG}.{name} is there already and was not made by Lakeward"
+            msg = f"{SESSION_CATALOG}.{name} exists already and was not made by Lakeward"
             raise ConfigurationError(msg, hint="--register ANOTHER.NAME")
         database = quote_name(name.partition(".")[0])
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {SESSION_CATALOG}.{database}")

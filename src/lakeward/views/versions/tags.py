@@ -165,7 +165,7 @@ def _require_free(
     if name not in references:
         return
     if not any(publication.kind is PublicationKind.TAG and publication.location == name for publication in known):
-        msg = f"{context.table} has a branch or tag {name!r} that is no snapshot of Lakeward's"
+        msg = f"{context.table} has a branch or tag {name!r} that is not a snapshot of Lakeward"
         raise ConfigurationError(msg, hint="--tag ANOTHER-NAME")
     if not replacing:
         msg = f"{context.table} has a tag {name!r} already; a version is never overwritten unasked"
