@@ -333,7 +333,7 @@ def _report(
 def _recorded(context: TableContext) -> list[Publication]:
     from lakeward.views.versions.manifest import list_publications
 
-    mirror = context.mirror.look()
+    mirror = context.mirror.find_metadata()
     return list_publications(mirror) if mirror else []
 
 

@@ -174,8 +174,8 @@ def drop_abandoned(table: IcebergTable) -> TableMetadata | None:
 
     The caller holds the table's lease; a writer that lost it finds its branch gone and does not publish.
     """
-    metadata = table.look()
+    metadata = table.find_metadata()
     abandoned = [name for name in metadata.references() if name.startswith(BRANCH_PREFIX)] if metadata else []
     for name in abandoned:
         table.drop_branch(name)
-    return table.look() if abandoned else metadata
+    return table.find_metadata() if abandoned else metadata

@@ -111,7 +111,7 @@ def create_changelog(changelog: IcebergTable, columns: Iterable[Column]) -> None
 
 def is_complete(table: IcebergTable) -> bool:
     """Whether the table exists with its first snapshot; a crash may have prevented that."""
-    metadata = table.look()
+    metadata = table.find_metadata()
     return metadata is not None and metadata.head(EMPTY_TAG) is not None
 
 

@@ -55,10 +55,10 @@ class IcebergTable:
 
     def exists(self) -> bool:
         """Whether the catalog has the table."""
-        return self.look() is not None
+        return self.find_metadata() is not None
 
-    def look(self) -> TableMetadata | None:
-        """Load the table's metadata; None when the catalog does not have it."""
+    def find_metadata(self) -> TableMetadata | None:
+        """Return the table's newest metadata, None where the catalog does not have the table."""
         try:
             return self.metadata()
         except Exception as error:
@@ -67,11 +67,11 @@ class IcebergTable:
             raise
 
     def metadata(self) -> TableMetadata:
-        """Load the table's newest metadata."""
+        """Return the table's newest metadata."""
         return TableMetadata(self.load(), _jvm(self.spark))
 
     def load(self) -> Any:
-        """Load the table's newest metadata as Iceberg's Java object."""
+        """Return the table's newest metadata as Iceberg's Java object."""
         with commit_errors(self.identifier):
             jvm = _jvm(self.spark)
             # Spark makes a session's catalog at its first use, from the settings of the thread's active session.

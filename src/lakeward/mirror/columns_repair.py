@@ -36,7 +36,7 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
     Raises:
         ConfigurationError: the settings are incomplete, or do not fit the columns that would remain.
     """
-    mirror = context.mirror.look()
+    mirror = context.mirror.find_metadata()
     if mirror is None or mirror.head() is None:
         msg = f"{context.table} has no mirror yet: there is nothing to repair"
         raise ConfigurationError(msg, hint=f"lakeward run {context.table}")
@@ -71,5 +71,5 @@ def repair_columns(context: TableContext) -> ColumnsRepair:
         for table in tables:
             context.permission.require()
             rename_everywhere(table, plan.renamed, plan.dropped)
-        keep_settings(context, bases_of(None, context.mirror.look()).properties)
+        keep_settings(context, bases_of(None, context.mirror.find_metadata()).properties)
     return plan

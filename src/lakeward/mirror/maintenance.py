@@ -139,7 +139,7 @@ def expirable_count(context: TableContext, metadata: TableMetadata) -> int:
 def planned_expiry(context: TableContext) -> Iterator[WorkReport]:
     """Yield how many snapshots of which Iceberg table would expire."""
     for name, table in targets(context):
-        metadata = table.look()
+        metadata = table.find_metadata()
         if metadata is not None and (count := expirable_count(context, metadata)):
             yield WorkReport(WorkKind.EXPIRE, name, removed_snapshots=count)
 
@@ -151,7 +151,7 @@ def expire_slice(context: TableContext, bases: Bases) -> WorkReport | None:
     """
     border = _border(context)
     for name, table in targets(context):
-        metadata = table.look()
+        metadata = table.find_metadata()
         if metadata is None:
             continue
         tags = outdated_tags(metadata, border)
@@ -276,7 +276,7 @@ def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetad
         yield WorkKind.COMPACT
     if debt_of(changelog).data_files - last.changelog_files >= limits.small_files:
         yield WorkKind.CLUSTER
-    if any(_has_old(context, table.look(), limits) for _, table in targets(context)):
+    if any(_has_old(context, table.find_metadata(), limits) for _, table in targets(context)):
         yield WorkKind.EXPIRE
     if time.time() - (last.orphans or _creation_time(mirror)) >= limits.orphan_age:
         yield WorkKind.ORPHANS
@@ -307,7 +307,7 @@ _SHOWN_ORPHANS = 5
 
 def locations(context: TableContext) -> tuple[str, ...]:
     """Return the folders of a table's Iceberg tables."""
-    found = (table.look() for _, table in targets(context))
+    found = (table.find_metadata() for _, table in targets(context))
     return tuple(str(metadata.java.location()) for metadata in found if metadata is not None)
 
 
@@ -321,7 +321,7 @@ def clear_orphans(
     older_than = int((time.time() - context.settings.maintenance.orphan_age) * 1000)
     own = locations(context)
     for name, table in targets(context):
-        metadata = table.look()
+        metadata = table.find_metadata()
         if metadata is None:
             continue
         here = str(metadata.java.location())

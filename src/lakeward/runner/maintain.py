@@ -139,7 +139,7 @@ class TableCare:
 
     def _maintained(self) -> Outcome:
         context = self._context()
-        mirror, changelog = self._before = (context.mirror.look(), context.changelog.look())
+        mirror, changelog = self._before = (context.mirror.find_metadata(), context.changelog.find_metadata())
         if mirror is None or changelog is None or mirror.head() is None:
             self._remarks.append("it has never run")
             return Outcome.IDLE
@@ -228,7 +228,7 @@ class TableCare:
         """Return the report; debt is looked at once more where something was done."""
         context = self._context()
         is_changed = self._work and not self._wish.dry_run and error is None
-        after = (context.mirror.look(), context.changelog.look()) if is_changed else self._before
+        after = (context.mirror.find_metadata(), context.changelog.find_metadata()) if is_changed else self._before
         message = error.message if error else "; ".join(self._remarks) or None
         return TableMaintenance(
             str(self._known.table),

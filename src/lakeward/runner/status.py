@@ -153,7 +153,7 @@ def _status(context: TableContext, known: KnownTable, holder: str | None) -> Tab
 
 
 def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
-    changelog, mirror = context.changelog.look(), context.mirror.look()
+    changelog, mirror = context.changelog.find_metadata(), context.mirror.find_metadata()
     bases = bases_of(changelog, mirror)
     progress = progress_of(context, bases)
     scan = Scan()

@@ -274,7 +274,7 @@ def _scanned(context: TableContext, record: OpRecord, *, only_heads: bool) -> It
         place = CHANGELOG if not number else f"{CHANGELOG} snapshot {snapshot_id}"
         yield place, count_stored(changelog_rows_to_erase(context, record, snapshot_id))
     history = history_of(context.spark, context.table)
-    if (metadata := history.look()) is not None:
+    if (metadata := history.find_metadata()) is not None:
         for number, snapshot_id in enumerate(_newest_first(metadata, only_heads=only_heads)):
             place = HISTORY if not number else f"{HISTORY} snapshot {snapshot_id}"
             yield place, count_stored(doomed_in_history(context, record, stored_rows(history, snapshot_id)))
@@ -332,7 +332,7 @@ def resume(context: TableContext) -> list[Receipt]:
     for table in (context.changelog, context.mirror):
         drop_abandoned(table)
     finish_interrupted(context)
-    unfinished = unfinished_erasure(context.changelog.look())
+    unfinished = unfinished_erasure(context.changelog.find_metadata())
     return [_finish(context, record_of(context, unfinished.op))] if unfinished else []
 
 
@@ -361,7 +361,7 @@ def _hashes(context: TableContext, keys: Sequence[Mapping[str, Any]], salt: str)
 
 
 def _known_salt(context: TableContext) -> str | None:
-    metadata = context.changelog.look()
+    metadata = context.changelog.find_metadata()
     return metadata.property(SALT_PROPERTY) if metadata else None
 
 

@@ -253,7 +253,7 @@ def iceberg_side(spark: SparkSession, config: Config, label: str, address: Addre
     """
     namespace, name = address.table.split(".")
     table = IcebergTable(spark, namespace, name)
-    metadata = table.look()
+    metadata = table.find_metadata()
     if metadata is None:
         msg = f"the lake has no table {address.table}"
         raise RefusedInputError(msg, hint="lakeward status   (and --config for another lake)")

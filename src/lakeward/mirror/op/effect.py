@@ -137,7 +137,7 @@ def capture(context: TableContext) -> Bases:
     Raises:
         ConfigurationError: the mirror's columns have names under which it cannot be read.
     """
-    bases = bases_of(context.changelog.look(), context.mirror.look())
+    bases = bases_of(context.changelog.find_metadata(), context.mirror.find_metadata())
     require_readable_names(context.table, bases.columns, context.settings)
     return bases
 

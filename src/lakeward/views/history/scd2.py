@@ -248,7 +248,7 @@ def _is_new(timeline: Timeline, op: int) -> SparkColumn:
 def _define(timeline: Timeline, history: IcebergTable) -> None:
     """Create the history table, or add the columns that the mirror got since."""
     settings, wanted = timeline.context.settings, version_columns(timeline)
-    metadata = history.look()
+    metadata = history.find_metadata()
     if metadata is None or metadata.head() is None:
         create_history(history, wanted, format_version=settings.format_version)
         return

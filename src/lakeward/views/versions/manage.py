@@ -101,11 +101,11 @@ class CheckedPublication:
 
 def check_publications(context: TableContext) -> list[CheckedPublication]:
     """Return every publication of a table with its state, oldest first; one Spark job for all of them."""
-    mirror = context.mirror.look()
+    mirror = context.mirror.find_metadata()
     found = list_publications(mirror) if mirror else []
     if mirror is None or not found:
         return []
-    bases = bases_of(context.changelog.look(), mirror)
+    bases = bases_of(context.changelog.find_metadata(), mirror)
     progress = applied_progress(context, bases)
     late = _arrived_late(context, bases, progress, found)
     newest = {
