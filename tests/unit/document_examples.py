@@ -32,7 +32,7 @@ from lakeward.formats.base import FileSummary
 from lakeward.iceberg.rewrite import Debt
 from lakeward.mirror.columns_repair import ColumnsRepair
 from lakeward.mirror.erase import LandingTrace
-from lakeward.mirror.maintenance import Maintained, MaintenanceReport, TableMaintenance, WorkKind, WorkReport
+from lakeward.mirror.maintenance import MaintenanceRecord, MaintenanceReport, TableMaintenance, WorkKind, WorkReport
 from lakeward.mirror.op.changelog import FileRecord, LoadDecision, OpRecord
 from lakeward.mirror.op.check import RowChanges
 from lakeward.mirror.op.erased import Erasure, UnfinishedErasure
@@ -214,7 +214,7 @@ EXAMPLES: dict[str, Any] = {
     "file summary, short": _PLAIN_SUMMARY,
     "finding": Finding("sales.product", Severity.WARNING, "schema", "odd"),
     "imported table": ImportedTable("a/b", ImportOutcome.IMPORTED, "a.b", True, {"primary_key": ["id"]}),
-    "maintained": Maintained(1.5, 2.5, 1, 2, 3),
+    "maintained": MaintenanceRecord(1.5, 2.5, 1, 2, 3),
     "maintenance": MaintenanceReport((_MAINTENANCE,), 1.0),
     "manifest": _MANIFEST,
     "manifest of a set": replace(_MANIFEST, set=_SET),

@@ -107,7 +107,7 @@ def test_rows_deletes_and_ledger_go_back_and_the_next_run_takes_the_files_again(
     check_books(scene)
     with pytest.raises(ConfigurationError, match="there is no op 9; its ops are 1 to 6"):
         scene.lakeward.undo(TABLE, to_op=9)
-    with pytest.raises(ConflictError, match="stands at op 6; it stood at op 5"):
+    with pytest.raises(ConflictError, match="is at op 6; it was at op 5"):
         scene.lakeward.undo(TABLE, to_op=2, newest_op=5)
     with pytest.raises(ConfigurationError, match="has no timestamp_column") as error:
         scene.lakeward.undo(TABLE, to_time="2024-01-04")

@@ -220,7 +220,7 @@ MAINTAINED_PROPERTY = "lakeward.maintained"
 
 
 @dataclass(frozen=True)
-class Maintained(Record):
+class MaintenanceRecord(Record):
     """What the last maintenance left: some files remain, as in partitions with one small file each.
 
     ``at`` and ``orphans`` are seconds since 1970: when it was done, and when orphan files were last searched for.
@@ -233,13 +233,13 @@ class Maintained(Record):
     changelog_files: int = 0
 
 
-def last_maintained(mirror: TableMetadata) -> Maintained:
+def last_maintained(mirror: TableMetadata) -> MaintenanceRecord:
     """Return the mirror's record of its last maintenance."""
     text = mirror.property(MAINTAINED_PROPERTY)
     if not text:
-        return Maintained()
+        return MaintenanceRecord()
     with reading_property(MAINTAINED_PROPERTY, of="mirror"):
-        return Maintained.from_dict(json_object(text))
+        return MaintenanceRecord.from_dict(json_object(text))
 
 
 def maintained_at(mirror: TableMetadata) -> str | None:
@@ -252,14 +252,14 @@ def record_maintained(context: TableContext, *, orphans: bool) -> None:
     """Store in the mirror what maintenance left."""
     mirror, changelog = context.mirror.metadata(), context.changelog.metadata()
     debt, now = debt_of(mirror), time.time()
-    noted = Maintained(
+    record = MaintenanceRecord(
         at=now,
         orphans=now if orphans else last_maintained(mirror).orphans,
         spare_files=spare_files(debt, context.settings.maintenance.file_bytes),
         delete_files=debt.delete_files,
         changelog_files=debt_of(changelog).data_files,
     )
-    context.mirror.set_properties({MAINTAINED_PROPERTY: json.dumps(noted.to_dict())})
+    context.mirror.set_properties({MAINTAINED_PROPERTY: json.dumps(record.to_dict())})
     context.reached(Step.MAINTAIN_RECORD)
 
 
@@ -282,7 +282,7 @@ def due_work(context: TableContext, mirror: TableMetadata, changelog: TableMetad
         yield WorkKind.ORPHANS
 
 
-def needs_compaction(debt: Debt, last: Maintained, limits: MaintenanceSettings) -> bool:
+def needs_compaction(debt: Debt, last: MaintenanceRecord, limits: MaintenanceSettings) -> bool:
     """Whether a mirror has too many deleted rows, or too many new files since it was last compacted."""
     return (
         debt.deleted_share >= limits.deleted_share

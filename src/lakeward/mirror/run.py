@@ -58,7 +58,7 @@ def unfinished_op(context: TableContext, bases: Bases) -> int | None:
         raise _mirror_is_ahead(context, bases)
     if bases.mirror is None:
         if bases.logged:
-            msg = f"{context.table}: the changelog stands at op {bases.logged}, but the mirror is gone"
+            msg = f"{context.table}: the changelog is at op {bases.logged}, but the mirror is gone"
             hint = (
                 f"restore {context.mirror.identifier} from a backup; or drop {context.changelog.identifier} too and "
                 f"run again: the table is then rebuilt from the landing files"
@@ -72,8 +72,8 @@ def _mirror_is_ahead(context: TableContext, bases: Bases) -> LakewardError:
     """Return the error for a changelog that was lost or set back: its files would be read a second time."""
     if capture(context).logged >= bases.applied:
         return ConflictError(f"{context.table}: another writer published meanwhile")
-    found = "the changelog is gone" if bases.changelog is None else f"the changelog stands at op {bases.logged}"
-    msg = f"{context.table}: the mirror stands at op {bases.applied}, but {found}"
+    found = "the changelog is gone" if bases.changelog is None else f"the changelog is at op {bases.logged}"
+    msg = f"{context.table}: the mirror is at op {bases.applied}, but {found}"
     hint = (
         f"restore {context.changelog.identifier} from a backup; or drop {context.mirror.identifier} too and run again: "
         f"the table is then rebuilt from the landing files"

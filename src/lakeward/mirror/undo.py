@@ -203,7 +203,7 @@ def decide(context: TableContext, request: UndoRequest) -> UndoDecision:
     _require_whole(context, bases)
     before = progress_of(context, bases)
     if request.newest_op is not None and request.newest_op != before.op:
-        msg = f"{context.table} stands at op {before.op}; it stood at op {request.newest_op} when this undo was shown"
+        msg = f"{context.table} is at op {before.op}; it was at op {request.newest_op} when this undo was shown"
         raise ConflictError(msg, hint="look again: the same command with --dry-run")
     target, log = _target(context, bases, before, request), pinned_log(context, bases)
     records = op_records(log, {op for op in (target.op, target.op + 1, before.op) if 0 < op <= before.op})

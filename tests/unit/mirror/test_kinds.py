@@ -1,4 +1,4 @@
-"""Op kinds: each has one object that says what it does, and the run of a table asks it."""
+"""Op handlers: every kind of op has one, and the run of a table calls it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeward.model import OpKind, Progress, TableId
 FIXED = {OpKind.TRUNCATE: Strategy.CLEAR, OpKind.VOID: Strategy.LOG_ONLY, OpKind.ERASE: Strategy.ERASE}
 
 
-def test_every_kind_of_op_has_one_object_that_says_what_it_does() -> None:
+def test_every_kind_of_op_has_a_handler() -> None:
     assert set(HANDLERS) == set(OpKind)
     assert all(handler_of(name).kind is name for name in OpKind)
     for handler in HANDLERS.values():

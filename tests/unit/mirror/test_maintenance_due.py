@@ -4,7 +4,7 @@ import pytest
 
 from lakeward.config.tables import MaintenanceSettings
 from lakeward.iceberg.rewrite import Debt
-from lakeward.mirror.maintenance import Maintained, needs_compaction, spare_files
+from lakeward.mirror.maintenance import MaintenanceRecord, needs_compaction, spare_files
 
 MIB = 1 << 20
 LIMITS = MaintenanceSettings(deleted_share=0.2, delete_files=10, small_files=20)
@@ -17,14 +17,14 @@ def debt(data_files: int = 1, delete_files: int = 0, share: float = 0.0, size: i
 @pytest.mark.parametrize(
     ("found", "last", "expected"),
     [
-        (debt(), Maintained(), False),
-        (debt(share=0.2), Maintained(), True),
-        (debt(share=0.19), Maintained(), False),
-        (debt(delete_files=10), Maintained(), True),
-        (debt(delete_files=10), Maintained(delete_files=1), False),
-        (debt(data_files=21), Maintained(), True),
-        (debt(data_files=21), Maintained(spare_files=5), False),
-        (debt(data_files=100, size=128 * MIB), Maintained(), False),
+        (debt(), MaintenanceRecord(), False),
+        (debt(share=0.2), MaintenanceRecord(), True),
+        (debt(share=0.19), MaintenanceRecord(), False),
+        (debt(delete_files=10), MaintenanceRecord(), True),
+        (debt(delete_files=10), MaintenanceRecord(delete_files=1), False),
+        (debt(data_files=21), MaintenanceRecord(), True),
+        (debt(data_files=21), MaintenanceRecord(spare_files=5), False),
+        (debt(data_files=100, size=128 * MIB), MaintenanceRecord(), False),
     ],
 )
 def test_a_mirror_is_worn(found, last, expected):

@@ -224,7 +224,7 @@ def _require_decided(context: TableContext, progress: Progress, scan: Scan) -> N
     msg = (
         f"{context.table}: {count(len(scan.undecided), 'change file')}, {first.path} first, named before the load of "
         f"generation {progress.generations[-1].number} was seen in landing: they may precede that load or follow it, "
-        "and nothing inside the files says which"
+        "and nothing inside the files shows which"
     )
     raise CutError(msg, hint=recut_hint(context, first.time))
 
@@ -319,7 +319,7 @@ def _vanished(context: TableContext, progress: Progress, scan: Scan) -> Work | N
     beside = "; new files are there" if news or context.storage.exists(context.folder) else ""
     msg = (
         f"{context.table}: every file that the table was built from is gone from landing ({context.folder}){beside}: "
-        "it cannot be known whether the source table was truncated, the replication was started anew, or files expired"
+        "it cannot be known whether the source table was truncated, the replication was restarted, or files expired"
     )
     table = shlex.quote(str(context.table))
     hint = (
@@ -371,7 +371,7 @@ def _require_change_files(context: TableContext, progress: Progress, scan: Scan)
         table = shlex.quote(str(context.table))
         msg = (
             f"{context.table}: load files were written again with the same content, and landing lacks "
-            f"{count(missing, 'consumed change file')}: it cannot be known whether the replication was started anew"
+            f"{count(missing, 'consumed change file')}: it cannot be known whether the replication was restarted"
         )
         hint = (
             f"the source was loaded again: lakeward run {table} --reload --cut TIME; the files were only copied: "

@@ -74,7 +74,7 @@ def ignore_step(_step: Step) -> None:
 class TableContext:
     """One table under its lease, with its own Spark session.
 
-    ``reached`` is called with every step as it is passed: progress for people, crash points for tests.
+    ``reached`` is called with every step as it is completed: for progress, and for tests that inject crashes.
     """
 
     table: TableId

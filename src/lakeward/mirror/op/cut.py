@@ -318,7 +318,7 @@ def _require_same_naming(load: _ReadLoad, current: Generation) -> None:
 
 
 def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
-    """Return whether a part lies in a folder of its own, and whether its name has a segment."""
+    """Return whether a part lies in a separate folder, and whether its name has a segment."""
     folder, _, segment = load_part(path)[0].rpartition("/")
     return folder != context.folder, bool(segment)
 

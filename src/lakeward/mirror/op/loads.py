@@ -138,7 +138,7 @@ def compare(context: TableContext, current: Generation, loads: Sequence[SeenFile
 
 
 def is_part(entry: LedgerEntry) -> bool:
-    """Whether a ledger entry of a load file says that it is part of its generation's load."""
+    """Whether the load file of a ledger entry is part of its generation's load."""
     return entry.disposition not in (Disposition.SUPERSEDED, Disposition.RETURNED, Disposition.FENCED)
 
 
@@ -290,7 +290,7 @@ def _notes(context: TableContext, found: LoadFiles, *, has_changes: bool) -> Ite
         yield seen.noted(Disposition.SUPERSEDED if same_load else Disposition.RETURNED)
     if same_load:
         yield from (seen.noted(Disposition.REDELIVERED) for seen in found.undecided)
-        yield from (_kept_beside(entry) for entry in found.beside if entry.disposition is Disposition.RETURNED)
+        yield from (_outside_load(entry) for entry in found.beside if entry.disposition is Disposition.RETURNED)
     yield from found.copies
 
 
@@ -378,7 +378,7 @@ def _left_behind(context: TableContext, current: Generation, found: LoadFiles, c
         if entry.path in taken:
             continue
         seen = listed.get(entry.path)
-        yield seen.noted(Disposition.SUPERSEDED) if seen is not None else _kept_beside(entry)
+        yield seen.noted(Disposition.SUPERSEDED) if seen is not None else _outside_load(entry)
     known = {entry.path for entry in context.state.load_parts(context.table, current.number)}
     for file in (*found.changed, *found.added):
         if file.path not in taken and file.path not in known:
@@ -395,7 +395,7 @@ def file_note(file: LandingFile, entry: LedgerEntry, disposition: Disposition) -
     return FileRecord(summary, disposition)
 
 
-def _kept_beside(entry: LedgerEntry) -> FileRecord:
+def _outside_load(entry: LedgerEntry) -> FileRecord:
     """Return the record that a load file, as the ledger has it, is not part of the load."""
     summary = FileSummary(entry.path, entry.file_class, entry.time, entry.identity, entry.content_hash, rows=entry.rows)
     return FileRecord(summary, Disposition.SUPERSEDED)

@@ -195,7 +195,7 @@ def _columns_of_first(context: TableContext, files: Sequence[LandingFile]) -> tu
     for file in sorted(files, key=lambda file: file.order):
         if ".parquet" in file.path:
             return _footer_columns(context, file)
-    msg = f"{context.table}: no schema: CSV files do not tell types, and they are never guessed"
+    msg = f"{context.table}: no schema: CSV files have no types, and types are never guessed"
     hint = f"declare it in lakeward.yaml: tables: {{{context.table}: {{schema: 'id int, name string, …'}}}}"
     raise ConfigurationError(msg, hint=hint)
 

@@ -65,8 +65,8 @@ def describe_changed_reading(
         shown += f"; the mirror keeps {', '.join(kept)} as a column"
     if kept or (not mirror and any(not name.startswith("csv.") for name in changed)):
         steps.insert(0, f"lakeward tables repair {table} (removes such a column from the mirror)")
-    anew = ", then ".join(steps)
-    return f"{table}: {shown}; files that were read before stay as they were read. To read them anew: {anew}"
+    commands = ", then ".join(steps)
+    return f"{table}: {shown}; files that were read before stay as they were read. To read them again: {commands}"
 
 
 def captured_columns(mirror: Sequence[Column], settings: TableSettings) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""The named steps that work on a table passes: progress for people, and the points at which tests crash it.
+"""The named steps of work on a table: shown as progress, and the points at which tests inject crashes.
 
-The value of a step is part of what callers of ``on_step`` receive and of what the log shows.
+The value of a step is passed to ``on_step`` callbacks and appears in the log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """A step that was just passed, named after the work it belongs to and what has been done."""
+    """A step that was just completed, named after the work it belongs to and what has been done."""
 
     CHOOSE_PROGRESS = "choose.progress"
     CHOOSE_FILES = "choose.files"
@@ -99,12 +99,12 @@ class Step(StrEnum):
 
     @property
     def work_after(self) -> str | None:
-        """What the table does next, for the Spark UI and for progress; None where it goes on with the same work."""
+        """The work that follows, for the Spark UI and for progress; None where the same work continues."""
         return _WORK_AFTER.get(self)
 
     @property
     def is_logged(self) -> bool:
-        """Whether a log shows the step: a line for each would bury the rest."""
+        """Whether the log shows the step: a line for every step would bury the rest."""
         return self in _LOGGED
 
 

@@ -125,16 +125,16 @@ def kept_note(rows: Iterable[Row | tuple[str, int, int, str]], before: Progress,
     newest = ""
     for _, op, generation, detail in rows:
         file = FileRecord.from_json(detail)
-        stood, stands = (not is_undone(op, progress.undone) for progress in (before, after))
+        counted_before, counts_after = (not is_undone(op, progress.undone) for progress in (before, after))
         is_note, content = file.disposition.is_note, file.summary.content_hash
         origin = origins.setdefault(content, origins.get(newest, newest) if is_note else content)
         newest = content
         if not is_note:
             decided = file.disposition, file.generation or generation, origin
-            decided_before, note = (decided, None) if stood else (decided_before, note)
-            decided_after = decided if stands else decided_after
-        elif stood:
-            note = None if stands else replace(file, generation=file.generation or generation)
+            decided_before, note = (decided, None) if counted_before else (decided_before, note)
+            decided_after = decided if counts_after else decided_after
+        elif counted_before:
+            note = None if counts_after else replace(file, generation=file.generation or generation)
     return note if decided_before == decided_after else None
 
 
@@ -163,7 +163,7 @@ def _not_undone(context: TableContext, log: DataFrame, record: OpRecord, strange
     msg = (
         f"{context.table}: no op that is taken back has read {', '.join(strange)}; those that it has read:{shown}{more}"
     )
-    return ConfigurationError(msg, hint="give paths as they are listed, under landing")
+    return ConfigurationError(msg, hint="name paths under landing as they are listed")
 
 
 def _was_read() -> Column:
