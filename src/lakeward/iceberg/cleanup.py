@@ -176,10 +176,10 @@ def _counted(paths: Iterable[str]) -> tuple[int, tuple[str, ...]]:
 def _removed(table: IcebergTable, io: Any, paths: Iterable[str]) -> tuple[int, tuple[str, ...]]:
     count, rest = 0, iter(paths)
     shown: list[str] = []
-    while some := list(islice(rest, _REMOVED_AT_ONCE)):
-        _remove(table, io, some)
-        count += len(some)
-        shown += some[: SHOWN - len(shown)]
+    while chunk := list(islice(rest, _REMOVED_AT_ONCE)):
+        _remove(table, io, chunk)
+        count += len(chunk)
+        shown += chunk[: SHOWN - len(shown)]
     return count, tuple(shown)
 
 

@@ -12,7 +12,7 @@ from lakeward.iceberg.metadata import MAIN
 from lakeward.iceberg.partitions import partition_sql
 from lakeward.iceberg.table import CATALOG, IcebergTable
 from lakeward.model import CHANGELOG_SUFFIX, HISTORY_SUFFIX
-from lakeward.session.catalog import CATALOG_KEY, CUT_OFF_SIGNS, S3_FILE_IO
+from lakeward.session.catalog import CATALOG_KEY, CUT_OFF_CHARACTERS, S3_FILE_IO
 from lakeward.spark.errors import commit_errors
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _require_whole_location(table: IcebergTable) -> None:
     is_s3 = (
         S3_FILE_IO in (conf.get(f"{CATALOG_KEY}.io-impl", "") or "") or conf.get(f"{CATALOG_KEY}.type", "") == "rest"
     )
-    if is_s3 and any(sign in table.namespace + table.name for sign in CUT_OFF_SIGNS):
+    if is_s3 and any(character in table.namespace + table.name for character in CUT_OFF_CHARACTERS):
         msg = f"{table.identifier} cannot be kept in S3: Iceberg cuts the path of its files off at '?' and '#'"
         raise ConfigurationError(msg, hint="declare the table under another name, and set its path: to the folder")
 

@@ -65,7 +65,7 @@ class OneSided:
     @property
     def delete_paths(self) -> frozenset[str]:
         """Paths of the delete files."""
-        return frozenset(delete.path for delete in self.deletes)
+        return frozenset(file.path for file in self.deletes)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FileChanges:
     @property
     def has_equality_deletes(self) -> bool:
         """Whether rows were deleted by their values: finding them needs a scan of the whole table."""
-        return any(delete.is_equality for delete in (*self.left.deletes, *self.right.deletes))
+        return any(file.is_equality for file in (*self.left.deletes, *self.right.deletes))
 
 
 def file_changes(spark: SparkSession, metadata: TableMetadata, left_id: int, right_id: int) -> FileChanges:

@@ -115,7 +115,7 @@ def choose_files(table: IcebergTable, base: Snapshot, limits: RewriteLimits) -> 
     data = _files(table, base, "data_files")
     deletes = _files(table, base, "delete_files") if int(base.summary.get("total-delete-files", 0)) else []
     # In format version 3 each data file has its own deletion vector, which is removed with it.
-    vectors = any(delete.of for delete in deletes)
+    vectors = any(file.of for file in deletes)
     deleted = _by_vectors(deletes) if vectors else _by_positions(table, base) if deletes else Deleted()
     return choose(data, () if vectors else deletes, deleted, limits)
 
@@ -127,16 +127,16 @@ def choose(
 
     Where there are no such data files, delete files are merged.
     """
-    worn: list[TableFile] = []
+    with_deletes: list[TableFile] = []
     others: list[TableFile] = []
     for file in data:
-        is_worn = deleted.rows.get(file.path, 0) >= limits.deleted_share * file.rows
-        (worn if is_worn and file.path in deleted.rows else others).append(file)
+        has_many_deletes = deleted.rows.get(file.path, 0) >= limits.deleted_share * file.rows
+        (with_deletes if has_many_deletes and file.path in deleted.rows else others).append(file)
     small = [file for file in others if file.size < limits.file_bytes // 2]
-    chosen = _up_to([*sorted(worn, key=_by_size), *mergeable(small)], limits.at_a_time)
+    chosen = _up_to([*sorted(with_deletes, key=_by_size), *mergeable(small)], limits.at_a_time)
     if chosen:
         referring = {path for file in chosen for path in deleted.by.get(file.path, ())}
-        merged = [delete for delete in deletes if delete.path in referring]
+        merged = [file for file in deletes if file.path in referring]
     else:
         merged = _up_to(list(mergeable(deletes)), limits.at_a_time)
         merged = merged if len(merged) > 1 else []

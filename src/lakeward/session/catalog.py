@@ -28,7 +28,7 @@ CATALOG_KEY = f"spark.sql.catalog.{CATALOG_NAME}"
 
 S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 # Characters at which that client cuts an address off.
-CUT_OFF_SIGNS = ("?", "#")
+CUT_OFF_CHARACTERS = ("?", "#")
 
 # How long a writer waits for a locked catalog file.
 SQLITE_BUSY_TIMEOUT_MS = 30_000
@@ -164,7 +164,7 @@ def s3_properties(config: Config, kind: CatalogKind) -> dict[str, str]:
     if kind is CatalogKind.HADOOP:
         # Set for this catalog only: the application's settings are shared by all its lakes.
         return {f"hadoop.{name}": value for name, value in hadoop_s3_settings(config.s3).items()}
-    if any(sign in config.lake.warehouse for sign in CUT_OFF_SIGNS):
+    if any(character in config.lake.warehouse for character in CUT_OFF_CHARACTERS):
         msg = (
             f"lake.warehouse {config.lake.warehouse!r} holds a '?' or '#', where Iceberg cuts the path of its files off"
         )

@@ -115,7 +115,7 @@ def properties_text(conf: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str, *, is_key: bool = False) -> str:
-    written = "".join(_ESCAPES.get(sign, sign) for sign in text)
+    written = "".join(_ESCAPES.get(character, character) for character in text)
     if is_key:
         written = re.sub(r"([ :=#!])", r"\\\1", written)
     elif written.startswith(" "):
@@ -124,8 +124,8 @@ def _escaped(text: str, *, is_key: bool = False) -> str:
     return re.sub(r"[^\x20-\x7e]", lambda match: _utf16(match[0]), written)
 
 
-def _utf16(sign: str) -> str:
-    units = sign.encode("utf-16-be", "surrogatepass")
+def _utf16(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

@@ -114,11 +114,13 @@ def clean_history(context: TableContext, record: OpRecord) -> None:
 def published(context: TableContext, record: OpRecord) -> list[Publication]:
     """Return the files that were published before the erasure; tags are cleaned with the mirror."""
     metadata = context.mirror.metadata()
-    files = [publication for publication in list_publications(metadata) if publication.kind is not PublicationKind.TAG]
-    there = [
-        file for file in files if open_filesystem(context.spark, context.config, file.location).exists(file.location)
-    ]
-    return [file for file in there if file.op <= record.op]
+    known = [publication for publication in list_publications(metadata) if publication.kind is not PublicationKind.TAG]
+    return [publication for publication in known if _exists(context, publication) and publication.op <= record.op]
+
+
+def _exists(context: TableContext, publication: Publication) -> bool:
+    location = publication.location
+    return open_filesystem(context.spark, context.config, location).exists(location)
 
 
 def rows_in_publication(context: TableContext, record: OpRecord, publication: Publication) -> Stored:

@@ -171,9 +171,9 @@ def _outdated(mirror: TableMetadata, progress: Progress, publication: Publicatio
 
 def _has_later_load(mirror: TableMetadata, progress: Progress, publication: Publication) -> bool:
     loads = (
-        int(found.summary[LOAD_STAMP])
-        for found in mirror.snapshots().values()
-        if LOAD_STAMP in found.summary and found.summary.get(GENERATION_STAMP) == str(publication.generation)
+        int(snapshot.summary[LOAD_STAMP])
+        for snapshot in mirror.snapshots().values()
+        if LOAD_STAMP in snapshot.summary and snapshot.summary.get(GENERATION_STAMP) == str(publication.generation)
     )
     return any(op > publication.op and not is_undone(op, progress.undone) for op in loads)
 

@@ -135,19 +135,19 @@ class GlueTables:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
         pages = self._client.get_paginator("get_partitions").paginate(**where)
         values = [partition["Values"] for page in pages for partition in page["Partitions"]]
-        for some in _chunks(values, _DELETED_AT_ONCE):
-            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": value} for value in some])
+        for chunk in _chunks(values, _DELETED_AT_ONCE):
+            self._client.batch_delete_partition(**where, PartitionsToDelete=[{"Values": value} for value in chunk])
 
     def _add_partitions(self, database: str, table: str, location: str, manifest: Manifest) -> None:
         where = {**self._catalog, "DatabaseName": database, "TableName": table}
         folders = sorted({path.split("/")[0] for path in manifest.files}) if manifest.folder_column else []
-        for some in _chunks(folders, _CREATED_AT_ONCE):
+        for chunk in _chunks(folders, _CREATED_AT_ONCE):
             wanted = [
                 {
                     "Values": [unquote(folder.rpartition("=")[2])],
                     "StorageDescriptor": _storage(f"{location}/{folder}", manifest),
                 }
-                for folder in some
+                for folder in chunk
             ]
             answer = self._client.batch_create_partition(**where, PartitionInputList=wanted)
             if refused := answer.get("Errors"):
