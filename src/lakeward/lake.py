@@ -1,11 +1,11 @@
-"""The library's front door: open a configuration, then discover, plan, run, query.
+"""The main class of the library: open a configuration, then discover, plan, run, query.
 
 from lakeward import Lakeward
 
 with Lakeward.open("lakeward.yaml") as lake:
     report = lake.run()
 
-What needs Spark is imported by the methods that need it: listing tables shall not cost seconds.
+Methods that need Spark import it themselves, so that listing tables does not take seconds.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ class Lakeward:
         observers: Iterable[Observer] = (),
         during: During = silently,
     ) -> None:
-        """Open a configuration that is already read.
+        """Open a lake by its configuration.
 
         Args:
             config: the configuration.
             spark: a session whose catalog ``lake`` is this lake; without it one is started when needed.
             on_step: called with (table, step) as an op passes its steps, from the thread that works on the table.
             observers: called with the events of every run.
-            during: called with what takes time beside tables, such as starting Spark; returns a context manager that
-                is open as long as it takes.
+            during: called with a description of work that takes time, such as starting Spark; returns a context
+                manager that is open meanwhile.
         """
         checked("Lakeward", "config", config, _CONFIG)
         self._opened = OpenedLake(config, spark=spark, on_step=on_step, during=during)
@@ -119,7 +119,7 @@ class Lakeward:
         self.close()
 
     def close(self) -> None:
-        """Close the state store and the metrics' port. The Spark application stays: other lakes may use it."""
+        """Close the state store and the metrics' port. The Spark application keeps running: other lakes may use it."""
         self._reporting.close()
         self._opened.close()
 
@@ -165,7 +165,7 @@ class Lakeward:
 
     @takes(name=TEXT)
     def own_settings(self, name: str) -> dict[str, Any]:
-        """Return what ``set_table`` has set for a table so far, without any defaults."""
+        """Return the settings that ``set_table`` stored for a table, without any defaults."""
         return self._registry.own_settings(name)
 
     @takes(read_transactions=FLAG)
@@ -173,14 +173,14 @@ class Lakeward:
         """Register tables found in landing as inactive; return which are new and what was left out.
 
         Args:
-            read_transactions: look into transaction files too, for tables that have no folder.
+            read_transactions: read transaction files too, for tables that have no folder.
         """
         discovery.require_landing(self.config, self.storage)
         return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
 
     @takes(name=TEXT)
     def propose_settings(self, name: str) -> Proposal:
-        """Look at a table's files for a key that is unique in its load and for the commit time's column.
+        """Return settings that fit a table's files: a key that is unique in its load, and the commit time's column.
 
         Args:
             name: the table as ``schema.table``.
@@ -195,7 +195,7 @@ class Lakeward:
 
         Args:
             tables: names as ``schema.table``.
-            check_data: read the loads for keys that come twice; Spark starts where one is large.
+            check_data: search the loads for keys that come twice; Spark starts where one is large.
         """
         return self._registry.check(self._opened.named(tables), check_data=check_data)
 
@@ -212,15 +212,15 @@ class Lakeward:
     ) -> KnownTable:
         """Change a table's settings or activate it; a table is activated only if its settings fit its files.
 
-        Settings that come with a refused activation are kept, unless the table is active already.
+        Settings of a refused activation are stored, unless the table is active already.
 
         Args:
             name: the table as ``schema.table``.
-            settings: what to set; None goes back to the default.
+            settings: values by name; None restores the default.
             active: take part in runs, or no longer.
-            force: activate whatever is found.
-            check_data: read the load for keys that come twice.
-            on_finding: called with what was found before activation.
+            force: activate in spite of findings.
+            check_data: search the load for keys that come twice.
+            on_finding: called with each finding before activation.
 
         Raises:
             ConfigurationError: the table is declared in the configuration file, or a setting does not fit.
@@ -237,22 +237,22 @@ class Lakeward:
 
     @takes(before=_TABLE, after=_TABLE)
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
-        """Return what a change of settings leaves as it is in a table whose files were read before; None: nothing."""
+        """Return what a change of settings does not change in rows that were read before; None: nothing."""
         return self._registry.changed_reading(before, after)
 
     @takes(name=TEXT, dry_run=FLAG)
     def repair_table(self, name: str, *, dry_run: bool = False) -> ColumnsRepair:
-        """Bring the columns of a table that was run to what its settings say; rows stay as they are.
+        """Change the columns of a mirror to those that its settings declare; rows stay as they are.
 
-        Columns get the names that ``renames`` declares, which makes a mirror readable again whose names are not, and
-        columns that the settings declare to be the capture's own, a commit time for one, leave the mirror.
+        Columns get the names that ``renames`` declares, which makes a mirror with unreadable names readable again, and
+        columns that the settings declare to be those of the capture, such as a commit time, are removed.
 
         Args:
             name: the table as ``schema.table``.
             dry_run: only return what would be done.
 
         Raises:
-            ConfigurationError: the settings do not say enough, or do not fit the columns that would be left.
+            ConfigurationError: the settings are not sufficient, or do not fit the remaining columns.
             ConflictError: another writer holds the table or was faster.
         """
         return self._registry.repair_columns(name, dry_run=dry_run)
@@ -261,21 +261,21 @@ class Lakeward:
     def import_walkthrough(
         self, dynamodb: str, *, region: str | None = None, endpoint: str | None = None, dry_run: bool = False
     ) -> list[ImportedTable]:
-        """Take over the tables of a DMS walkthrough deployment, settings only; return what became of each item."""
+        """Import the settings of tables of a DMS walkthrough deployment; return the result for each item."""
         from lakeward.runner.walkthrough import scan_items, take_over
 
         items = scan_items(dynamodb, region=region, endpoint=endpoint)
         return list(take_over(items, self.config, self.storage, self.state, dry_run=dry_run))
 
     def rebuild_state(self) -> list[str]:
-        """Fill the state store again from the lake and return the names of the tables found."""
+        """Rebuild the state store from the lake and return the names of the tables found."""
         return self._registry.rebuild()
 
     # Runs
 
     @takes(tables=TEXTS, options=_OPTIONS)
     def plan(self, tables: Iterable[str] = (), *, options: RunOptions | None = None) -> list[TablePlan]:
-        """Return what a run would do next, table by table, without writing."""
+        """Return what a run would do next for each table, without writing."""
         from lakeward.runner.workbench import plan_tables
 
         discovery.require_landing(self.config, self.storage)
@@ -299,8 +299,8 @@ class Lakeward:
             tables: names as ``schema.table``.
             options: decisions for this run.
             wait: seconds to wait for a table that another writer holds.
-            parallel: tables that run at one time; default as configured.
-            stop: set from another thread, it ends the run as Ctrl-C would, with KeyboardInterrupt.
+            parallel: number of tables that run at the same time; default as configured.
+            stop: an event that ends the run as Ctrl-C would, with KeyboardInterrupt, when another thread sets it.
             observers: called with the events of this run, after those of the constructor.
         """
         from lakeward.runner.observers import fan_out
@@ -324,7 +324,7 @@ class Lakeward:
         Args:
             tables: names as ``schema.table``; none: all active ones, also those activated later.
             settings: how to watch; default as configured.
-            observers: called after every run with ``run_finished(report)``.
+            observers: their ``run_finished(report)`` is called after every run.
         """
         from lakeward.runner.watch.open import open_watcher
 
@@ -368,21 +368,21 @@ class Lakeward:
 
     @takes(table=OPTIONAL_TEXT, limit=WHOLE)
     def runs(self, table: str | None = None, *, limit: int = 20) -> list[RunSummary]:
-        """Return the newest runs, newest first: all, or those of one table and of them its part alone."""
+        """Return the newest runs, newest first; with ``table`` only its runs, and only its part of them."""
         from lakeward.runner.history import list_runs
 
         return list_runs(self.state, TableId.parse(table) if table else None, limit=limit)
 
     @takes(run_id=TEXT, table=OPTIONAL_TEXT)
     def run_detail(self, run_id: str, table: str | None = None) -> RunDetail:
-        """Return one run with the reports of its tables, or of one of them."""
+        """Return one run with the reports of all its tables, or of one."""
         from lakeward.runner.history import run_detail
 
         return run_detail(self.state, run_id, TableId.parse(table) if table else None)
 
     @property
     def metrics(self) -> Metrics:
-        """Figures of this lake for Prometheus. Once asked for, or with ``metrics: file:``, they count every run."""
+        """Metrics of this lake for Prometheus: every run after their first use, or with ``metrics: file:`` all runs."""
         return self._reporting.metrics
 
     def count_poison(self) -> None:
@@ -396,7 +396,7 @@ class Lakeward:
         """Run Spark SQL over the lake; ``sales.product`` is the mirror.
 
         Raises:
-            ConfigurationError: the statement does more than read the lake, and ``allow_writes`` is not given.
+            ConfigurationError: the statement does more than read the lake, and ``allow_writes`` is not set.
         """
         from lakeward.session.statements import read_only
 
@@ -404,7 +404,7 @@ class Lakeward:
 
     @property
     def history(self) -> History:
-        """What happened to rows: the history of one, versions with their times, the feed of changes."""
+        """The history of rows, versions with their times, and the feed of changes."""
         from lakeward.api.history import History
 
         return History(self._opened)
@@ -420,7 +420,7 @@ class Lakeward:
 
     @takes(name=TEXT, limit=OPTIONAL_WHOLE)
     def bad_rows(self, name: str, *, limit: int | None = None) -> Iterator[BadRow]:
-        """Return a table's bad rows that wait for a decision."""
+        """Yield a table's bad rows that wait for a decision."""
         from lakeward.mirror.quarantine import bad_rows
 
         return bad_rows(self._opened.context(name), limit=limit)
@@ -429,7 +429,7 @@ class Lakeward:
     def retry_bad_rows(
         self, name: str, ids: Collection[str] = (), replacements: Mapping[str, str] | None = None
     ) -> QuarantineReport:
-        """Put bad rows back at their own place in the order, as they are under today's settings or as repaired."""
+        """Apply bad rows at their place in the order, by the present settings or with replacements."""
         from lakeward.mirror.quarantine import retry_rows
 
         with self._opened.leased(name) as context:
@@ -461,23 +461,23 @@ class Lakeward:
         repair: bool = False,
         limit: int = 20,
     ) -> VerifyReport:
-        """Compute mirrors again and compare them row for row: all active tables, or those named.
+        """Compute mirrors again and compare them row by row: all active tables, or those named.
 
         Args:
             tables: names as ``schema.table``.
-            basis: ``files`` reads the landing files again, ``changelog`` folds load and changelog, ``auto`` takes the
-                files where all are still there unchanged.
+            basis: ``files`` reads the landing files again, ``changelog`` folds load and changelog, ``auto`` uses the
+                files where all still exist unchanged.
             sample: compare only this share of the keys.
             key_ranges: compare only keys in these ranges, each as ``id=1..1000``.
             against: compare with another copy instead: a ``jdbc:`` address, a folder of files or a published version.
             against_table: the table's name there, or a query in parentheses with an alias; default ``schema.table``.
             cut_off: leave out keys that changed after this day or time.
             changed_at: the other copy's column with the time of a row's last change, for the cut-off.
-            repair: put right what is found, as one op per table.
+            repair: correct the differences, by one op per table.
             limit: how many findings to return per table.
 
         Raises:
-            ConfigurationError: what was asked does not fit together; nothing was looked at.
+            ConfigurationError: the arguments contradict each other; nothing was compared.
         """
         from lakeward.api.verification import other_copy, verify_options, verify_tables
 
@@ -498,14 +498,14 @@ class Lakeward:
         skip_files: Iterable[str] = (),
         newest_op: int | None = None,
     ) -> Undone:
-        """Take back every op after a certain one, by an op of its own, and return what was taken back.
+        """Take back every op after a certain one, by a new op, and return what was taken back.
 
         Args:
             name: the table as ``schema.table``.
-            to_op: the op whose state shall hold again; 0 for the empty table.
-            to_time: instead of it, a day or time: the last op without changes that were committed later.
-            skip_files: change files of the ops taken back that no later run shall take again.
-            newest_op: refuse when the table stands at another op: what was shown is then not what would be done.
+            to_op: the op whose state to restore; 0 for the empty table.
+            to_time: a day or time instead: the last op without changes that were committed later.
+            skip_files: change files of the ops taken back that later runs must not read again.
+            newest_op: refuse when the table's newest op is another one, as the plan is then out of date.
 
         Raises:
             ConfigurationError: there is no such op, or a file was not read by an op that is taken back.
@@ -525,7 +525,7 @@ class Lakeward:
         skip_files: Iterable[str] = (),
         finish: bool = False,
     ) -> UndoPlan:
-        """Return what an undo would take back, down to the rows, and do nothing.
+        """Return what an undo would take back, down to the rows; nothing is written.
 
         Args:
             name: the table as ``schema.table``.
@@ -551,18 +551,18 @@ class Lakeward:
     ) -> list[Receipt]:
         """Erase keys from mirror, changelog, quarantine, branches, tags, history, publications and old snapshots.
 
-        The last receipt is that of this erasure; before it comes that of one which was interrupted and is finished
-        first.
+        The last receipt is that of this erasure. An interrupted erasure is finished first, and its receipt comes
+        before.
 
         Args:
             name: the table as ``schema.table``.
             keys: the keys, each with a value for every key column.
             reason: why, for the record.
             landing: rewrite the landing files too.
-            moves: what happens to keys that rows of these keys moved to or came from.
+            moves: whether to erase or keep the keys that rows of these keys moved to or from.
 
         Raises:
-            ConfigurationError: a key does not fit, no reason is given, or it must be decided about other keys.
+            ConfigurationError: a key does not fit, there is no reason, or ``moves`` must be decided.
             ConflictError: another writer holds the table.
         """
         from lakeward.api.operations import require_keyed, require_reason
@@ -577,7 +577,7 @@ class Lakeward:
     def plan_erasure(
         self, name: str, keys: Sequence[Mapping[str, Any]], *, moves: Literal["erase", "keep"] | None = None
     ) -> Receipt:
-        """Return what an erasure would remove from which place; nothing is written."""
+        """Return what an erasure would remove from where; nothing is written."""
         from lakeward.api.operations import require_keyed
         from lakeward.views.erasure import plan
 
@@ -586,7 +586,7 @@ class Lakeward:
 
     @takes(name=TEXT)
     def resume_erasure(self, name: str) -> list[Receipt]:
-        """Finish an erasure that was interrupted and return its receipt; an empty list where none was."""
+        """Finish an interrupted erasure and return its receipt; an empty list where there is none."""
         from lakeward.api.operations import require_keyed
         from lakeward.views.erasure import resume
 
@@ -605,14 +605,14 @@ class Lakeward:
         max_bytes: int | None = None,
         wait: float = 0,
     ) -> MaintenanceReport:
-        """Compact mirrors, cluster changelogs, let snapshots expire and remove orphan files.
+        """Compact mirrors, cluster changelogs, expire snapshots and remove orphan files.
 
         Args:
             tables: names as ``schema.table``; none: all active ones.
             only: one kind of work: ``compact``, ``cluster``, ``expire`` or ``orphans``.
-            max_seconds: begin no further slice after this time, over all tables.
-            max_bytes: begin no further slice after so many bytes were rewritten, over all tables.
-            wait: seconds to wait for a table that another writer holds; else it is left out and reported.
+            max_seconds: start no further slice after this time, over all tables.
+            max_bytes: start no further slice after this number of bytes was rewritten, over all tables.
+            wait: seconds to wait for a table that another writer holds, before it is skipped and reported.
         """
         from lakeward.api.operations import maintain, work_kinds
         from lakeward.runner.maintain import Allowance, Wish
@@ -621,7 +621,7 @@ class Lakeward:
 
     @takes(tables=TEXTS, only=OPTIONAL_TEXT)
     def plan_maintenance(self, tables: Iterable[str] = (), *, only: str | None = None) -> MaintenanceReport:
-        """Return what maintenance would do, of the first slice of each kind of work; nothing is written."""
+        """Return what the first slice of each kind of maintenance would do; nothing is written."""
         from lakeward.api.operations import maintain, work_kinds
         from lakeward.runner.maintain import Allowance, Wish
 

@@ -1,4 +1,4 @@
-"""Spellings of earlier versions, which still work and warn."""
+"""Method names of earlier versions, which still work with a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing snapshots and applying change sets, by address: files, published versions, mirrors as of a moment."""
+"""Diffs of snapshots and patches by change sets, by address: files, published versions, mirrors as of a moment."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
 
 
-# Snapshots opened by their addresses: without a configuration, unless one of them is in a lake.
-
-
 class SideOpener:
-    """Opens sides for the time of a ``with`` block. Spark starts with the first one.
+    """Opens sides of comparisons for the duration of a ``with`` block. Spark starts with the first one.
 
-    Files need no ``lakeward.yaml``; where there is one, it says how S3 is reached and which Spark does the work.
-    ``during`` is called with what takes time, as for :class:`lakeward.Lakeward`.
+    Files need no ``lakeward.yaml``; where there is one, it configures S3 and Spark. ``during`` is called with what
+    takes time, as for :class:`lakeward.Lakeward`.
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class SideOpener:
         spark: SparkSession | None = None,
         during: During | None = None,
     ) -> None:
-        """Name the configuration; None takes ``lakeward.yaml`` here, or none at all where there is none."""
+        """Set the configuration; None: ``lakeward.yaml`` of this folder, or the defaults where there is none."""
         self._named, self._root, self._during = config, spark, during or silently
         self._stack = ExitStack()
         self._session: SparkSession | None = None
@@ -70,14 +67,14 @@ class SideOpener:
 
     @property
     def config(self) -> Config:
-        """The configuration, or the defaults in a folder that goes with the block."""
+        """The configuration, or the defaults with a temporary folder."""
         if self._config is None:
             self._config = self._found_config()
         return self._config
 
     @property
     def has_configuration(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a configuration file or object."""
         if self._named is not None or "LAKEWARD_CONFIG" in os.environ:
             return True
         return Path(DEFAULT_FILE).is_file()
@@ -92,7 +89,7 @@ class SideOpener:
 
     @property
     def spark(self) -> SparkSession:
-        """A session that counts in UTC and takes names exactly, started at first use."""
+        """A session in UTC with case-sensitive names, started at first use."""
         if self._session is None:
             from lakeward.session.sessions import open_session, table_session
 
@@ -110,11 +107,11 @@ class SideOpener:
         incomplete_ok: bool = False,
         root: str | None = None,
     ) -> Side:
-        """Open what an address names; see :func:`lakeward.diffing.stored.open.open_side`.
+        """Open the side that an address names; see :func:`lakeward.diffing.stored.open.open_side`.
 
         Raises:
-            ConfigurationError: it cannot be an address, or is one in a lake and there is no configuration.
-            RefusedInputError: what lies there cannot be taken as one whole snapshot.
+            ConfigurationError: it is not an address, or is in a lake and there is no configuration.
+            RefusedInputError: there is not exactly one complete snapshot.
         """
         parsed = parse_address(address, root)
         if parsed.needs_lake and not self.has_configuration:
@@ -156,7 +153,7 @@ def diff_snapshots(
     keys: Sequence[str] = (),
     options: DiffOptions | None = None,
     to: str | None = None,
-    format: str = "parquet",  # noqa: A002 - the word that the command uses
+    format: str = "parquet",  # noqa: A002 - the name of the command's option
     max_delete_share: float | None = None,
     report: str | Path | None = None,
     limit: int = 5,
@@ -180,21 +177,21 @@ def diff_snapshots(
             ``mirror:schema.table@MOMENT``; see docs/diff.md.
         current: the same for the other side.
         keys: columns that identify a row; none: the manifest's; ``["*"]``: all.
-        options: names, layout and comparators; default: as the command has them.
+        options: names, layout and comparators; default: those of the command.
         to: folder below which a change set is written; None: none is written.
         format: format of the change set.
-        max_delete_share: refuse where more of the past's rows would be deleted.
-        report: file of a page with counts and examples.
+        max_delete_share: refuse to delete more than this share of the past's rows.
+        report: file of an HTML page with counts and examples.
         limit: how many examples of each kind to return.
         plan: how to compare: ``auto``, ``join``, ``hash``, ``buckets`` or ``iceberg``.
         exact: accept no checksum, hash or shared file instead of a comparison.
         schema: columns of JSON and CSV files as DDL, or a file with them.
-        past_schema: those of the past alone.
-        current_schema: those of the current side alone.
+        past_schema: the same for the past alone.
+        current_schema: the same for the current side alone.
         past_format: format of the past's files where their names do not show it.
-        current_format: the same of the current side.
-        folder: folder of snapshots from which ``latest``, ``previous`` or a date picks.
-        incomplete_ok: accept snapshots that were not finished.
+        current_format: the same for the current side.
+        folder: folder of snapshots from which ``latest``, ``previous`` or a date selects.
+        incomplete_ok: accept unfinished snapshots.
         config: a configuration or its file; files need none.
         spark: a session to use instead of starting one.
         during: called with what takes time, as for :class:`lakeward.Lakeward`.
@@ -258,10 +255,10 @@ def patch_snapshot(
         change_sets: their folders, in order.
         to: folder of the result, which must not exist; None: only check.
         keys: columns that identify a row, for change sets without a manifest.
-        schema: columns of the past as DDL or a file, if it is of JSON or CSV files.
+        schema: columns of the past as DDL or a file, if it consists of JSON or CSV files.
         format: format of the past's files where their names do not show it.
-        incomplete_ok: accept snapshots and change sets that were not finished.
-        force: apply regardless of what the change sets were made of.
+        incomplete_ok: accept unfinished snapshots and change sets.
+        force: apply the change sets even if they were made of something else.
         config: a configuration or its file; files need none.
         spark: a session to use instead of starting one.
         during: called with what takes time, as for :class:`lakeward.Lakeward`.
@@ -286,7 +283,7 @@ def patch_snapshot(
 def _find_change_sets(
     sides: SideOpener, change_sets: Sequence[str], past: StructType, keys: tuple[str, ...], *, incomplete_ok: bool
 ) -> list[ChangeSet]:
-    """Find the change sets; each has the columns that the one before it leads to."""
+    """Return the change sets; each has the columns that the one before it results in."""
     from lakeward.diffing.stored.addresses import absolute
     from lakeward.diffing.stored.changesets import find_change_set
 
@@ -301,7 +298,7 @@ def _find_change_sets(
 
 
 def _require_report_file(report: str) -> None:
-    """Refuse a report that cannot be written before anything is started."""
+    """Refuse a report that cannot be written, before anything is started."""
     target = Path(report).absolute()
     if not target.parent.is_dir():
         msg = f"there is no folder for the report {report}"

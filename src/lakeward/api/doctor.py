@@ -1,4 +1,4 @@
-"""Whether everything is there that a run needs, each part as one check with a remedy."""
+"""The checks of ``lakeward doctor``: everything that a run needs, each with a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONFIG = PATH | instance("a Config", Config) | NONE
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; ``remedy`` is what helps where there is a problem."""
+    """The result of one check; ``remedy`` is what to do about a problem."""
 
     name: str
     status: Status
@@ -136,13 +136,13 @@ def _landing(config: Config) -> str:
     storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
     require_landing(config, storage)
     found = list(landed_tables(config, storage, config.declared()))
-    skipped = [entry for entry in found if not isinstance(entry, TableId)]
+    skipped = [folder for folder in found if not isinstance(folder, TableId)]
     left_out = f"; {count(len(skipped), 'folder')} left out: lakeward discover names them" if skipped else ""
     return f"{config.landing} holds {count(len(found) - len(skipped), 'table')}{left_out}"
 
 
 def _warehouse(config: Config) -> str:
-    """Check that files can be written: in S3 by writing one, elsewhere without, as the round trip does that."""
+    """Check that files can be written: in S3 by writing one, elsewhere by permissions; the round trip writes."""
     from lakeward.session.catalog import probe_s3_warehouse, s3_warehouse
 
     if in_s3 := s3_warehouse(config):
@@ -186,7 +186,7 @@ def _tables(config: Config) -> str:
 
 
 def _clusters(config: Config, during: During) -> list[Check]:
-    """Check every configured cluster: whether it answers, takes the login, and can be read by token ranges."""
+    """Check every configured cluster: whether it answers, accepts the login, and can be read by token ranges."""
     checks = []
     for name in config.clusters:
         with during(f"connecting to cluster {name}"):

@@ -1,4 +1,4 @@
-"""Errors that are not Lakeward's own, as what to do about them."""
+"""Errors of the operating system and of Spark's JVM as errors of Lakeward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeward.spark.errors import spark_died
 
 @takes(error=instance("an exception", BaseException))
 def explain_error(error: BaseException) -> LakewardError | None:
-    """Return the error of Lakeward that an exception amounts to; None for one that is not known: a bug.
+    """Return the error of Lakeward that explains an exception; None for an unknown one, which is a bug.
 
     Known are errors of the operating system, such as a full disk or a wrong path, and the loss of Spark's JVM.
     """

@@ -1,4 +1,4 @@
-"""What happened to a table's rows: ``lake.history``."""
+"""``lake.history``: the history of a table's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class History:
 
         Args:
             name: the table as ``schema.table``.
-            key: a value for each key column: of its type, or a text that is read as such; None is NULL.
+            key: a value for each key column: of its type, or a text that is parsed as such; None is NULL.
             limit: how many changes are returned, the newest ones.
         """
         from lakeward.views.history.rows import history_of_row
@@ -75,7 +75,7 @@ class History:
             return refresh_history(context, track)
 
     def refresh_scd2(self) -> list[HistoryReport]:
-        """Bring every history that the lake keeps up to date; one that fails is reported and stops no other."""
+        """Bring every history that the lake keeps up to date; a failed one is reported and does not stop the others."""
         from lakeward.errors import LakewardError
         from lakeward.views.history.scd2 import failed_refresh, has_history
 
@@ -107,14 +107,14 @@ class History:
 
     @takes(name=TEXT)
     def position(self, name: str) -> int:
-        """Return the number of a table's newest op: where a job stands that has taken in everything up to now."""
+        """Return the number of a table's newest op: the position of a job that has processed everything so far."""
         from lakeward.views.history.timeline import read_timeline
 
         return read_timeline(self._lake.context(name)).progress.op
 
-    def _key(self, context: TableContext, given: Mapping[str, Any]) -> RowKey:
+    def _key(self, context: TableContext, values: Mapping[str, Any]) -> RowKey:
         from lakeward.views.history.keys import row_key
         from lakeward.views.history.timeline import read_timeline
 
         timeline = read_timeline(context)
-        return row_key(context.table, timeline.bases.columns, timeline.keys, given)
+        return row_key(context.table, timeline.bases.columns, timeline.keys, values)

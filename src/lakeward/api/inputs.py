@@ -1,4 +1,4 @@
-"""Keys and settings as people write them."""
+"""Keys and settings parsed from texts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @takes(texts=TEXTS)
 def parse_key(texts: Iterable[str]) -> dict[str, str | None]:
-    """Return a row's key from ``column=value`` texts; ``NULL`` is no value, ``'NULL'`` in single quotes that text.
+    """Return a row's key from ``column=value`` texts; ``NULL`` is a null, ``'NULL'`` in single quotes that text.
 
     Raises:
-        ConfigurationError: a text is no assignment, or a column comes twice.
+        ConfigurationError: a text is not an assignment, or a column comes twice.
     """
     from lakeward.views.history.keys import read_assignments
 
@@ -59,5 +59,5 @@ def parse_setting(text: str) -> Any:
     try:
         return read_yaml(text) if text else ""
     except (yaml.YAMLError, *MALFORMED):
-        # No value of YAML, such as the date 2024-02-30: the text itself, which the setting takes or refuses.
+        # Not valid YAML, such as the date 2024-02-30: the text itself, which the setting accepts or refuses.
         return text

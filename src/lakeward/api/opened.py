@@ -1,4 +1,4 @@
-"""An opened lake: configuration, landing files, state store, and Spark once it is needed."""
+"""An opened lake: configuration, landing files, state store, Spark once it is needed; and its tables' registry."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def silently(_message: str) -> AbstractContextManager[None]:
-    """Announce nothing; the default for ``during``."""
+    """Return a context that announces nothing; the default for ``during``."""
     return nullcontext()
 
 
 class OpenedLake:
-    """What every part of :class:`lakeward.Lakeward` works with."""
+    """The resources that all parts of :class:`lakeward.Lakeward` share."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class OpenedLake:
         self.storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)
         self.state = open_state(config.state, config.base, config.file_access)
         self._spark = spark
-        # Tables that live in a session are of use to whoever brought it, and end with one that is started here.
+        # Temporary tables are useful in a session of the caller, but end with a session that is started here.
         self._is_own_session = spark is None
         self._on_step = on_step
         self._during = during
@@ -108,17 +108,17 @@ class OpenedLake:
         return find_tables(self.config, self.state, names)
 
     def workbench(self) -> Workbench:
-        """Return what work on any table needs; Spark is started for it."""
+        """Return the workbench, with which tables are worked on; it starts Spark."""
         from lakeward.runner.workbench import Workbench
 
         return Workbench(self.config, self.spark, self.storage, self.state, self._on_step, self._is_own_session)
 
     def context(self, name: str) -> TableContext:
-        """Return what reading a table needs."""
+        """Return the context for reading a table."""
         return self.workbench().context(self.table(name))
 
     def leased(self, name: str) -> AbstractContextManager[TableContext]:
-        """Hold a table for writing until the block ends.
+        """Return a context that holds the lease of a table for writing.
 
         Raises:
             ConflictError: another writer holds it.
@@ -126,15 +126,12 @@ class OpenedLake:
         return self.workbench().leased(self.table(name))
 
 
-# Tables and their settings: found in landing, checked against files, changed, activated.
-
-
 if TYPE_CHECKING:
     Settings = Mapping[str, Any]
 
 
 class TableRegistry:
-    """Changes which tables a lake has and how they are set."""
+    """The tables of a lake and their settings: check, change, activate, repair."""
 
     def __init__(self, lake: OpenedLake) -> None:
         self._lake = lake
@@ -145,12 +142,12 @@ class TableRegistry:
         return next((known for known in self._lake.tables() if known.table == table), None)
 
     def own_settings(self, name: str) -> dict[str, Any]:
-        """Return what was set for a table in the registry, without defaults and the configuration file."""
+        """Return the settings of a table in the registry, without defaults and the configuration file."""
         registered = self._lake.state.find_table(TableId.parse(name))
         return dict(registered.settings) if registered else {}
 
     def check(self, known: Iterable[KnownTable], *, check_data: bool) -> list[Finding]:
-        """Return what does not fit between tables' settings and their files."""
+        """Return the findings where tables' settings do not fit their files."""
         from lakeward.runner.validation import SettingsCheck
 
         lake, findings = self._lake, []
@@ -191,7 +188,7 @@ class TableRegistry:
         lake.state.set_table(table, active=active, settings=dict(settings))
 
     def changed_reading(self, before: KnownTable, after: KnownTable) -> str | None:
-        """Return what a change of settings leaves as it is in a table whose files were read before; None: nothing."""
+        """Return what a change of settings does not change in rows that were read before; None: nothing."""
         from lakeward.mirror.op.settings import describe_changed_reading, reading_settings
 
         if not self._lake.state.has_files(after.table):
@@ -199,7 +196,7 @@ class TableRegistry:
         return describe_changed_reading(after.table, reading_settings(before.settings), after.settings)
 
     def repair_columns(self, name: str, *, dry_run: bool) -> ColumnsRepair:
-        """Bring the columns of a table that was run to what its settings say."""
+        """Change the columns of a mirror to those that its settings declare."""
         from lakeward.mirror.columns_repair import plan_columns_repair, repair_columns
 
         if dry_run:
@@ -229,9 +226,9 @@ class TableRegistry:
     def _kept(
         self, table: TableId, settings: Settings, refusal: ConfigurationError, *, is_active: bool
     ) -> ConfigurationError:
-        """Keep the settings that came with a refused activation: the next command need not repeat them.
+        """Store the settings of a refused activation, so that the next command need not repeat them; return the error.
 
-        A table that takes part in runs keeps those that it has.
+        An active table keeps its former settings.
         """
         if not settings:
             return refusal

@@ -1,4 +1,4 @@
-"""Undo, erasure and maintenance, as the library offers them."""
+"""Undo, erasure and maintenance behind the methods of :class:`lakeward.Lakeward`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.undo import Marked, Undone, UndoPlan, UndoRequest
     from lakeward.runner.maintain import Allowance, Wish
-
-
-# Taking ops of a table back.
 
 
 def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
@@ -54,7 +51,7 @@ def undo_request(
     """Return the request for an undo from the user's arguments.
 
     Raises:
-        ConfigurationError: neither an op nor a time is given, or both.
+        ConfigurationError: there is neither an op nor a time, or both.
     """
     from lakeward.mirror.op.checkpoints import parse_moment
     from lakeward.mirror.undo import UndoRequest
@@ -67,7 +64,7 @@ def undo_request(
 
 
 def _path(lake: OpenedLake, file: str) -> str:
-    """Return a file's path under landing; one that is gone from there is named as the ledger has it."""
+    """Return a file's path under landing; for a file that is gone from there, the name in the ledger."""
     from lakeward.runner.watch.requests import landing_path
 
     try:
@@ -81,7 +78,7 @@ def _with_marks(context: TableContext, plan: UndoPlan) -> UndoPlan:
 
 
 def _marked(context: TableContext, plan: UndoPlan) -> Iterator[Marked]:
-    """Yield what was made of the table and holds ops that are taken back: publications, then tags made by hand."""
+    """Yield what holds ops that are taken back: publications, then tags that users made."""
     from lakeward.iceberg.define import APPLIED_STAMP
     from lakeward.mirror.op.apply import UNDONE_TAG_PREFIX
     from lakeward.mirror.undo import Marked
@@ -100,11 +97,8 @@ def _marked(context: TableContext, plan: UndoPlan) -> Iterator[Marked]:
             yield Marked(PublicationKind.TAG, tag, tag, op)
 
 
-# Removing the rows of certain keys from everywhere.
-
-
 def require_keyed(lake: OpenedLake, name: str) -> None:
-    """Refuse a table whose rows cannot be named.
+    """Refuse a table whose rows cannot be identified.
 
     Raises:
         ConfigurationError: the table has no primary key.
@@ -126,11 +120,8 @@ def require_reason(reason: str) -> None:
         raise ConfigurationError(msg, hint="--reason 'request 4711 of 2026-05-25'")
 
 
-# Maintenance of tables: compacting, clustering, expiring, removing orphans.
-
-
 def maintain(lake: OpenedLake, names: Iterable[str], wish: Wish, allowance: Allowance) -> MaintenanceReport:
-    """Work on the named tables, all active ones when none is named."""
+    """Maintain the named tables, all active ones when none is named."""
     from lakeward.mirror.maintenance import MaintenanceReport
     from lakeward.runner.maintain import maintain_tables
 
@@ -140,7 +131,7 @@ def maintain(lake: OpenedLake, names: Iterable[str], wish: Wish, allowance: Allo
 
 
 def work_kinds(only: str | None) -> tuple[WorkKind, ...]:
-    """Return the kinds of work that a user asks for; None: all.
+    """Return the kinds of maintenance to do; None: all.
 
     Raises:
         ConfigurationError: there is no such kind.

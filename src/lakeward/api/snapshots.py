@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SnapshotReport:
-    """What became of one version: ``outcome`` is ``done``, ``failed``, ``dropped`` or ``would drop``.
+    """The result for one version: ``outcome`` is ``done``, ``failed``, ``dropped`` or ``would drop``.
 
-    ``dropped`` names versions that retention let go.
+    ``dropped`` names the versions that retention removed.
     """
 
     table: str
@@ -60,7 +60,7 @@ Reports: TypeAlias = list[SnapshotReport]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """A version that is wanted: ``to`` a folder, or as a ``tag``; an empty name stands for the default one."""
+    """A version to create: in the folder ``to``, or as a ``tag``; an empty name means the default."""
 
     moment: Moment
     to: str | None = None
@@ -110,14 +110,14 @@ class Snapshots:
             layout: ``flat``, or ``dated`` for one folder per date of ``date_column``.
             date_column: a date or timestamp column.
             format: ``parquet``, ``csv``, ``json`` or ``orc``.
-            register: name ``database.table`` of an external table that shall point to the version; True or ``""`` for
-                ``default.<table>_snapshot``. Refused where Spark was started by this lake and keeps its tables in
-                memory: hand a session to :class:`Lakeward` to have such a table in it.
+            register: name ``database.table`` of an external table that points to the version; True or ``""`` for
+                ``default.<table>_snapshot``. Refused where this lake started Spark and the catalog is in memory: pass a
+                session to :class:`Lakeward` to have such a table in it.
             tag: name of a tag to set on the mirror instead of writing files; ``""`` for a name made from the moment.
-            replace: let the new version take the place of one that is there.
+            replace: replace an existing version.
 
         Raises:
-            ConfigurationError: what is asked for contradicts itself. A table that cannot be asked is reported.
+            ConfigurationError: the arguments contradict each other. The failure of one table is reported instead.
         """
         from lakeward.mirror.op.checkpoints import parse_moment
         from lakeward.views.versions.layouts import FileShape
@@ -138,11 +138,10 @@ class Snapshots:
 
     @takes(path=TEXT)
     def read(self, path: str) -> DataFrame:
-        """Read a version by its folder; refused unless exactly one complete version lies there.
+        """Read a version by its folder, which must hold exactly one complete version.
 
         Raises:
-            DataError: there is none, it was not finished, its files are not as they were written, or the path holds
-                several versions.
+            DataError: there is none, it is unfinished or damaged, or the path holds several versions.
         """
         from lakeward.session.sessions import table_session
         from lakeward.views.versions.folders import read_version
@@ -161,7 +160,7 @@ class Snapshots:
 
     @takes(tables=TEXTS, version=OPTIONAL_TEXT)
     def refresh(self, tables: Iterable[str] = (), *, version: str | None = None) -> Reports:
-        """Make versions anew that are stale or were undone; those of one name also where they are missing.
+        """Create versions again that are stale or were undone; with ``version`` also those that are missing.
 
         Raises:
             ConfigurationError: none of the tables has a version of that name.
@@ -236,7 +235,7 @@ def _refresh(bench: Workbench, known: KnownTable, publication: Publication) -> S
 
 
 def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> SnapshotReport:
-    """Do one table's part; an error becomes its report."""
+    """Return the report of the work on one table; an error becomes a report."""
     from lakeward.spark.errors import as_lakeward_error
 
     started = time.monotonic()
@@ -256,7 +255,7 @@ def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> Snapsho
 
 
 def _require_version(contexts: Sequence[TableContext], version: str) -> None:
-    """Refuse a name that no version of the tables has: nothing would be done, without a reason given."""
+    """Refuse a name that no version of the tables has, instead of doing nothing."""
     found = [publication for context in contexts for publication in _recorded(context)]
     if not any(publication.is_called(version) for publication in found):
         msg = f"there is no version {version!r} of these tables"
@@ -264,7 +263,7 @@ def _require_version(contexts: Sequence[TableContext], version: str) -> None:
 
 
 def snapshots_exit_code(reports: Sequence[SnapshotReport]) -> int:
-    """Return 0 when nothing failed; 3 when others are done; else the highest code of the failures."""
+    """Return 0 when nothing failed, 3 when some were done, else the highest code of the failures."""
     codes = {report.exit_code for report in reports if report.outcome == "failed"}
     if not codes:
         return 0
@@ -272,7 +271,7 @@ def snapshots_exit_code(reports: Sequence[SnapshotReport]) -> int:
 
 
 def _table_to_register(register: object) -> str | None:
-    """Return the name of the table to register, empty for the usual one; None where there shall be none."""
+    """Return the name of the table to register, empty for the default name; None to register none."""
     if register is None or register is False:
         return None
     if register is True:
@@ -300,7 +299,7 @@ def _create_files(context: TableContext, known: KnownTable, request: SnapshotReq
 
 
 def _apply_retention(context: TableContext) -> tuple[str, ...]:
-    """Drop what the table's settings no longer keep, and name it."""
+    """Drop the versions that the table's settings no longer keep, and return their locations."""
     from lakeward.views.versions.manifest import list_publications
     from lakeward.views.versions.tags import beyond_retention, drop_versions
 

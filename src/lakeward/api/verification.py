@@ -1,4 +1,4 @@
-"""Verification of tables: their mirrors computed again and compared row for row."""
+"""Verification of tables: mirrors are computed again and compared row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def verify_tables(lake: OpenedLake, chosen: list[KnownTable], options: VerifyOptions, *, repair: bool) -> VerifyReport:
-    """Compute mirrors again and compare them row for row."""
+    """Return the verification of tables; with ``repair`` differences are corrected."""
     from lakeward.views.verification.report import VerifyReport
 
     bench = lake.workbench()
@@ -30,10 +30,10 @@ def verify_tables(lake: OpenedLake, chosen: list[KnownTable], options: VerifyOpt
 def verify_options(
     basis: str, sample: float | None, key_ranges: Iterable[str], against: Against | None, limit: int
 ) -> VerifyOptions:
-    """Return what to compare, from what a user asks for.
+    """Return the options of a verification from the arguments of the user.
 
     Raises:
-        ConfigurationError: the basis is unknown, or the sample is no share.
+        ConfigurationError: the basis is unknown, or the sample is not a share.
     """
     from lakeward.views.verification.report import Basis, KeyRange, VerifyOptions
 
@@ -55,10 +55,10 @@ def other_copy(
     cut_off: str | None,
     changed_at: str | None,
 ) -> Against | None:
-    """Return the copy to compare with instead, None where none is named.
+    """Return the other copy to compare with; None where none is named.
 
     Raises:
-        ConfigurationError: what is said of it does not fit together.
+        ConfigurationError: the arguments contradict each other.
     """
     from lakeward.mirror.op.checkpoints import parse_moment
     from lakeward.views.verification.report import Against

@@ -1,7 +1,7 @@
-"""Checksums of rows, whatever their order and however they are stored.
+"""Checksums of rows, which depend neither on their order nor on how they are stored.
 
-They add up: the checksums of parts give that of the whole. Manifests of published versions name the version of the
-checksum they hold:
+They add up: the sum of the parts' checksums is that of the whole. Manifests of published versions name the version of
+the checksum they hold:
 
 =======  =======================================================================================================
 version  text
@@ -37,7 +37,7 @@ CHECKSUM_VERSION = 2
 ROWS = f"{S.PREFIX}rows"
 _HALVES = tuple(f"{S.PREFIX}{lane}_{half}" for lane in ("first", "second") for half in ("high", "low"))
 _HALF_BITS, _LANE_BITS = 32, 64
-# The lower half is counted from its middle, as the upper one is: sums of billions of rows then stay within a long.
+# The lower half is centred around zero, as the upper one is: sums of billions of rows then fit into a long.
 _MIDDLE = 1 << (_HALF_BITS - 1)
 _LANE = (1 << _LANE_BITS) - 1
 _FIRST_VERSION = f"{S.PREFIX}first_version"
@@ -63,12 +63,12 @@ class Checksum:
 
     @property
     def text(self) -> str:
-        """Rows and digits, as manifests have them of a whole table."""
+        """Rows and digits, as manifests hold them for a whole table."""
         return f"{self.rows}:{self.digits}"
 
     @classmethod
     def of(cls, rows: int, digits: str) -> Checksum:
-        """Read what :attr:`digits` wrote."""
+        """Return the checksum with the given rows and :attr:`digits`."""
         return cls(rows, int(digits[:16], 16), int(digits[16:], 16))
 
 
@@ -115,7 +115,7 @@ class ChecksumForm(Protocol):
         """Return the aggregates that :meth:`text` reads."""
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """Return the text that a manifest has for the rows that were aggregated."""
+        """Return the checksum of the aggregated rows as a manifest holds it."""
 
 
 def checksum_form(version: int) -> ChecksumForm:
@@ -132,11 +132,11 @@ def checksum_form(version: int) -> ChecksumForm:
 
 
 class _FirstForm:
-    """Version 1: the exclusive-or and the sum of one hash; the sum tells rows apart that come twice."""
+    """Version 1: the exclusive-or and the sum of one hash; the sum detects rows that come twice."""
 
     def columns(self, schema: StructType, names: Sequence[str] | None = None) -> list[Column]:
         wanted = sorted(schema.names if names is None else names)
-        # Spark's hash skips nulls: the last part says where they are.
+        # Spark's hash skips nulls: the last part has their positions.
         nulls = F.concat_ws("", *[column(name).isNull().cast("int").cast("string") for name in wanted])
         each = F.xxhash64(*[column(name) for name in wanted], nulls)
         whole = F.coalesce(F.sum(each.cast("decimal(38,0)")), F.lit(0).cast("decimal(38,0)"))

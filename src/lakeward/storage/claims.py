@@ -1,9 +1,9 @@
-"""Which files of a folder were written by this program. Nothing else is ever removed.
+"""Proof of which files in a folder this program wrote. No other file is ever removed.
 
 There are two proofs. A **claim**, ``_lakeward-writing-<id>.json``, is put into a folder before anything else is written
 there. It names the folder, the process and files that are about to be written; the names of all files that Spark writes
-meanwhile begin with ``part-w<id>-``. Spark 3 cannot name files: there only what the claim lists is proven in a folder
-that others can see, and in a hidden one that was made by the writer also what is named as Spark names files.
+under the claim begin with ``part-w<id>-``. Spark 3 cannot be given names: there, in a folder that others can see, only
+the files that the claim lists are proven; in a hidden folder that the writer made, files named by Spark are, too.
 
 The **manifest** of a finished folder lists its files with their sizes.
 """
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Writer(Document, write={"heard": datetime.isoformat}):
-    """A process that writes, and when it was last heard of."""
+class Writer(Document, renamed={"last_seen": "heard"}, write={"last_seen": datetime.isoformat}):
+    """A process that writes, and when it last recorded that it was alive."""
 
     host: str
     pid: int
     process_started: float
-    heard: datetime
+    last_seen: datetime
 
     @classmethod
     def here(cls) -> Self:
-        """Return this process, heard of now."""
+        """Return this process, seen now."""
         return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time(), datetime.now(UTC))
 
     @classmethod
@@ -55,20 +55,20 @@ class Writer(Document, write={"heard": datetime.isoformat}):
         """
         try:
             host, pid = str(document["host"]), int(document["pid"])
-            heard = datetime.fromisoformat(document["heard"])
-            if heard.tzinfo is None:
-                heard = heard.replace(tzinfo=UTC)
-            return cls(host, pid, float(document["process_started"]), heard)
+            last_seen = datetime.fromisoformat(document["heard"])
+            if last_seen.tzinfo is None:
+                last_seen = last_seen.replace(tzinfo=UTC)
+            return cls(host, pid, float(document["process_started"]), last_seen)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"not the description of a writer: {error!r}"
             raise ValueError(msg) from error
 
     def is_alive(self, silent: timedelta) -> bool:
-        """Whether the process lives; one on another machine is taken for dead when it was ``silent`` for so long."""
+        """Whether the process is alive; one on another machine is assumed dead after it was ``silent`` for so long."""
         if self.host != socket.gethostname():
-            return datetime.now(UTC) - self.heard < silent
+            return datetime.now(UTC) - self.last_seen < silent
         try:
-            # Numbers of processes are used again; the time of their start tells two of them apart.
+            # Process ids are reused; the start time distinguishes two processes with the same id.
             return bool(psutil.Process(self.pid).create_time() == self.process_started)
         except (psutil.NoSuchProcess, ValueError, OverflowError):
             return False
@@ -83,20 +83,20 @@ _HIDDEN = re.compile(rf"(?:{re.escape(STAGING)}|{re.escape(SET_ASIDE)}|{re.escap
 _SPARK_NAME = re.compile(r"\.?part-\d{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b.*")
 _SIGNED_NAME = re.compile(r"part-w[0-9a-f]{12}-.+")
 _DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{12}|(.+)\.draft")
-# Where Spark's tasks write first; the end of a job removes all of it, whoever's it is.
+# Where Spark's tasks write first; the end of any job removes all of it, also the files of other jobs.
 _SPARK_FOLDER = "_temporary"
-# A writer on another machine may be at work still; no folder takes longer than this.
+# A writer on another machine is assumed to be alive for so long; writing a folder never takes longer.
 _OTHERS_LIMIT = timedelta(days=1)
 _SHOWN = 5
-# Claims of this process that it is still at work on: others of it were left by work that failed.
+# Claims that this process is still working on: its other claims were left by work that failed.
 _active: set[str] = set()
 
 
 @dataclass
 class Claim:
-    """The right of one writer to the files that it puts into a folder; ``recorded`` are those it names beforehand.
+    """The claim of a writer to the files that it puts into a folder; ``recorded`` are those it names beforehand.
 
-    ``lease`` names what the writer holds a lease of, if anything: who holds that lease now knows that it is gone.
+    ``lease`` names the lease that the writer holds, if any: another holder of that lease knows that the writer is gone.
     """
 
     store: FileSystem
@@ -113,20 +113,20 @@ class Claim:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the writer may still be at work."""
+        """Whether the writer may still be working."""
         if self.id in _active:
             return True
         return self.writer.is_alive(_OTHERS_LIMIT) and not _is_this_process(self.writer)
 
     def is_dead(self, lease: str = "") -> bool:
-        """Whether the writer is gone for sure; ``lease`` names what the caller holds a lease of, if anything."""
+        """Whether the writer is certainly gone; ``lease`` names the lease that the caller holds, if any."""
         return not self.is_alive or (lease != "" and self.lease == lease)
 
     @classmethod
     def begin(
         cls, store: FileSystem, folder: str, *, name: str | None = None, files: Iterable[str] = (), lease: str = ""
     ) -> Claim:
-        """Claim a folder under an id (``name``), a new one by default; ``files`` are written there without Spark."""
+        """Claim a folder under an id (``name``), by default a new one; ``files`` will be written without Spark."""
         claim = cls(store, folder, name or new_id(), Writer.here(), set(files), lease)
         claim.store = store.signed(claim.id)
         _active.add(claim.id)
@@ -138,7 +138,7 @@ class Claim:
         return claim
 
     def record(self, files: Iterable[str]) -> None:
-        """Name files that are about to be written otherwise than by Spark, or under other names than it gives."""
+        """Add files that are about to be written without Spark, or under other names than those of Spark."""
         self.recorded |= set(files)
         self._write()
 
@@ -154,15 +154,15 @@ class Claim:
 
     @property
     def is_own_folder(self) -> bool:
-        """Whether the folder is a hidden one that was made by this writer."""
+        """Whether the folder is a hidden one that this writer made."""
         name = self.folder.rpartition("/")[2]
         return name.startswith(STAGING) and name.endswith(f"@{self.id}")
 
     def withdraw(self, *, keep: Collection[str] = ()) -> None:
-        """Remove what was written, but for files to be kept, and the claim itself."""
+        """Remove what was written, except for ``keep``, and the claim itself."""
         own = [path for path in self.store.files(self.folder) if path not in keep and self.owns(path)]
         remove_files(self.store, self.folder, own)
-        # Last: this may be interrupted too, and nothing else proves whose the rest is.
+        # The claim goes last: this may be interrupted, and only the claim proves whose files are left.
         remove_files(self.store, self.folder, [self.file])
         self.release()
         self.store.prune(f"{self.folder}/{_SPARK_FOLDER}")
@@ -170,11 +170,11 @@ class Claim:
             self.store.prune(self.folder)
 
     def release(self) -> None:
-        """Be at work no more; what was written stays."""
+        """End the work under the claim; what was written stays."""
         _active.discard(self.id)
 
     def end(self, folder: str | None = None) -> None:
-        """Remove the claim's own file from its folder, or from the one that this has become: the work is done."""
+        """Remove the claim's own file, after the work is done; ``folder`` is the new name of its folder, if any."""
         remove_files(self.store, folder or self.folder, [self.file])
         self.release()
 
@@ -202,7 +202,7 @@ def new_id() -> str:
 
 
 def claims(store: FileSystem, folder: str, present: Iterable[str]) -> list[Claim]:
-    """Return the claims that lie in a folder and are of it; one that was copied elsewhere proves nothing there."""
+    """Return the claims in a folder that were made for it; a claim that was copied from elsewhere proves nothing."""
     found = (_read_claim(store, folder, path) for path in sorted(present) if _CLAIM.fullmatch(path))
     return [claim for claim in found if claim is not None]
 
@@ -231,7 +231,7 @@ def _address(store: FileSystem, folder: str) -> str:
 
 
 def _place(folder: str) -> str:
-    """Return the folder that a hidden one was written for, set aside from or dropped from; any other as it is."""
+    """Return the folder that a hidden folder was written for or moved from; any other folder as it is."""
     parent, _, name = folder.rpartition("/")
     hidden = _HIDDEN.fullmatch(name)
     return f"{parent}/{hidden[1]}" if hidden else folder
@@ -243,7 +243,7 @@ def _is_this_process(writer: Writer) -> bool:
 
 
 def is_below(path: Any) -> bool:
-    """Whether a path that a document names stays in its folder."""
+    """Whether a path in a document stays inside its folder."""
     if not isinstance(path, str) or not path or "\\" in path or "\0" in path:
         return False
     parts = path.split("/")
@@ -251,7 +251,7 @@ def is_below(path: Any) -> bool:
 
 
 def listed_files(text: str | None) -> dict[str, int] | None:
-    """Return the files that a manifest of this program lists, with their sizes; None where the text is none."""
+    """Return the files that a manifest of this program lists, with their sizes; None for any other text."""
     try:
         document: Any = json.loads(text or "")
         if not (isinstance(document, dict) and document["id"] and document["lakeward"]):
@@ -263,7 +263,7 @@ def listed_files(text: str | None) -> dict[str, int] | None:
 
 
 def written_files(store: FileSystem, folder: str, before: Collection[str] = ()) -> dict[str, int]:
-    """Return the data files that came into a folder since ``before``, with their sizes: a signed store's own alone."""
+    """Return the data files added to a folder since ``before``, with sizes; only its own for a signed store."""
     new = {path: size for path, size in store.files(folder).items() if path not in before and not is_hidden(path)}
     if not store.signature:
         return new
@@ -275,15 +275,15 @@ def written_files(store: FileSystem, folder: str, before: Collection[str] = ()) 
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers pass over a path; the folders of a column whose name begins with ``_`` are no such."""
+    """Whether readers ignore a path; they do not ignore partition folders whose column begins with ``_``."""
     return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
 
 
 def is_listed(path: str, size: int, files: Mapping[str, int]) -> bool:
     """Whether a file is one that a manifest lists.
 
-    One of another size is, where nobody else gives a file such a name: it was cut or damaged later. Where anybody may,
-    it is somebody else's by now.
+    A file of another size is, if only Spark or a writer of this program makes such names: it was damaged later. A file
+    with any other name may have been replaced by another program.
     """
     if path not in files:
         return False
@@ -309,9 +309,9 @@ def foreign_files(store: FileSystem, folder: str, manifest: str | None) -> list[
 def remove_listed(store: FileSystem, folder: str, manifest: str | None, *, others: Collection[str] = ()) -> list[str]:
     """Remove the files that a folder's manifest lists, and with them the folder; return what is left.
 
-    What is left was written by somebody else, or is no longer as it was written. ``others`` are files that belong to
-    such a folder without being listed. The mark goes first, so that readers see at once that it is no longer whole,
-    and the manifest last, so that the rest is still known as this program's wherever this ends.
+    What is left was written or replaced by another program. ``others`` are files that belong to such a folder without
+    being listed. The mark is removed first, so that readers see at once that the folder is incomplete, and the manifest
+    last, so that the remaining files are still known as this program's if this is interrupted.
     """
     files = listed_files(manifest)
     if files is None:
@@ -328,25 +328,25 @@ def remove_listed(store: FileSystem, folder: str, manifest: str | None, *, other
 
 
 def dead_claims(store: FileSystem, folder: str, present: Iterable[str], *, lease: str = "") -> list[Claim]:
-    """Return the claims of a folder, whose writers are all dead; those under a lease that the caller has are.
+    """Return the claims of a folder, whose writers are all dead; those under the caller's own lease are.
 
     Raises:
-        ConflictError: one may be alive.
+        ConflictError: a writer may be alive.
     """
     found = claims(store, folder, present)
     for claim in found:
         if not claim.is_dead(lease):
             who = f"process {claim.writer.pid} on {claim.writer.host}"
-            msg = f"{folder} is being written by {who}, since {claim.writer.heard:%Y-%m-%d %H:%M} UTC"
+            msg = f"{folder} is being written by {who}, since {claim.writer.last_seen:%Y-%m-%d %H:%M} UTC"
             raise ConflictError(msg, hint="wait for it; if that process is gone, name another folder")
     return found
 
 
 def require_no_spark_job(folder: str, present: Iterable[str]) -> None:
-    """Refuse to write by Spark where another job writes: the end of one removes what the other has written so far.
+    """Refuse to write by Spark where another job writes: the end of each job removes the unfinished files of all.
 
     Raises:
-        RefusedInputError: there are files of one.
+        RefusedInputError: there are files of another job.
     """
     found = [path for path in present if path.split("/")[0] == _SPARK_FOLDER]
     if found:

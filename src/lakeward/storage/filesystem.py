@@ -1,6 +1,6 @@
-"""File systems that snapshots and change sets are written to: the local disk, and whatever Hadoop reaches by a URI.
+"""File systems that snapshots and change sets are written to: the local disk, and all that Hadoop supports.
 
-The one for Hadoop, and with it for S3, is in :mod:`lakeward.storage.hadoop`; :func:`open_filesystem` chooses.
+The one for Hadoop, which includes S3, is in :mod:`lakeward.storage.hadoop`; :func:`open_filesystem` chooses.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 _GLOB = re.compile(r"([\\{}\[\]*?])")
-# Spark's own local file system leaves a hidden checksum file beside every file it writes.
+# Spark's default local file system leaves a hidden checksum file beside every file it writes.
 _NO_CHECKSUM_FILES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
-# Names of files that Spark writes begin with it; Spark 3 does not know the setting and begins them with "part".
+# The beginning of the names of files that Spark writes; Spark 3 ignores the setting and uses "part".
 _BASE_NAME = "mapreduce.output.basename"
 FileSystemClass = TypeVar("FileSystemClass", bound=type)
 _METHODS = ("exists", "read_text", "write_text", "files", "folders", "move", "remove", "prune", "link", "point")
 
 
 class FileSystem(Protocol):
-    """What publishing needs of a file system. Paths are whole: a local path or a URI.
+    """The file operations that publishing needs. Paths are absolute local paths or URIs.
 
-    There is no way to remove a folder with whatever it holds: files are removed by their names, so that those of others
-    stay. ``signature`` is the beginning of the names of files that are written by a signed file system, else empty.
+    There is no method to remove a folder with all its content: files are removed by their names, so that those of
+    others stay. ``signature`` is the beginning of the names of files that a signed file system writes, else empty.
     """
 
     can_rename: bool
@@ -53,19 +53,19 @@ class FileSystem(Protocol):
     signature: str
 
     def signed(self, writer: str) -> Self:
-        """Return the same file system for one writer, whose id is in the names of all files that Spark writes by it."""
+        """Return the file system for one writer, whose id is in the names of all files that Spark writes."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder."""
+        """Whether there is a file or folder."""
 
     def read_text(self, path: str) -> str | None:
         """Read a small file; None when there is none."""
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file whole; one that was there is replaced in one step."""
+        """Write a small file in one step; an existing one is replaced."""
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return every file below a folder by its path from there, with its size; nothing where there is no folder."""
+        """Return every file below a folder by its relative path, with its size; none where there is no folder."""
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder."""
@@ -74,29 +74,29 @@ class FileSystem(Protocol):
         """Rename a folder or file to a name that is free."""
 
     def remove(self, folder: str, paths: Iterable[str]) -> None:
-        """Remove files by their paths from a folder, and folders below it that are empty thereby.
+        """Remove files by their paths from a folder, and the folders below it that become empty.
 
-        A path where there is nothing, or where a folder is, is passed over.
+        Paths that do not exist, or are folders, are ignored.
         """
 
     def prune(self, folder: str) -> None:
         """Remove the empty folders at and below a folder, and nothing else."""
 
     def link(self, places: Mapping[str, str]) -> None:
-        """Let files be in second places as well, without their bytes passing through this process if possible."""
+        """Link or copy files (source to target), without their bytes passing through this process if possible."""
 
     def for_spark(self, path: str) -> str:
-        """Return the path as Spark takes it for writing."""
+        """Return the path as Spark needs it."""
 
     def point(self, folder: str, name: str, target: str) -> None:
-        """Let a name in a folder lead to a folder beside it, where the file system can do that in one step."""
+        """Make a name in a folder a link to a folder beside it, where the file system can do that in one step."""
 
 
 def open_filesystem(spark: SparkSession, config: Config, location: str) -> FileSystem:
     """Return the file system of a location.
 
     Raises:
-        ConfigurationError: Hadoop does not know it, or lacks the jars for it, or it holds a password.
+        ConfigurationError: Hadoop does not support it, or lacks the jars for it, or the location holds a password.
     """
     if holds_login(location):
         msg = f"{redact_address(location)} holds a password: manifests and tables would name the place by it"
@@ -123,14 +123,14 @@ def local_path(location: str) -> Path:
 
 
 def for_reading(path: str) -> str:
-    """Protect characters that Spark would take for a pattern."""
+    """Return a path with the characters escaped that Spark would take for a pattern."""
     return _GLOB.sub(r"\\\1", path)
 
 
 def read_parquet(
     spark: SparkSession, store: FileSystem, folder: str, paths: Iterable[str], schema: StructType | None = None
 ) -> DataFrame:
-    """Read Parquet files of a folder by their paths from there, one at least."""
+    """Read at least one Parquet file of a folder, by their relative paths."""
     reader = spark.read if schema is None else spark.read.schema(schema)
     for name, value in store.options.items():
         reader = reader.option(name, value)
@@ -138,7 +138,7 @@ def read_parquet(
 
 
 def translating_errors(system: FileSystemClass) -> FileSystemClass:
-    """Translate the errors of a file system's methods, whose first argument is a path."""
+    """Return a file system's class whose methods translate errors; their first argument is a path."""
     for name in _METHODS:
         setattr(system, name, _translated(getattr(system, name)))
     return system
@@ -155,32 +155,32 @@ def _translated(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @translating_errors
 class LocalFileSystem:
-    """The disk of this machine, or one that all machines see under the same path."""
+    """The disk of this machine, or one that all machines mount at the same path."""
 
     can_rename = True
     options: Mapping[str, str] = _NO_CHECKSUM_FILES
     signature = ""
 
     def signed(self, writer: str) -> Self:
-        """Return the same file system for one writer."""
+        """Return the file system for one writer."""
         made = copy.copy(self)
         made.signature, made.options = signature_of(writer), signed_options(self.options, writer)
         return made
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder."""
+        """Whether there is a file or folder."""
         return local_path(path).exists()
 
     def read_text(self, path: str) -> str | None:
         """Read a small file; None when there is none."""
         try:
-            # What is not UTF-8 was not written by this program, and is refused by whoever reads the text.
+            # A file that is not UTF-8 was not written by this program; callers refuse its text.
             return local_path(path).read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file whole, by a draft that takes the place of what was there."""
+        """Write a small file in one step: a draft is renamed to it."""
         file = local_path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(_draft_name(file.name))
@@ -194,7 +194,7 @@ class LocalFileSystem:
             draft.unlink(missing_ok=True)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return every file below a folder by its path from there, with its size."""
+        """Return every file below a folder by its relative path, with its size."""
         root, found = local_path(folder), {}
         for place, _, names in os.walk(root, onerror=_unless_gone):
             for name in names:
@@ -202,14 +202,14 @@ class LocalFileSystem:
                 try:
                     status = file.stat()
                 except FileNotFoundError:
-                    # Renamed or removed since it was listed, or a link that leads nowhere.
+                    # Renamed or removed since it was listed, or a broken link.
                     continue
                 if stat.S_ISREG(status.st_mode):
                     found[file.relative_to(root).as_posix()] = status.st_size
         return found
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders directly in a folder; links are none."""
+        """Return the names of the folders directly in a folder, without links."""
         root = local_path(folder)
         found = root.iterdir() if root.is_dir() else ()
         return sorted(entry.name for entry in found if entry.is_dir() and not entry.is_symlink())
@@ -220,14 +220,14 @@ class LocalFileSystem:
         local_path(source).rename(local_path(target))
 
     def remove(self, folder: str, paths: Iterable[str]) -> None:
-        """Remove files by their paths from a folder, and folders below it that are empty thereby."""
+        """Remove files by their paths from a folder, and the folders below it that become empty."""
         root, parents = local_path(folder), set()
         for path in paths:
             file = root / path
             if file.is_symlink() or not file.is_dir():
                 file.unlink(missing_ok=True)
             parents |= {parent for parent in file.parents if root in parent.parents}
-        # The innermost come first: what holds them may be empty then.
+        # The innermost come first: their parents may be empty then.
         for parent in sorted(parents, key=lambda folder: -len(folder.parts)):
             _remove_if_empty(parent)
 
@@ -237,24 +237,24 @@ class LocalFileSystem:
             _remove_if_empty(Path(place))
 
     def link(self, places: Mapping[str, str]) -> None:
-        """Give files second names; where the disk has no such thing, copy them."""
+        """Make hard links to files, or copies where the disk has no hard links."""
         for source, target in places.items():
             place = local_path(target)
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(local_path(source), place)
             except FileExistsError:
-                # A copy would replace it.
+                # A copy would replace the file.
                 raise
             except OSError:
                 shutil.copy2(local_path(source), place)
 
     def for_spark(self, path: str) -> str:
-        """Return the path as Spark takes it: the scheme says that it is not the cluster's file system."""
+        """Return the path for Spark, with the scheme of local files: the default may be the cluster's file system."""
         return f"file://{local_path(path)}"
 
     def point(self, folder: str, name: str, target: str) -> None:
-        """Let a symbolic link lead to a folder beside it."""
+        """Make a symbolic link to a folder beside it."""
         place = local_path(folder) / name
         if os.path.lexists(place) and not (place.is_symlink() and len(place.readlink().parts) == 1):
             msg = f"{place} exists and is not a link to a folder beside it: it is not replaced"
@@ -265,17 +265,17 @@ class LocalFileSystem:
 
 
 def signature_of(writer: str) -> str:
-    """Return what the names of files begin with that a writer makes by Spark."""
+    """Return the beginning of the names of files that a writer makes by Spark."""
     return f"part-w{writer}"
 
 
 def signed_options(options: Mapping[str, str], writer: str) -> dict[str, str]:
-    """Return options of Spark by which files get such names."""
+    """Return options by which Spark uses such names."""
     return {**options, _BASE_NAME: signature_of(writer)}
 
 
 def _draft_name(name: str) -> str:
-    """Return a hidden name that no other file has."""
+    """Return a unique hidden name."""
     return f".{name}.{uuid.uuid4().hex[:12]}"
 
 
@@ -283,12 +283,12 @@ def _remove_if_empty(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError as error:
-        # Not empty, gone already, or a link: not to be removed.
+        # Not empty, already removed, or a link.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             raise
 
 
 def _unless_gone(error: OSError) -> None:
-    """Let a folder that is none, or is gone since it was listed, hold no files; one that cannot be read is an error."""
+    """Raise an error of a folder that cannot be read; ignore one that was removed or is not a folder."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error

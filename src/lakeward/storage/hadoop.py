@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from lakeward.config import Config
 
 S3_CLIENT_CLASS = "software.amazon.awssdk.services.s3.S3Client"
-# Stores without folders: a rename there is a copy, file by file, and can be seen half done.
+# Stores without folders: a rename there copies file by file, and readers may see a part of it.
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss")
-# As many as S3 removes by one request.
+# The most objects that S3 removes by one request.
 _REMOVED_AT_ONCE = 1000
 
 
 def require_s3_classes(spark: SparkSession) -> None:
-    """Refuse a running application that was started without the jars for S3: they cannot be added any more."""
+    """Refuse a running application that was started without the jars for S3: they cannot be added later."""
     if not has_class(spark, S3_CLIENT_CLASS):
         msg = "the running Spark application was started without the jars for S3"
         hint = "let Lakeward start Spark with the lake or a publish: to: on S3, or start it with hadoop-aws and awssdk"
@@ -43,7 +43,7 @@ class HadoopFileSystem:
         self.can_rename = scheme not in _OBJECT_STORES
         s3 = hadoop_s3_settings(config.s3) if scheme in ("s3", "s3a") else {}
         self.options: Mapping[str, str] = s3
-        # What Spark's tasks need to open files of S3 by themselves.
+        # Spark's tasks need these settings to open files of S3 themselves.
         self.s3 = config.s3
         self._config = config
         self._jvm: Any = spark._jvm
@@ -52,13 +52,13 @@ class HadoopFileSystem:
             self._conf.set(name, value)
 
     def signed(self, writer: str) -> Self:
-        """Return the same file system for one writer."""
+        """Return the file system for one writer."""
         made = copy.copy(self)
         made.signature, made.options = signature_of(writer), signed_options(self.options, writer)
         return made
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder."""
+        """Whether there is a file or folder."""
         return bool(self._system(path).exists(self._path(path)))
 
     def read_text(self, path: str) -> str | None:
@@ -72,7 +72,7 @@ class HadoopFileSystem:
             stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file whole: a store makes it seen at its end, elsewhere a draft is renamed."""
+        """Write a small file in one step: object stores show it when it is complete, elsewhere a draft is renamed."""
         target = path if not self.can_rename else f"{path}.draft"
         stream = self._system(path).create(self._path(target), True)
         try:
@@ -91,11 +91,11 @@ class HadoopFileSystem:
         context.rename(self._path(draft), self._path(path), options)
 
     def files(self, folder: str) -> dict[str, int]:
-        """Return every file below a folder by its path from there, with its size."""
+        """Return every file below a folder by its relative path, with its size."""
         if not self.exists(folder):
             return {}
         system = self._system(folder)
-        # As files are listed: with the host, also where the path names none.
+        # In the form of listed files: with the host, also where the path names none.
         root = system.makeQualified(self._path(folder))
         start = len(root.toString().rstrip("/")) + 1
         found = system.listFiles(root, True)
@@ -120,7 +120,7 @@ class HadoopFileSystem:
             raise ConfigurationError(msg, hint="check the permissions of the folder")
 
     def remove(self, folder: str, paths: Iterable[str]) -> None:
-        """Remove files by their paths from a folder, and folders below it that are empty thereby."""
+        """Remove files by their paths from a folder, and the folders below it that become empty."""
         wanted = list(paths)
         if is_s3(folder):
             self._remove_from_s3(folder, wanted)
@@ -144,11 +144,11 @@ class HadoopFileSystem:
     def _remove_if_empty(self, folder: str) -> None:
         system, path = self._system(folder), self._path(folder)
         if system.exists(path) and not system.listStatus(path):
-            # Not recursive: Hadoop refuses a folder that has come to hold something.
+            # Not recursive: Hadoop then refuses a folder that is no longer empty.
             system.delete(path, False)
 
     def _remove_from_s3(self, folder: str, paths: list[str]) -> None:
-        """Remove objects, many by one request; by Hadoop each would take several requests."""
+        """Remove objects, many by one request; Hadoop would need several requests for each."""
         place, client = S3Location.parse(folder, "folder"), s3_client(self._config.s3, self._config.s3.keys())
         try:
             for start in range(0, len(paths), _REMOVED_AT_ONCE):
@@ -164,7 +164,7 @@ class HadoopFileSystem:
             client.close()
 
     def link(self, places: Mapping[str, str]) -> None:
-        """Copy files; S3 does it by itself."""
+        """Copy files; those in S3 without downloading them."""
         if any(is_s3(source) for source in places):
             self._copy_in_s3(places)
             return
@@ -183,7 +183,7 @@ class HadoopFileSystem:
             client.close()
 
     def for_spark(self, path: str) -> str:
-        """Return the path as Spark takes it; Hadoop knows S3 by the scheme s3a only."""
+        """Return the path for Spark; Hadoop knows S3 by the scheme s3a only."""
         return re.sub("^s3n?:", "s3a:", path)
 
     def point(self, folder: str, name: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Where landing files lie: listing them without holding the listing, telling whether one changed, reading one."""
+"""Landing roots, local or in S3: list files one by one, detect changed files, read and replace files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StoredFile:
 
     @property
     def identity(self) -> FileIdentity:
-        """What tells the file's content from outside."""
+        """The properties that change when the file's content changes."""
         return FileIdentity(self.size, self.mtime_us, self.etag)
 
 
@@ -57,15 +57,15 @@ class Storage(Protocol):
     """A landing root. Implementations are picklable: they travel into Spark tasks."""
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Return every visible file under a folder, folder by folder in name order; nothing if it is missing."""
+        """Yield every visible file under a folder, folder by folder in name order; none if it is missing."""
         ...
 
     def exists(self, prefix: str) -> bool:
-        """Return whether a folder exists and holds at least one visible entry."""
+        """Whether a folder exists and holds at least one visible entry."""
         ...
 
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
-        """Return (path, is folder) of the visible entries directly in a folder, folders in name order."""
+        """Yield (path, is folder) of the visible entries directly in a folder, folders in name order."""
         ...
 
     def identity(self, path: str) -> FileIdentity:
@@ -73,22 +73,22 @@ class Storage(Protocol):
         ...
 
     def location(self, path: str) -> str:
-        """Return the address a person or another tool can open."""
+        """Return the address that a person or another tool can open."""
         ...
 
     def spool(self, path: str) -> AbstractContextManager[tuple[str, str]]:
-        """Return a local path with the file's bytes, and their hash; raises FileNotFoundError."""
+        """Return a context with a local path of the file's bytes, and their hash; raises FileNotFoundError."""
         ...
 
     def replace(self, path: str, local_path: str) -> None:
-        """Let a file have the content of a local one, in one step for readers."""
+        """Replace a file's content by that of a local file; readers see the old or the new content."""
         ...
 
 
 def open_storage(landing_uri: str, s3: S3Settings | None = None, symlinks: LinkPolicy = "refuse") -> Storage:
-    """Open the landing root named by a local path or URI; ``s3`` tells how S3 is reached.
+    """Return the landing root at a local path or URI; ``s3`` has the settings of S3.
 
-    ``symlinks`` is for links in a local landing that leave it.
+    ``symlinks`` decides about links that lead out of a local landing.
 
     Raises:
         ConfigurationError: the URI's scheme is not supported, or it holds a password, or a key of S3 is not set.
@@ -108,15 +108,15 @@ def open_storage(landing_uri: str, s3: S3Settings | None = None, symlinks: LinkP
 
 
 def is_hidden(name: str) -> bool:
-    """Tell names that mark hidden or temporary files and folders: ``_x``, ``.x``, ``x.tmp``."""
+    """Whether a name marks a hidden or temporary file or folder: ``_x``, ``.x``, ``x.tmp``."""
     return name.startswith(("_", ".")) or name.endswith(".tmp")
 
 
 class LocalStorage:
     """A landing root in the local file system.
 
-    Whoever writes files to landing decides what the mirrors hold, and shall not decide by a link that they hold any
-    other file of this machine: links that leave landing are refused, unless ``symlinks`` is ``allow``.
+    Those who can write to landing must not be able to copy any other file of this machine into a mirror: links that
+    lead out of landing are refused, unless ``symlinks`` is ``allow``.
     """
 
     def __init__(self, root: str | Path, symlinks: LinkPolicy = "refuse") -> None:
@@ -124,17 +124,17 @@ class LocalStorage:
         self.symlinks = symlinks
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Return every visible file under a folder, folder by folder in name order; nothing if it is missing.
+        """Yield every visible file under a folder, folder by folder in name order; none if it is missing.
 
         Raises:
-            DataError: a symbolic link leaves landing.
+            DataError: a symbolic link leads out of landing.
         """
         folder = prefix.strip("/")
         self._require_inside(folder)
         return self._walk(folder, ())
 
     def _walk(self, folder: str, links: tuple[str, ...]) -> Iterator[StoredFile]:
-        """Walk depth first; ``links`` are the symbolic links' targets on the way, so that a loop of links ends."""
+        """Yield files depth first; ``links`` are the targets of the links followed so far, so that loops end."""
         for name, is_folder, is_link in self._entries(folder):
             path = f"{folder}/{name}" if folder else name
             if is_link:
@@ -161,7 +161,7 @@ class LocalStorage:
             return []
 
     def _stat(self, path: str) -> StoredFile | None:
-        """Return a file as the listing sees it, None when it vanished since the folder was read."""
+        """Return a file for the listing; None when it was removed since the folder was read."""
         try:
             identity = self.identity(path)
         except FileNotFoundError:
@@ -169,7 +169,7 @@ class LocalStorage:
         return StoredFile(path, identity.size, identity.mtime_us)
 
     def exists(self, prefix: str) -> bool:
-        """Return whether a folder exists and holds at least one visible entry."""
+        """Whether a folder exists and holds at least one visible entry."""
         try:
             with os.scandir(self._local(prefix)) as entries:
                 return any(not is_hidden(entry.name) for entry in entries)
@@ -177,10 +177,10 @@ class LocalStorage:
             return False
 
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
-        """Return (path, is folder) of the visible entries directly in a folder, in name order."""
+        """Yield (path, is folder) of the visible entries directly in a folder, in name order."""
         folder = prefix.strip("/")
         if not self._is_inside(folder):
-            logger.warning("%s is a symbolic link that leaves landing: no table is looked for there", folder)
+            logger.warning("%s is a symbolic link that leads out of landing: no table is searched there", folder)
             return
         for name, is_folder, _ in self._entries(folder):
             yield (f"{folder}/{name}" if folder else name), is_folder
@@ -203,7 +203,7 @@ class LocalStorage:
         yield local, content_hash(local)
 
     def replace(self, path: str, local_path: str) -> None:
-        """Let a file have the content of a local one: a hidden copy beside it takes its place."""
+        """Replace a file's content by that of a local file, which is copied beside it and then renamed."""
         self._require_inside(path)
         target = Path(self._local(path))
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
@@ -215,7 +215,7 @@ class LocalStorage:
             draft.unlink(missing_ok=True)
 
     def _is_inside(self, path: str) -> bool:
-        """Whether a path, its links followed, is below the landing root; the root itself may be a link."""
+        """Whether a path is below the landing root after its links are resolved; the root itself may be a link."""
         if self.symlinks == "allow":
             return True
         real, root = os.path.realpath(self._local(path)), os.path.realpath(self.root)
@@ -236,7 +236,7 @@ class LocalStorage:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder; a symbolic link that leads to itself is none, and fails where it is read."""
+    """Whether an entry is a folder; a symbolic link to itself is not one, and fails when it is read."""
     try:
         return entry.is_dir()
     except OSError:
@@ -244,7 +244,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def content_hash(local_path: str) -> str:
-    """Hash a file's bytes without holding them."""
+    """Return the hash of a file's bytes, read in chunks."""
     digest = new_digest()
     with Path(local_path).open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -253,49 +253,46 @@ def content_hash(local_path: str) -> str:
 
 
 def new_digest() -> blake2b:
-    """Begin the hash that tells a file's content."""
+    """Return an empty hash of file contents."""
     return hashlib.blake2b(digest_size=_HASH_BYTES)
 
 
-# A landing root in S3. Keys are taken as they are; what a key must be escaped for is the client's business.
-
-
-# Entries to ask for where the first visible one tells all.
+# Entries to request where one visible entry is enough.
 _FEW = 20
 
 
 class S3Storage:
-    """A bucket, or what lies under a prefix of one.
+    """A landing root in S3: a bucket, or a prefix of one.
 
-    Keys that the settings name are read here and travel into Spark tasks with the object; without them each machine
-    finds its own by the chain of AWS programs.
+    Access keys that the settings name are read here and sent to Spark tasks with the object; without them each machine
+    finds its own by the default chain of AWS.
     """
 
     def __init__(self, uri: str, settings: S3Settings) -> None:
-        """Name the root; nothing is asked of S3 yet."""
+        """Set the root; no request is made yet."""
         self._root = S3Location.parse(uri, "landing")
         self._settings = settings
         self._keys = settings.keys()
 
     def walk(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield every visible file under a folder in key order, which is folder by folder; nothing if it is missing.
+        """Yield every visible file under a folder in key order, which is folder by folder; none if it is missing.
 
-        One flat listing: asking folder by folder would cost a request for each day of nested date folders.
+        This is one flat listing: listing each folder would cost a request for each day of nested date folders.
         """
         folder = self._key(prefix.strip("/"), is_folder=True)
         for page in self._pages(folder, ""):
             for found in page.get("Contents", ()):
                 names = found["Key"].removeprefix(folder).split("/")
-                # A key that ends in a slash is how some tools remember an empty folder.
+                # Some tools create a key that ends in a slash for an empty folder.
                 if names[-1] and not any(is_hidden(name) for name in names):
                     yield self._stored(found)
 
     def exists(self, prefix: str) -> bool:
-        """Return whether a folder exists and holds at least one visible entry."""
+        """Whether a folder exists and holds at least one visible entry."""
         return any(True for _ in self._entries(prefix, page_size=_FEW))
 
     def children(self, prefix: str) -> Iterator[tuple[str, bool]]:
-        """Return (path, is folder) of the visible entries directly in a folder, folders in name order."""
+        """Yield (path, is folder) of the visible entries directly in a folder, folders in name order."""
         folder = prefix.strip("/")
         for name, is_folder in self._entries(prefix):
             yield (f"{folder}/{name}" if folder else name), is_folder
@@ -329,19 +326,19 @@ class S3Storage:
             yield copy.name, digest
 
     def replace(self, path: str, local_path: str) -> None:
-        """Let an object have the content of a local file; S3 shows the old or the new one, never a part."""
+        """Replace an object's content by that of a local file; S3 shows the old or the new content, never a part."""
         with s3_errors(self.location(path)):
             self._client.upload_file(local_path, self._root.bucket, self._key(path))
 
     def _download(self, path: str, copy: Any) -> str:
-        """Copy an object's bytes without holding them, and give their hash."""
+        """Copy an object's bytes in chunks, and return their hash."""
         digest, where = new_digest(), self.location(path)
         with s3_errors(where):
             body = self._client.get_object(Bucket=self._root.bucket, Key=self._key(path))["Body"]
             try:
                 for chunk in body.iter_chunks(CHUNK_BYTES):
                     digest.update(chunk)
-                    with _room(where):
+                    with _local_write_errors(where):
                         _write(copy, chunk)
             finally:
                 body.close()
@@ -376,18 +373,18 @@ class S3Storage:
 
 @lru_cache(maxsize=8)
 def _shared_client(settings: S3Settings, keys: S3Keys | None, _process: int) -> Any:
-    """Return this process's client: making one costs more than most requests, and none survives a fork."""
+    """Return the client of this process: creating one costs more than most requests, and none survives a fork."""
     return s3_client(settings, keys)
 
 
 def _whole_seconds(moment: datetime) -> int:
-    """Return microseconds of a time cut to seconds: some stores give fractions in listings and none elsewhere."""
+    """Return a time in microseconds, cut to seconds: some stores return fractions in listings only."""
     return int(moment.timestamp()) * 1_000_000
 
 
 def _temporary(where: str) -> Any:
-    """Open a temporary file without a buffer: what is left in one would be written, and fail, once more at the end."""
-    with _room(where):
+    """Open a temporary file without a buffer: closing it would try again to write what failed before."""
+    with _local_write_errors(where):
         return tempfile.NamedTemporaryFile(prefix="lakeward-", buffering=0)
 
 
@@ -398,8 +395,8 @@ def _write(copy: Any, chunk: bytes) -> None:
 
 
 @contextmanager
-def _room(where: str) -> Iterator[None]:
-    """Say of a copy that cannot be written that it is not the landing file's fault."""
+def _local_write_errors(where: str) -> Iterator[None]:
+    """Turn an error of writing the copy into one that names the local disk, not the landing file."""
     try:
         yield
     except OSError as error:

@@ -1,12 +1,12 @@
-"""Publish a folder: it appears complete or not at all, and takes the place of a former one only when it is whole.
+"""Publishing a folder: it appears complete or not at all, and replaces a former one only when it is complete.
 
-Where folders can be renamed, a folder is written beside its place under a hidden name and renamed into it. Where they
-cannot, its files are written in place, and the manifest and then the mark ``_SUCCESS`` come last: readers take a
+Where folders can be renamed, a folder is written under a hidden name beside its place and then renamed. Where they
+cannot, its files are written in place, and the manifest and then the mark ``_SUCCESS`` are written last: readers take a
 folder without the mark for unfinished.
 
-What is removed on the way is only what :mod:`lakeward.storage.claims` proves to be a writer's own. A publication that
-fails takes back what it wrote. What a killed process left is finished or taken back by the next one, once
-:meth:`Claim.is_dead` says so: by :func:`publish_folder` for the same folder, by :func:`tidy` for all under a lease.
+Only files that :mod:`lakeward.storage.claims` proves to be a writer's own are removed. A publication that fails removes
+what it wrote. What a killed process left is finished or removed by the next one, if :meth:`Claim.is_dead`: by
+:func:`publish_folder` for the same folder, by :func:`tidy` for all under a lease.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHOWN = 5
 
 
 class PublishHooks(Generic[T]):
-    """Calls while a folder is published, in this order; ``T`` is what the writer knows of what it wrote.
+    """Methods that are called in this order while a folder is published; ``T`` describes what was written.
 
     In place, :meth:`staged` and :meth:`set_aside` do not happen, and the manifest is written after :meth:`record`.
     """
@@ -53,10 +53,10 @@ class PublishHooks(Generic[T]):
         """All files but the manifest are written."""
 
     def staged(self) -> None:
-        """The folder is whole, under a hidden name."""
+        """The folder is complete, under a hidden name."""
 
     def record(self, content: T) -> None:
-        """Record the folder before it can be seen; an error takes all of it back."""
+        """Record the folder before it becomes visible; an error removes it."""
 
     def set_aside(self) -> None:
         """The former folder has left its place."""
@@ -66,7 +66,7 @@ class PublishHooks(Generic[T]):
 
 
 def not_as_written(expected: Mapping[str, int], present: Mapping[str, int]) -> str | None:
-    """Return which files that a manifest lists are missing or have another size; None where all are as written."""
+    """Return which of the files in a manifest are missing or have another size; None where all are as written."""
     wrong = [path for path, size in sorted(expected.items()) if present.get(path) != size]
     if not wrong:
         return None
@@ -75,10 +75,10 @@ def not_as_written(expected: Mapping[str, int], present: Mapping[str, int]) -> s
 
 
 def publish_folder(store: FileSystem, folder: str, write: Callable[[Claim], tuple[T, str]], *, lease: str = "") -> T:
-    """Publish a folder that is not there yet, and return what ``write`` returned beside the text of the manifest.
+    """Publish a new folder, and return the content that ``write`` returned with the text of the manifest.
 
-    ``write`` fills the claim's folder by the claim's store. Whatever fails, nothing is left that a reader would see.
-    What a dead writer of the same folder left is removed; ``lease`` names what the caller holds a lease of: earlier
+    ``write`` fills the claim's folder by the claim's store. If anything fails, nothing is left that a reader would see.
+    What a dead writer of the same folder left is removed; ``lease`` names the lease that the caller holds: earlier
     writers under it are then known to be dead.
 
     Raises:
@@ -93,7 +93,7 @@ def publish_folder(store: FileSystem, folder: str, write: Callable[[Claim], tupl
 def replace_folder(
     store: FileSystem, folder: str, write: Callable[[Claim], tuple[T, str]], hooks: PublishHooks[T], *, lease: str
 ) -> T:
-    """Publish a folder as :func:`publish_folder` does, in the place of a former one if there is one.
+    """Publish a folder as :func:`publish_folder` does, replacing a former one if there is one.
 
     The caller holds the lease, has called :func:`tidy`, and knows that the former folder is its own. A crash at any
     point leaves the former folder or the new one; files of others in it stay there.
@@ -107,7 +107,7 @@ def replace_folder(
 
 
 def require_absent(store: FileSystem, folder: str, *, lease: str = "") -> None:
-    """Refuse a folder that is there; where folders cannot be renamed, what a dead writer left does not count.
+    """Refuse a folder that exists; where folders cannot be renamed, what a dead writer left is ignored.
 
     Raises:
         RefusedInputError: the folder exists already, or files of others lie in it.
@@ -138,7 +138,7 @@ def _not_ours(folder: str, others: list[str]) -> RefusedInputError:
 
 @dataclass(frozen=True)
 class _FolderPublication(Generic[T]):
-    """One folder to be published, whichever way the file system allows."""
+    """The publication of one folder, by renaming or in place."""
 
     store: FileSystem
     folder: str
@@ -161,7 +161,7 @@ class _FolderPublication(Generic[T]):
             self._seal(claim, manifest)
             self.hooks.staged()
             self.hooks.record(content)
-            self._make_way(aside)
+            self._set_former_aside(aside)
             store.move(staging, self.folder)
         self.hooks.moved()
         claim.end(self.folder)
@@ -173,7 +173,7 @@ class _FolderPublication(Generic[T]):
         claim = Claim.begin(self.store, self.folder, files=self._named_beforehand(), lease=self.lease)
         with self._claimed(claim):
             if not self.replace:
-                # Another writer may have claimed it at the same moment: then neither goes on.
+                # Another writer may have claimed it at the same moment: then both stop.
                 others = [path for path in self.store.files(self.folder) if path != claim.file]
                 if others:
                     raise _not_ours(self.folder, others)
@@ -188,7 +188,7 @@ class _FolderPublication(Generic[T]):
         return content
 
     def _named_beforehand(self) -> set[str]:
-        """Return the files that the claim lists: those of the former folder, whose own manifest will be gone."""
+        """Return the files that the claim lists: those of the former folder too, whose manifest will be replaced."""
         if not self.replace:
             for dead in dead_claims(self.store, self.folder, self.store.files(self.folder), lease=self.lease):
                 dead.withdraw()
@@ -211,7 +211,7 @@ class _FolderPublication(Generic[T]):
         claim.store.write_text(f"{claim.folder}/{MANIFEST}", manifest)
         claim.store.write_text(f"{claim.folder}/{SUCCESS}", "")
 
-    def _make_way(self, aside: str) -> None:
+    def _set_former_aside(self, aside: str) -> None:
         if not self.replace:
             require_absent(self.store, self.folder)
         elif self.store.exists(self.folder):
@@ -220,7 +220,7 @@ class _FolderPublication(Generic[T]):
 
     @contextmanager
     def _claimed(self, claim: Claim, aside: str = "", parents: list[str] | None = None) -> Iterator[None]:
-        """Work on a claim; when the block fails, bring back what was there before."""
+        """Return a context for the work under a claim; when it fails, the former state is restored."""
         try:
             yield
         except BaseException:
@@ -230,7 +230,7 @@ class _FolderPublication(Generic[T]):
             claim.release()
 
     def take_back(self, claim: Claim, aside: str, parents: list[str]) -> None:
-        """Put a former folder back that was set aside, and remove what was written and the folders made for it."""
+        """Restore a former folder that was set aside, and remove what was written and the folders made for it."""
         if aside and self.store.exists(aside) and not self.store.exists(self.folder):
             self.store.move(aside, self.folder)
         _withdraw_unfinished(claim)
@@ -240,7 +240,7 @@ class _FolderPublication(Generic[T]):
 
 
 def _absent_parents(store: FileSystem, folder: str) -> list[str]:
-    """Return the folders above a folder that are not there yet, the innermost first."""
+    """Return the folders above a folder that do not exist yet, the innermost first."""
     absent = []
     parent = folder.rpartition("/")[0]
     while parent.rpartition("/")[0] and not parent.endswith(":/") and not store.exists(parent):
@@ -250,7 +250,7 @@ def _absent_parents(store: FileSystem, folder: str) -> list[str]:
 
 
 def tidy(store: FileSystem, folder: str, *, lease: str) -> None:
-    """Finish or take back what dead publishers left of a folder, and of all folders beside it.
+    """Finish or remove what dead writers left of a folder, and of all folders beside it.
 
     The caller holds the lease under which all of them are published.
     """
@@ -265,7 +265,7 @@ def tidy(store: FileSystem, folder: str, *, lease: str) -> None:
         _finish_replacement(store, parent, aside, names)
     for claim in claims(store, folder, store.files(folder)):
         if claim.is_dead(lease):
-            # Its folder has become this one, and the process ended before it could remove the claim.
+            # Its folder was renamed to this one, and the process ended before it removed the claim.
             claim.end()
     _take_back_staging(store, parent, "", lease)
     for name in names:
@@ -274,7 +274,7 @@ def tidy(store: FileSystem, folder: str, *, lease: str) -> None:
 
 
 def _take_back_staging(store: FileSystem, parent: str, name: str, lease: str) -> None:
-    """Remove what dead publishers of a folder left beside it, of any folder where no name is given."""
+    """Remove what dead writers left beside a folder; without a name, what they left for any folder."""
     begin = f"{STAGING}{name}@" if name else STAGING
     for hidden in store.folders(parent):
         if not hidden.startswith(begin):
@@ -286,7 +286,7 @@ def _take_back_staging(store: FileSystem, parent: str, name: str, lease: str) ->
 
 
 def _withdraw_unfinished(claim: Claim) -> None:
-    """Remove what was written under a claim, but for what the manifest of a complete folder lists."""
+    """Remove what was written under a claim, except the files of a complete folder."""
     store, folder = claim.store, claim.folder
     listed = None
     if not claim.is_own_folder and store.exists(f"{folder}/{SUCCESS}"):
@@ -295,7 +295,7 @@ def _withdraw_unfinished(claim: Claim) -> None:
 
 
 def _finish_replacement(store: FileSystem, parent: str, aside: str, names: list[str]) -> None:
-    """Move the new folder to the place that it was about to take, or the former one back to it."""
+    """Finish an interrupted replacement: move the new folder to its place or, if it is incomplete, the former one."""
     name, _, attempt = aside.removeprefix(SET_ASIDE).rpartition("@")
     staged = f"{STAGING}{name}@{attempt}"
     if listed_files(store.read_text(f"{parent}/{aside}/{MANIFEST}")) is None:
@@ -315,7 +315,7 @@ def _is_complete(store: FileSystem, folder: str) -> bool:
 
 
 def _remove_set_aside(store: FileSystem, aside: str, folder: str) -> None:
-    """Remove a replaced folder that was set aside; files of others go back to where they were put."""
+    """Remove a replaced folder that was set aside; files of others are moved back to the folder."""
     manifest = store.read_text(f"{aside}/{MANIFEST}")
     for path in foreign_files(store, aside, manifest):
         if not store.exists(f"{folder}/{path}"):
@@ -325,7 +325,7 @@ def _remove_set_aside(store: FileSystem, aside: str, folder: str) -> None:
 
 
 def remove_published(store: FileSystem, folder: str) -> list[str]:
-    """Remove a published folder but for files of others in it, which are returned; it is gone for readers at once."""
+    """Remove a published folder, for readers in one step; files of others in it stay and are returned."""
     parent, _, name = folder.rpartition("/")
     manifest, gone = store.read_text(f"{folder}/{MANIFEST}"), folder
     if store.can_rename and not foreign_files(store, folder, manifest):

@@ -1,4 +1,4 @@
-"""S3 as landing and lake share it: locations, a client, and what its errors mean."""
+"""S3 for landing and lake: locations, clients, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from lakeward.config.services import S3Keys, S3Settings
 
 SCHEMES = ("s3://", "s3a://")
-# Region that any server takes; Amazon's own redirects to the right one.
+# A region that any server accepts; Amazon redirects to the right one.
 DEFAULT_REGION = "us-east-1"
 _REMEDY = "check s3: in lakeward.yaml and the AWS_* variables, then: lakeward doctor --no-spark"
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 10, 60, 5
 
-# An https:// endpoint that speaks http, or whose certificate is not trusted, does not get better by waiting.
+# An https:// endpoint that speaks http, or whose certificate is not trusted: retrying does not help.
 _BAD_TLS = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 _NO_BUCKET = "NoSuchBucket"
 _NO_KEY = {"404", "NoSuchKey", "NotFound"}
@@ -38,7 +38,7 @@ class S3Location:
 
     @classmethod
     def parse(cls, uri: str, setting: str) -> S3Location:
-        """Read ``s3://bucket/prefix``; the prefix is taken as it stands: nothing in it is an escape."""
+        """Parse ``s3://bucket/prefix``; nothing in the prefix is an escape."""
         scheme, _, rest = uri.partition("://")
         bucket, _, prefix = rest.partition("/")
         if not bucket:
@@ -48,12 +48,12 @@ class S3Location:
 
 
 def is_s3(location: str) -> bool:
-    """Return whether a location is in S3."""
+    """Whether a location is in S3."""
     return location.startswith(SCHEMES)
 
 
 def s3_client(settings: S3Settings, keys: S3Keys | None) -> Any:
-    """Return a boto3 client with patience for short faults.
+    """Return a boto3 client that retries after short failures.
 
     Raises:
         ConfigurationError: boto3 is missing, or the settings do not make a client.
@@ -83,12 +83,12 @@ def s3_client(settings: S3Settings, keys: S3Keys | None) -> Any:
 def _addressing(settings: S3Settings) -> str:
     if settings.is_path_style:
         return "path"
-    # Left to itself the client puts names into the path that cannot be part of a host name.
+    # With "auto" the client puts names that cannot be part of a host name into the path.
     return "auto" if settings.path_style == "auto" else "virtual"
 
 
 def hadoop_s3_settings(settings: S3Settings) -> dict[str, str]:
-    """Return the settings by which Hadoop reaches S3."""
+    """Return the settings of Hadoop for S3."""
     keys = settings.keys()
     found = {
         "path.style.access": str(settings.is_path_style).lower(),
@@ -103,11 +103,11 @@ def hadoop_s3_settings(settings: S3Settings) -> dict[str, str]:
 
 @contextmanager
 def s3_errors(where: str) -> Iterator[None]:
-    """Turn errors of a client into those that say what to do about them; ``where`` is the address asked for.
+    """Translate errors of a client into errors of Lakeward; ``where`` is the requested address.
 
     Raises:
-        ConfigurationError: no keys, wrong keys, no permission, no such bucket, settings that make no request.
-        RetriableError: not reached, too slow, cut off, or asked to come again.
+        ConfigurationError: no keys, wrong keys, no permission, no such bucket, or invalid settings.
+        RetriableError: not reachable, too slow, interrupted, or asked to retry.
         FileNotFoundError: there is no such object.
     """
     from botocore.exceptions import BotoCoreError, ClientError
@@ -120,7 +120,7 @@ def s3_errors(where: str) -> Iterator[None]:
     except BotoCoreError as error:
         raise _of_client(error, where) from error
     except (HTTPError, ConnectionError, TimeoutError) as error:
-        # Cut off while an object's bytes were on their way.
+        # The connection was lost while an object was being read.
         raise _passing(where, str(error)) from error
 
 

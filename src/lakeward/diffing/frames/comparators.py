@@ -60,7 +60,7 @@ class Comparator(ABC):
     is_tolerant = False
 
     def accepts(self, data_type: DataType) -> bool:
-        """Return whether values of a type can be compared this way."""
+        """Whether values of a type can be compared this way."""
         return True
 
     def prepared(self, value: Column, data_type: DataType) -> Column:

@@ -128,7 +128,7 @@ def _is_equal(left: _Side, right: _Side, alignment: Alignment) -> Column:
 
 
 def _is_comparable_in_struct(aligned: AlignedColumn) -> bool:
-    """Return whether a column's values can be compared by Spark's own equality, along with others."""
+    """Whether a column's values can be compared by Spark's own equality, along with others."""
     is_on_both = aligned.left_type is not None and aligned.right_type is not None
     return (
         is_on_both

@@ -244,7 +244,7 @@ def native_type(data_type: T.DataType) -> str | None:
 
 
 def is_native(data_type: T.DataType) -> bool:
-    """Return whether DuckDB compares values of a type, nested ones among them, as Spark does."""
+    """Whether DuckDB compares values of a type, nested ones among them, as Spark does."""
     if isinstance(data_type, T.StructType):
         names = [field.name for field in data_type.fields]
         return bool(names) and not _alike(names) and all(is_native(field.dataType) for field in data_type.fields)

@@ -65,7 +65,7 @@ class Listing:
         return [folder for folder in self.marked if _join(folder, SUCCESS) in self.files]
 
     def has(self, name: str) -> bool:
-        """Return whether a file lies directly in the folder."""
+        """Whether a file lies directly in the folder."""
         return name in self.files
 
 
