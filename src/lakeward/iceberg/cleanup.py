@@ -1,4 +1,4 @@
-"""Removing what a table no longer needs: snapshots, orphan files, and rows whose bytes must go."""
+"""Removing what a table no longer needs: old snapshots, orphan files, and the stored bytes of purged rows."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def is_iceberg_file(path: str, location: str) -> bool:
 
 
 def _other_table(table: IcebergTable, java: Any, paths: Iterable[str]) -> str | None:
-    """Return a metadata file among unknown files that is not of this table; its own former ones are."""
+    """Return a metadata file of another table among unreferenced files, None where all are of this table."""
     jvm: Any = table.spark._jvm
     location, own = str(java.location()), str(java.uuid())
     for path in paths:
@@ -200,7 +200,7 @@ def _skipped(table: IcebergTable, reason: str) -> Orphans:
 
 
 def why_not_own(location: str, name: str, others: Iterable[str]) -> str | None:
-    """Return why a folder may hold more than this table; None where it is the table's own."""
+    """Return why a folder may hold files of other tables, None where it belongs to this table alone."""
     own = _folder(location)
     if name.casefold() not in unquote(own.rpartition("/")[2]).casefold():
         return f"{location} is not a folder of this table's name: others may keep files there"

@@ -1,7 +1,7 @@
 """One Iceberg table: schema, snapshots, branches and stamps, through Iceberg's own API in the session's JVM.
 
-Metadata steps go through the API and not through SQL: each SQL statement costs more CPU than the step itself.
-A handle holds no state between calls; what an op must not see change, it pins by snapshot id.
+Metadata steps use the API and not SQL, because an SQL statement costs more CPU than the step itself. A handle holds no
+state between calls; an op that needs a stable view pins it by snapshot id.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class IcebergTable:
         """Return the table's newest metadata as Iceberg's Java object."""
         with commit_errors(self.identifier):
             jvm = _jvm(self.spark)
-            # Spark makes a session's catalog at its first use, from the settings of the thread's active session.
+            # Spark creates a session's catalog at its first use, from the settings of the thread's active session.
             jvm.SparkSession.setActiveSession(self.spark._jsparkSession)
             util = jvm.org.apache.iceberg.spark.Spark3Util
             return util.loadIcebergTable(self.spark._jsparkSession, self.identifier)
@@ -247,7 +247,7 @@ class IcebergTable:
 
 
 def _name_at(table: Any, snapshot_id: int, name: str) -> str | None:
-    """Return a column's name at a snapshot, whose schema a scan of it uses; None for a column unknown now or then."""
+    """Return a column's name in the schema of a snapshot, None where it is unknown now or was unknown then."""
     now, then = table.schema().findField(name), table.schemas().get(table.snapshot(snapshot_id).schemaId())
     field = then.findField(now.fieldId()) if now is not None and then is not None else None
     return field.name() if field is not None else None
@@ -266,7 +266,7 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 def set_references(table: IcebergTable, *, tags: Mapping[str, int], branches: Mapping[str, int | None]) -> None:
-    """Create tags, and create, move or (None) drop branches, all in one commit or nothing.
+    """Create tags, and create, move or (None) drop branches, in one commit.
 
     Raises:
         ConflictError: another writer set one of them first.

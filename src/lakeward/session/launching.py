@@ -1,4 +1,4 @@
-"""Which Java runs Spark, and starting it so that no other user of the machine can read its settings."""
+"""Finding the Java that runs Spark, and starting it without exposing settings to other users of the machine."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ Recogniser = Callable[[Failure], LakewardError | None]
 
 
 def recognised(error: BaseException, *recognisers: Recogniser) -> LakewardError | None:
-    """Return the first recogniser's answer to an exception, None where none knows it."""
+    """Return the error of the first recogniser that knows an exception, None where none does."""
     failure = Failure(error)
     answers = (recognise(failure) for recognise in recognisers)
     return next((answer for answer in answers if answer is not None), None)
@@ -150,7 +150,7 @@ def task_error(what: str = "") -> Recogniser:
 
 
 def storage_fault(what: str) -> Recogniser:
-    """Return a recogniser of faults of the storage below the lake, of its catalog and of the machine."""
+    """Return a recogniser of faults of the lake's storage, its catalog and the machine."""
 
     def recognise(failure: Failure) -> LakewardError | None:
         return _by_table(signs.STORAGE, failure.text, what, _line_at)
@@ -159,7 +159,7 @@ def storage_fault(what: str) -> Recogniser:
 
 
 def spark_faults(what: str) -> tuple[Recogniser, ...]:
-    """Return the recognisers for any job of Spark; ``what`` is the table, or whatever else the work is for."""
+    """Return the recognisers for any job of Spark; ``what`` is the table or other subject of the work."""
     return task_error(what), storage_fault(what)
 
 

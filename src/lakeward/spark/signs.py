@@ -44,7 +44,7 @@ CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*")
 
 _SETTINGS = "check s3: and lake.properties in lakeward.yaml and the AWS_* variables, then: lakeward doctor"
 
-# The storage below the lake, its catalog, and the machine.
+# The lake's storage, its catalog, and the machine.
 STORAGE = (
     # The commit may have succeeded, with only the answer lost: the next attempt finds out.
     Meaning(

@@ -164,7 +164,7 @@ _WIDENINGS: tuple[tuple[Any, Any], ...] = (
 
 
 def comparable_type(mirror: T.DataType, other: T.DataType) -> T.DataType | None:
-    """Return the type to compare two columns in: the mirror's if it can hold the other's values, or the other way."""
+    """Return the type in which to compare two columns: that of the side which can hold all values of the other."""
     if is_lossless(other, mirror):
         return mirror
     return other if is_lossless(mirror, other) else None

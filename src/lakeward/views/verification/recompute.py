@@ -1,4 +1,4 @@
-"""A table's rows computed again from scratch: from its landing files, or from its load and its changelog."""
+"""Recomputing a table's rows from scratch: from its landing files, or from its load and its changelog."""
 
 from __future__ import annotations
 

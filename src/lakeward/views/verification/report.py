@@ -128,7 +128,7 @@ class RowFinding:
 
 @dataclass(frozen=True)
 class Verified(Record):
-    """The last complete verification that found nothing: through which op, when, on which basis, of which content."""
+    """The last complete verification that found nothing: up to which op, when, on which basis, with which content."""
 
     op: int
     at: str

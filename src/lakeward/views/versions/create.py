@@ -91,7 +91,7 @@ def create_files(context: TableContext, moment: Moment, request: FilesRequest) -
 def publish_as_of(
     context: TableContext, moment: Moment, place: VersionPlace, request: FilesRequest, *, before: Callable[[], None]
 ) -> Publication:
-    """Write the rows as of a moment to a place, again if an erasure was logged meanwhile.
+    """Publish the rows as of a moment, and repeat that if an erasure was logged meanwhile.
 
     Raises:
         ConflictError: an erasure is being applied.

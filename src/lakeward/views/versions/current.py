@@ -236,7 +236,7 @@ def _write_dates(
 
 
 def _checksum_by_date(found: AsOf, target: WriteTarget, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
-    """Return each date's checksum, and its text in a version of the checksum, by the text that names its folder."""
+    """Return each date's checksum, and its text in a given checksum version, both by the name of the date's folder."""
     dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
     wanted = checksum_columns(found.rows.schema, target.names)
     if version != CHECKSUM_VERSION:

@@ -69,11 +69,7 @@ class WriteTarget:
 
 
 def write_rows(context: TableContext, rows: DataFrame, target: WriteTarget) -> Checksum:
-    """Write rows into a folder and return their checksum, which is taken while they are written.
-
-    Raises:
-        DataError: a reader finds another number of rows in the files than were written.
-    """
+    """Write rows into a folder and return their checksum, which is computed while they are written."""
     shape = target.shape
     dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
     observation = Observation()

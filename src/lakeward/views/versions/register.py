@@ -1,4 +1,4 @@
-"""External tables that point to a version: in Glue where the lake's catalog is there, else in the session's catalog."""
+"""External tables that point to a version: in Glue if that is the lake's catalog, else in the session's catalog."""
 
 from __future__ import annotations
 
