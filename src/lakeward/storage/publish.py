@@ -110,7 +110,7 @@ def require_absent(store: FileSystem, folder: str, *, lease: str = "") -> None:
     """Refuse a folder that exists; where folders cannot be renamed, what a dead writer left is ignored.
 
     Raises:
-        RefusedInputError: the folder exists already, or files of others lie in it.
+        RefusedInputError: the folder exists already, or has files of others in it.
         ConflictError: another process is writing it.
     """
     if store.can_rename:

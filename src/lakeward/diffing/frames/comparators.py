@@ -1,6 +1,6 @@
 """Comparators: when two values of a column count as equal.
 
-A comparator first brings each value into a form (:meth:`Comparator.prepared`) and then compares two forms
+A comparator first prepares each value (:meth:`Comparator.prepared`) and then compares two prepared values
 (:meth:`Comparator.equal`); both are plain column expressions. Three rules hold for all of them:
 
 - null equals null and nothing else; the answer is never null;

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakeward.storage.sets import Bucket
 
 
-# Files of a snapshot set, brought to where a Spark task can open them as files.
+# Access of Spark tasks to the files of a snapshot set.
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
 
 def _file_access(state: IcebergState, location: str) -> LocalFiles | S3Files | None:
     if is_s3(location) and state.store is not None:
-        # Data files may lie beside the table, so paths count from the bucket.
+        # Data files may be outside the table's folder, so paths are relative to the bucket.
         return files_of(state.store, f"s3://{S3Location.parse(location, 'table').bucket}")  # type: ignore[return-value]
     return LocalFiles("/") if urlsplit(location).scheme in ("", "file") else None
 

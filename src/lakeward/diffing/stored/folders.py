@@ -65,7 +65,7 @@ class Listing:
         return [folder for folder in self.marked if _join(folder, SUCCESS) in self.files]
 
     def has(self, name: str) -> bool:
-        """Whether a file lies directly in the folder."""
+        """Whether a file is directly in the folder."""
         return name in self.files
 
 
@@ -115,7 +115,7 @@ def choose(listing: Listing, word: str) -> str:
         RefusedInputError: there is none, or not exactly one.
     """
     complete = [path for path in listing.complete if path and INCREMENTAL not in path.split("/")]
-    # The result of a patch may lie beside them and has no time in its name.
+    # The result of a patch may be beside them and has no time in its name.
     below = [path for path in complete if any(map(_SNAPSHOT_NAME.fullmatch, path.split("/")))] or complete
     if not below:
         msg = f"{listing.location} holds no complete snapshot, so {word!r} names none"
