@@ -154,7 +154,9 @@ def _small_batch(pair: _SnapshotPair, alignment: Alignment, options: DiffOptions
         data = tuple(sorted(file.path for file in side.own.data))
         sides.append(
             NativeSide(
-                read, data, tuple(sorted(side.own.deletes, key=lambda delete: (delete.path, delete.offset or 0)))
+                read,
+                data,
+                tuple(sorted(side.own.deletes, key=lambda delete_file: (delete_file.path, delete_file.offset or 0))),
             )
         )
     keys = {at: aligned.name for at, aligned in enumerate(alignment.columns) if aligned.is_key}
@@ -166,7 +168,7 @@ def _small_batch(pair: _SnapshotPair, alignment: Alignment, options: DiffOptions
 def _is_small(pair: _SnapshotPair) -> bool:
     """Whether one task can compare the rows: they are few, the table is small, and its deletes are all known."""
     rows = sum(sum(file.rows for file in side.own.data) for side in pair.sides)
-    rows += sum(sum(delete.rows for delete in side.own.deletes) for side in pair.sides)
+    rows += sum(sum(delete_file.rows for delete_file in side.own.deletes) for side in pair.sides)
     size = max(int(side.snapshot.summary.get("total-files-size", _MOST_BYTES + 1)) for side in pair.sides)
     if not pair.is_tidy or rows > _MOST_ROWS or size > _MOST_BYTES:
         return False
@@ -238,13 +240,13 @@ def _positions(pair: _SnapshotPair, side: _SnapshotSide) -> DataFrame | None:
 
 def _rows_at(pair: _SnapshotPair, read: StagedRead, side: _SnapshotSide, positions: DataFrame) -> DataFrame:
     """Read rows at positions natively, or by Spark where they are many or cannot be read natively."""
-    few = sum(delete.rows for delete in side.other.deletes) <= _MOST_PICKED * max(side.snapshot.rows, 1)
+    few = sum(delete_file.rows for delete_file in side.other.deletes) <= _MOST_PICKED * max(side.snapshot.rows, 1)
     native = (
         position_read(side.state, pair.metadata, side.struct, _fields(side), pair.schemas) if few else "they are many"
     )
     if isinstance(native, str):
         return read.at(positions)
-    tasks = max(1, len({delete.of or delete.path for delete in side.other.deletes}))
+    tasks = max(1, len({delete_file.of or delete_file.path for delete_file in side.other.deletes}))
     spark = side.state.table.spark
     return rows_at(positions, native, side.struct, min(tasks, 2 * spark.sparkContext.defaultParallelism))
 

@@ -333,12 +333,12 @@ def native_kernel(alignment: Alignment, schema: Any) -> Kernel:
 def _positions(side: NativeSide) -> dict[str, np.ndarray]:
     """Return the deleted positions of each data file that a side's delete files list."""
     found: dict[str, list[np.ndarray]] = {}
-    for delete in side.deletes:
-        with side.read.opened(delete.path) as path:
-            if delete.of is not None and delete.offset is not None and delete.length is not None:
+    for delete_file in side.deletes:
+        with side.read.opened(delete_file.path) as path:
+            if delete_file.of is not None and delete_file.offset is not None and delete_file.length is not None:
                 with Path(path).open("rb") as file:
-                    file.seek(delete.offset)
-                    found.setdefault(delete.of, []).append(vector_positions(file.read(delete.length)))
+                    file.seek(delete_file.offset)
+                    found.setdefault(delete_file.of, []).append(vector_positions(file.read(delete_file.length)))
                 continue
             table = pq.read_table(path, columns=[FILE, POSITION])
         grouped = table.group_by(FILE).aggregate([(POSITION, "list")])
