@@ -615,14 +615,19 @@ class Lakeward:
             wait: seconds to wait for a table that another writer holds, before it is skipped and reported.
         """
         from lakeward.api.operations import maintain, work_kinds
-        from lakeward.runner.maintain import Allowance, Wish
+        from lakeward.runner.maintain import MaintenanceBudget, MaintenanceRequest
 
-        return maintain(self._opened, tables, Wish(work_kinds(only), wait=wait), Allowance(max_seconds, max_bytes))
+        return maintain(
+            self._opened,
+            tables,
+            MaintenanceRequest(work_kinds(only), wait=wait),
+            MaintenanceBudget(max_seconds, max_bytes),
+        )
 
     @takes(tables=TEXTS, only=OPTIONAL_TEXT)
     def plan_maintenance(self, tables: Iterable[str] = (), *, only: str | None = None) -> MaintenanceReport:
         """Return what the first slice of each kind of maintenance would do; nothing is written."""
         from lakeward.api.operations import maintain, work_kinds
-        from lakeward.runner.maintain import Allowance, Wish
+        from lakeward.runner.maintain import MaintenanceBudget, MaintenanceRequest
 
-        return maintain(self._opened, tables, Wish(work_kinds(only), dry_run=True), Allowance())
+        return maintain(self._opened, tables, MaintenanceRequest(work_kinds(only), dry_run=True), MaintenanceBudget())

@@ -36,7 +36,7 @@ from lakeward.formats.dms.transactions import read_sorted, sort_file
 from lakeward.formats.dms.values import record_schema
 from lakeward.model import LandingFile, TableId
 from lakeward.runner.discovery import discover
-from lakeward.runner.watch.notices import path_under, read_notice
+from lakeward.runner.watch.notices import path_under, read_s3_notice
 from lakeward.state.base import TableRun
 from lakeward.state.memory import MemoryStateStore
 from lakeward.state.sql import SqlStateStore
@@ -166,7 +166,7 @@ def configuration(data: bytes) -> None:
 
 def events(data: bytes) -> None:
     """No message raises anything at all."""
-    notice = read_notice(data.decode("utf-8", "surrogateescape"))
+    notice = read_s3_notice(data.decode("utf-8", "surrogateescape"))
     for one in notice.created:
         path_under("s3://lake/landing", one)
         f"{one.bucket}/{one.key}".encode()

@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from lakeward.aws.lambda_handler import handler
-from lakeward.aws.targets import EmrServerlessJob, Request, Started
+from lakeward.aws.targets import EmrServerlessJob, JobRequest, Started
 from lakeward.errors import ConfigurationError, RetriableError
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 
@@ -206,7 +206,7 @@ def test_an_emr_serverless_run_that_waits_is_enough(client, name, is_enough):
     with Stubber(emr) as answers:
         answers.add_response("list_job_runs", {"jobRuns": [summary]}, asked)
         answers.add_response("start_job_run", {"applicationId": "app", "jobRunId": "new", "arn": ARN})
-        started = target.start(Request("s3://c", "a.b"))
+        started = target.start(JobRequest("s3://c", "a.b"))
     assert started == (Started("waiting", is_new=False) if is_enough else Started("new", is_new=True))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.maintenance import MaintenanceReport, WorkKind
     from lakeward.mirror.op.context import TableContext
     from lakeward.mirror.undo import Marked, Undone, UndoPlan, UndoRequest
-    from lakeward.runner.maintain import Allowance, Wish
+    from lakeward.runner.maintain import MaintenanceBudget, MaintenanceRequest
 
 
 def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
@@ -120,13 +120,15 @@ def require_reason(reason: str) -> None:
         raise ConfigurationError(msg, hint="--reason 'request 4711 of 2026-05-25'")
 
 
-def maintain(lake: OpenedLake, names: Iterable[str], wish: Wish, allowance: Allowance) -> MaintenanceReport:
+def maintain(
+    lake: OpenedLake, names: Iterable[str], request: MaintenanceRequest, budget: MaintenanceBudget
+) -> MaintenanceReport:
     """Maintain the named tables, all active ones when none is named."""
     from lakeward.mirror.maintenance import MaintenanceReport
     from lakeward.runner.maintain import maintain_tables
 
     started, chosen = time.monotonic(), lake.active(names)
-    found = tuple(maintain_tables(lake.workbench(), chosen, lake.tables(), wish, allowance)) if chosen else ()
+    found = tuple(maintain_tables(lake.workbench(), chosen, lake.tables(), request, budget)) if chosen else ()
     return MaintenanceReport(found, time.monotonic() - started)
 
 

@@ -1,8 +1,8 @@
-"""``lakeward-job``: one run, started by Glue, EMR or ``spark-submit``, with its configuration on S3 if need be.
+"""``lakeward-job``: one run, started by Glue, EMR or ``spark-submit``, with its configuration on disk or S3.
 
 lakeward-job --config s3://bucket/lakeward.yaml [--table sales.product,sales.customer] [--file URI …] [--wait SECONDS]
 
-Prints the run's report as one line of JSON, the last one, as ``lakeward run --output json`` does, and exits like it.
+Its last line of output is the run's report as JSON, as of ``lakeward run --output json``; the exit code is the same.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Glue hands its own parameters to the script; this one is always among them.
+# Glue passes its own parameters to the script; this one is always among them.
 _GLUE_SIGN = "--JOB_NAME"
-# A run that was started because another was already listing must not skip what that one still holds.
+# A run that was started while another one runs must not skip the tables that the other one holds.
 _DEFAULT_WAIT = 900.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the job in a process of its own."""
+    """Run the job as a process."""
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
     logging.getLogger("lakeward").setLevel(logging.INFO)
     given = read_arguments(sys.argv[1:] if arguments is None else arguments)
     code = _guarded(given)
-    # Glue takes any SystemExit for a failure, 0 included.
+    # Glue treats any SystemExit as a failure, even 0.
     if code:
         sys.exit(code)
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; under Glue, leave out the parameters that are Glue's own."""
+    """Return the arguments of the command line, without those that Glue adds."""
     parser = argparse.ArgumentParser(prog="lakeward-job", description="Bring mirrors up to date, as a job of Spark.")
     parser.add_argument("--config", required=True, help="configuration file: a path or s3://bucket/key")
     parser.add_argument(
         "--table", action="append", default=[], metavar="NAMES",
-        help="tables, separated by commas; repeatable, though Glue gives each parameter once. Default: all active",
+        help="tables, separated by commas; repeatable, but Glue passes each parameter once. Default: all active",
     )  # fmt: skip
     parser.add_argument(
         "--file", action="append", default=[], metavar="URI", help="take only this landing file; repeatable"
@@ -69,13 +69,13 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _guarded(given: argparse.Namespace) -> int:
-    """Run the job and print what came of it, last: spark-submit puts standard error into standard output, too."""
+    """Run the job and print its report as the last line: spark-submit mixes standard error into standard output."""
     try:
         report = run_job(given.config, given.table, given.file, wait=given.wait)
     except LakewardError as error:
         logger.error("%s", error)
-        told = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        _print({"error": told})
+        document = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        _print({"error": document})
         return error.exit_code
     for failed in report.failed:
         logger.error("%s", failed.message)
@@ -84,7 +84,7 @@ def _guarded(given: argparse.Namespace) -> int:
 
 
 def run_job(config: str, tables: Sequence[str] = (), files: Sequence[str] = (), *, wait: float = 0.0) -> RunReport:
-    """Run tables once, in the Spark application that is there or in one of its own."""
+    """Run tables once, in the current Spark application or in a new one."""
     from lakeward.lake import Lakeward
     from lakeward.mirror.op.context import RunOptions
     from lakeward.runner.watch.requests import choose_files
@@ -99,25 +99,22 @@ def _print(document: object) -> None:
     sys.stdout.flush()
 
 
-# A configuration file that lies on S3, where jobs have no disk of their own.
-
-
 def open_config(location: str) -> Config:
     """Read a configuration file from a path or ``s3://bucket/key``.
 
     Raises:
-        ConfigurationError: it is missing, cannot be read, or does not fit.
+        ConfigurationError: it is missing, cannot be read, or is not valid.
     """
     if not is_s3(location):
         return load_config(location)
     text = _fetch(location)
-    # Whatever counts as relative in it counts from where the job runs; a job's settings are addresses.
+    # Relative paths in it are relative to the folder in which the job runs.
     return read_config(text, base=Path.cwd(), environment=os.environ, source=location)
 
 
 def _fetch(location: str) -> str:
     place = S3Location.parse(location, "--config")
-    # The file tells of an endpoint only once it is read: this one comes from the environment (AWS_ENDPOINT_URL).
+    # The endpoint in the file is not known yet: this one comes from the environment (AWS_ENDPOINT_URL).
     client = s3_client(S3Settings(), None)
     try:
         with s3_errors(location):

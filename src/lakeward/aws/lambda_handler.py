@@ -1,7 +1,7 @@
 """The Lambda function ``lakeward.aws.lambda_handler.handler``: an S3 event starts a job or wakes a watcher.
 
-Events come from S3 itself, or by way of SNS, SQS or EventBridge. Nothing of Spark, Arrow or pydantic is imported, so
-that the function's archive holds Lakeward's own source and no more; boto3 is part of Lambda's runtime.
+Events come from S3 itself, or by way of SNS, SQS or EventBridge. Spark, Arrow and pydantic are not imported,
+so that the function's archive holds only Lakeward's own source; boto3 is part of Lambda's runtime.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeward.aws.targets import EmrServerlessJob, ForwardQueue, GlueJob, Request, Started
+from lakeward.aws.targets import EmrServerlessJob, ForwardQueue, GlueJob, JobRequest, Started
 from lakeward.errors import ConfigurationError
 from lakeward.formats.dms.listing import is_data_file
-from lakeward.runner.watch.notices import path_under, read_notice
+from lakeward.runner.watch.notices import path_under, read_s3_notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakeward.aws.targets import JobTarget
     from lakeward.runner.watch.notices import S3Object
-
-
-# The Lambda function's settings, which are environment variables.
 
 
 PREFIX = "LAKEWARD_LAMBDA_"
@@ -33,11 +30,12 @@ SCOPES = ("all", "table")
 
 @dataclass(frozen=True)
 class LambdaSettings:
-    """What the function starts, and for which objects.
+    """The settings of the function, from environment variables.
 
     ``target`` and ``name`` come from ``LAKEWARD_LAMBDA_TARGET=glue:JOB`` (or ``emr-serverless:APPLICATION``,
-    ``sqs:URL``). ``landing`` is where objects count, ``config`` what the job is given. ``scope``: ``all`` starts one
-    run of all active tables, ``table`` one per table. The rest is for EMR Serverless.
+    ``sqs:URL``). ``landing`` is the folder of the objects that start a run, ``config`` the configuration
+    of the job. ``scope``: ``all`` starts one run of all active tables, ``table`` one per table. The others are for EMR
+    Serverless.
     """
 
     target: str
@@ -51,10 +49,10 @@ class LambdaSettings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> LambdaSettings:
-        """Read the variables.
+        """Return the settings from environment variables.
 
         Raises:
-            ConfigurationError: one is missing or has a value that does not fit.
+            ConfigurationError: a variable is missing or has an invalid value.
         """
         target, _, name = _required(environment, "TARGET").partition(":")
         if target not in TARGETS or not name:
@@ -99,17 +97,17 @@ _LEVELS = 3
 
 
 def handler(event: Mapping[str, Any], _context: object = None) -> dict[str, Any]:
-    """Do what the environment says with an event; give what was done, for the function's log.
+    """Start the runs for an event, and return what was done for the function's log.
 
-    An error is raised, so that Lambda delivers the event again: after the other tables' runs were started, which an
-    event that comes again finds waiting. What is no event of S3 is logged and counted as ignored.
+    An error is raised after the other tables' runs were started, so that Lambda delivers the event again; it then finds
+    those runs waiting. A record that is not an event of S3 is logged and counted as ignored.
     """
     settings = LambdaSettings.read(os.environ)
-    notice = read_notice(event)
+    notice = read_s3_notice(event)
     for problem in notice.problems:
-        # Delivered again, it would be no event of S3 either.
+        # Not raised: it would not be an event of S3 after redelivery either.
         logger.warning("%s", problem)
-    wanted = [one for one in notice.created if _is_wanted(settings, one)]
+    wanted = [created for created in notice.created if _is_wanted(settings, created)]
     ignored = len(notice.created) - len(wanted) + notice.others + len(notice.problems)
     done: dict[str, Any] = {"objects": len(wanted), "ignored": ignored, "started": [], "waiting": [], "messages": 0}
     if settings.target == "sqs":
@@ -119,8 +117,8 @@ def handler(event: Mapping[str, Any], _context: object = None) -> dict[str, Any]
     return done
 
 
-def _start_all(target: JobTarget, requests: Sequence[Request], done: dict[str, Any]) -> None:
-    """Start every run that is wanted, and raise the first error only after the last of them was tried."""
+def _start_all(target: JobTarget, requests: Sequence[JobRequest], done: dict[str, Any]) -> None:
+    """Start every requested run, and raise the first error only after all were tried."""
     errors: list[Exception] = []
     for request in requests:
         try:
@@ -130,35 +128,37 @@ def _start_all(target: JobTarget, requests: Sequence[Request], done: dict[str, A
             errors.append(error)
             continue
         done["started" if started.is_new else "waiting"].append(started.run)
-        _tell(request, started)
+        _log_start(request, started)
     if errors:
         raise errors[0]
 
 
-def _is_wanted(settings: LambdaSettings, one: S3Object) -> bool:
-    path = path_under(settings.landing, one)
+def _is_wanted(settings: LambdaSettings, created: S3Object) -> bool:
+    path = path_under(settings.landing, created)
     # A name that ends in a slash is a folder's marker, not a file.
-    if not path or one.key.endswith("/"):
-        logger.info("s3://%s/%s is no file under %s", one.bucket, one.key, settings.landing)
+    if not path or created.key.endswith("/"):
+        logger.info("s3://%s/%s is not a file under %s", created.bucket, created.key, settings.landing)
         return False
     if not is_data_file(path):
-        logger.info("s3://%s/%s is no CSV or Parquet file by its name", one.bucket, one.key)
+        logger.info("s3://%s/%s is not a CSV or Parquet file by its name", created.bucket, created.key)
         return False
     return True
 
 
-def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[Request]:
+def _requests(settings: LambdaSettings, objects: Sequence[S3Object]) -> list[JobRequest]:
     """Return the runs that objects need: one of everything, or one per table folder."""
     if not objects:
         return []
     if settings.scope == "all":
-        return [Request(settings.config)]
-    return [Request(settings.config, table) for table in dict.fromkeys(_table(settings, one) for one in objects)]
+        return [JobRequest(settings.config)]
+    return [
+        JobRequest(settings.config, table) for table in dict.fromkeys(_table(settings, created) for created in objects)
+    ]
 
 
-def _table(settings: LambdaSettings, one: S3Object) -> str | None:
-    """Return the table of a file in ``schema/table/…``; None, which stands for all, where the path tells none."""
-    parts = (path_under(settings.landing, one) or "").split("/")
+def _table(settings: LambdaSettings, created: S3Object) -> str | None:
+    """Return the table of a file in ``schema/table/…``; None (all tables) if the path names none."""
+    parts = (path_under(settings.landing, created) or "").split("/")
     return f"{parts[0]}.{parts[1]}" if len(parts) >= _LEVELS else None
 
 
@@ -184,7 +184,7 @@ def _client(service: str) -> Any:
     return boto3.Session().client(service)
 
 
-def _tell(request: Request, started: Started) -> None:
+def _log_start(request: JobRequest, started: Started) -> None:
     what = request.table or "all tables"
     if started.is_new:
         logger.info("started run %s of %s", started.run, what)

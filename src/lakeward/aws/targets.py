@@ -1,9 +1,9 @@
-"""What the Lambda function sets going: a Glue job, an EMR Serverless job, or a message for ``lakeward watch``.
+"""Targets of the Lambda function: a Glue job, an EMR Serverless job, or a message for ``lakeward watch``.
 
-A run lists landing when it begins. One that has not begun yet will therefore see every object that exists now, and
-no other is needed: an event is left out while such a run of the same tables waits. One that is running may have
-listed before the object was there, so that another must follow it; of those, one is enough. The job waits for the
-tables that its predecessor still holds (``lakeward-job --wait``), so that it never skips what it was started for.
+A run lists landing when it starts. One that has not started yet will therefore see every object that exists now: while
+such a run of the same tables waits, an event needs no other. A run in progress may have listed landing before the
+object was there, so that another one must follow it. The job waits for the tables that its predecessor still holds
+(``lakeward-job --wait``), so that it never skips what it was started for.
 
 Only the standard library and boto3 here: the function must stay small.
 """
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
     from lakeward.runner.watch.notices import S3Object
 
-# States in which a job has not begun to read anything.
+# States in which a job has not started to read.
 _GLUE_WAITING = ("WAITING", "STARTING")
 _EMR_WAITING = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")
-# Newest first: a run that waits behind more runs than one page holds does not exist.
+# Newest first: a waiting run is always on the first page.
 _GLUE_PAGE = 200
 _LONGEST_NAME = 256
-# Records per message: far below the size that SQS takes, even with the longest keys.
+# Records per message: far below the limit of SQS, even with the longest keys.
 _RECORDS = 50
 
 
 @dataclass(frozen=True)
-class Request:
-    """A run that is wanted: of one table, or of all."""
+class JobRequest:
+    """A request for a run of one table, or of all."""
 
     config: str
     table: str | None = None
@@ -47,16 +47,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Started:
-    """What became of a request: ``is_new`` tells a run that was started from one that waited already."""
+    """The run for a request; ``is_new`` is False if it was waiting already."""
 
     run: str
     is_new: bool
 
 
 class JobTarget(Protocol):
-    """Something that starts a job."""
+    """A service that starts jobs."""
 
-    def start(self, request: Request) -> Started:
+    def start(self, request: JobRequest) -> Started:
         """Start a run, unless one waits that will do the same."""
         ...
 
@@ -68,18 +68,18 @@ class GlueJob:
         self._client = client
         self._job = job
 
-    def start(self, request: Request) -> Started:
+    def start(self, request: JobRequest) -> Started:
         """Start a run, unless one waits that will do the same.
 
         Raises:
-            RetriableError: as many runs as the job allows are running; the event must come again.
+            RetriableError: as many runs as the job allows are running; the event must be delivered again.
         """
         if (waiting := self._waiting(request)) is not None:
             return Started(waiting, is_new=False)
         try:
             answer = self._client.start_job_run(JobName=self._job, Arguments=request.arguments())
         except self._client.exceptions.ConcurrentRunsExceededException as error:
-            # Another event may have started the run that is needed, just now.
+            # Another event may just have started the run.
             if (waiting := self._waiting(request)) is not None:
                 return Started(waiting, is_new=False)
             msg = f"Glue job {self._job} runs as often as it may, and those runs may have listed before this event"
@@ -87,30 +87,30 @@ class GlueJob:
             raise RetriableError(msg, hint=hint) from error
         return Started(answer["JobRunId"], is_new=True)
 
-    def _waiting(self, request: Request) -> str | None:
+    def _waiting(self, request: JobRequest) -> str | None:
         runs = self._client.get_job_runs(JobName=self._job, MaxResults=_GLUE_PAGE)["JobRuns"]
         fitting = (run["Id"] for run in runs if run["JobRunState"] in _GLUE_WAITING and _covers(run, request))
         return next(fitting, None)
 
 
-def _covers(run: Mapping[str, Any], request: Request) -> bool:
-    """Return whether a run does at least what is requested: a run without a table does all of them."""
+def _covers(run: Mapping[str, Any], request: JobRequest) -> bool:
+    """Whether a run covers a request: a run without a table covers all of them."""
     given = run.get("Arguments") or {}
     return given.get("--config") == request.config and given.get("--table") in (None, request.table)
 
 
 class EmrServerlessJob:
-    """Jobs of an EMR Serverless application; what a run does is told by its name."""
+    """Jobs of an EMR Serverless application; the name of a job holds its arguments."""
 
     def __init__(self, client: Any, application: str, *, role: str, entry: str, spark: str) -> None:
-        """Take the application, the role that jobs run as, where ``lakeward_job.py`` lies, and spark-submit options."""
+        """Set the application, the role of jobs, the location of ``lakeward_job.py``, and spark-submit options."""
         self._client = client
         self._application = application
         self._role = role
         self._entry = entry
         self._spark = spark
 
-    def start(self, request: Request) -> Started:
+    def start(self, request: JobRequest) -> Started:
         """Start a run, unless one waits that will do the same."""
         if (waiting := self._waiting(request)) is not None:
             return Started(waiting, is_new=False)
@@ -126,29 +126,29 @@ class EmrServerlessJob:
         )
         return Started(answer["jobRunId"], is_new=True)
 
-    def _waiting(self, request: Request) -> str | None:
-        fitting = {_job_name(request), _job_name(Request(request.config))}
+    def _waiting(self, request: JobRequest) -> str | None:
+        fitting = {_job_name(request), _job_name(JobRequest(request.config))}
         pages = self._client.get_paginator("list_job_runs").paginate(
             applicationId=self._application, states=list(_EMR_WAITING)
         )
         return next((run["id"] for page in pages for run in page["jobRuns"] if run.get("name") in fitting), None)
 
 
-def _job_name(request: Request) -> str:
+def _job_name(request: JobRequest) -> str:
     return " ".join(["lakeward", *request.arguments().values()])[:_LONGEST_NAME]
 
 
 class ForwardQueue:
-    """A queue that ``lakeward watch --queue`` reads; the watcher gathers bursts and repeats by itself."""
+    """A queue that ``lakeward watch --queue`` reads; the watcher handles bursts and repetitions."""
 
     def __init__(self, client: Any, url: str) -> None:
         self._client = client
         self._url = url
 
     def send(self, objects: Sequence[S3Object]) -> int:
-        """Post objects as S3 itself would; give the number of messages."""
+        """Send objects in the form of S3's notifications, and return the number of messages."""
         bodies = [
-            json.dumps({"Records": [_record(one) for one in objects[start : start + _RECORDS]]})
+            json.dumps({"Records": [_record(created) for created in objects[start : start + _RECORDS]]})
             for start in range(0, len(objects), _RECORDS)
         ]
         for body in bodies:
@@ -156,6 +156,6 @@ class ForwardQueue:
         return len(bodies)
 
 
-def _record(one: S3Object) -> dict[str, Any]:
-    names = {"bucket": {"name": one.bucket}, "object": {"key": quote_plus(one.key, safe="/")}}
+def _record(created: S3Object) -> dict[str, Any]:
+    names = {"bucket": {"name": created.bucket}, "object": {"key": quote_plus(created.key, safe="/")}}
     return {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put", "s3": names}

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a look at landing found.
+    """The result of a search for tables in landing.
 
     ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
-    folders hold files and are no tables, or lie where tables do and were left out. ``stray`` is a file that shows
-    where landing keeps its files if it holds no table at all.
+    folders hold files but are not tables, or are in the place of a table and were left out. ``stray`` is an example of
+    a file if landing holds no table at all.
     """
 
     new: tuple[TableId, ...] = ()
@@ -44,10 +44,10 @@ class Discovery:
 def discover(config: Config, storage: Storage, state: StateStore, *, read_transactions: bool = False) -> Discovery:
     """Register tables found in landing that are neither declared nor known.
 
-    Folders of known tables are not looked into, so that looking again costs one listing per schema. Tables that only
-    transaction files name have no folder: those files are read from end to end if ``read_transactions`` says so.
+    Folders of known tables are not listed, so that a repeated search costs one listing per schema. Tables that only
+    transaction files name have no folder: with ``read_transactions`` those files are read completely.
     """
-    known = {*config.declared(), *(one.table for one in state.registered())}
+    known = {*config.declared(), *(registered.table for registered in state.registered())}
     skipped: list[SkippedFolder] = []
     new: list[TableId] = []
     any_table = False
@@ -73,9 +73,9 @@ def _first_file(storage: Storage) -> str | None:
 
 
 def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
-    """Return the tables in landing that ``include`` and ``exclude`` let through, and what lies there and is none.
+    """Yield the tables in landing that ``include`` and ``exclude`` accept, and the folders that are not tables.
 
-    Folders of known tables are not looked into; of others only those with a load part or change file are tables.
+    Folders of known tables are not listed; others are tables only if they hold a load part or change file.
     """
     for found in table_folders(storage, transactions=config.transactions):
         if not _concerns(config, found):
@@ -89,7 +89,7 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
             yield unreadable_folder(_folder(found), error)
             continue
         except DataError as error:
-            # A folder that cannot be looked into is one table's matter.
+            # A folder that cannot be listed concerns a single table.
             yield SkippedFolder(_folder(found), error.message)
             continue
         if reason is None:
@@ -99,7 +99,7 @@ def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) 
 
 
 def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
-    """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` let through."""
+    """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` accept."""
     if isinstance(found, TableId) or "/" in found.path:
         return is_wanted(config, str(found) if isinstance(found, TableId) else found.path.replace("/", ".", 1))
     # A whole schema: some table of it may be wanted.
@@ -107,13 +107,13 @@ def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
 
 
 def is_wanted(config: Config, name: str) -> bool:
-    """Return whether ``include`` and ``exclude`` let a name through."""
+    """Whether ``include`` and ``exclude`` accept a name."""
     is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
     return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
 
 
 def require_landing(config: Config, storage: Storage) -> None:
-    """Refuse an empty, missing or unreadable landing folder: it is more often a wrong path than an empty source."""
+    """Raise for an empty, missing or unreadable landing folder: usually the path is wrong."""
     try:
         is_there = storage.exists("")
     except OSError as error:
@@ -132,7 +132,7 @@ def _folder(table: TableId) -> str:
 def _register_unlanded(
     config: Config, storage: Storage, state: StateStore, known: Collection[TableId]
 ) -> Iterator[TableId | SkippedFolder]:
-    """Register the tables that only transaction files name, and give them."""
+    """Register and yield the tables that only transaction files name."""
     if not config.transactions:
         msg = "there are no transaction files to read: transactions: is not set"
         raise ConfigurationError(msg, hint="set transactions: to the folder of the CDC_TXN files in lakeward.yaml")
@@ -149,7 +149,7 @@ def _register_unlanded(
 
 
 def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
-    """Read every transaction file for the names in it; one that is still being written is read the next time."""
+    """Return the tables named in transaction files; a file still being written is read the next time."""
     from lakeward.formats.dms import transactions as T
     from lakeward.formats.dms.files import Limits
 

@@ -1,4 +1,4 @@
-"""The history of runs: a list of them, one in detail, and its upkeep."""
+"""The history of runs: list them, show one in detail, and delete old ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RunDetail:
 
 
 def is_repeated(state: StateStore, run: TableRun) -> bool:
-    """Tell a run that found nothing to do within an hour of another: every look at every table would bury the rest."""
+    """Whether a run found nothing to do within an hour of another such run; recording all would bury the others."""
     if run.outcome != Outcome.IDLE:
         return False
     return any(
@@ -70,7 +70,7 @@ def is_repeated(state: StateStore, run: TableRun) -> bool:
 
 
 def list_runs(state: StateStore, table: TableId | None = None, *, limit: int = 20) -> list[RunSummary]:
-    """Return the newest runs, newest first; with a table those that ran it, and of them its part alone."""
+    """Return the newest runs, newest first; with a table only its part of the runs that included it."""
     entries = _newest(state, table, limit)
     ids = list(dict.fromkeys(entry.run_id for entry in entries))[:limit]
     # Runs overlap: the last ones of a page may have further entries after it.
@@ -95,7 +95,7 @@ def run_detail(state: StateStore, run_id: str, table: TableId | None = None) -> 
 
 
 def _newest(state: StateStore, table: TableId | None, limit: int) -> list[TableRun]:
-    """Return entries of at least so many runs, if there are as many: a run has an entry for each of its tables."""
+    """Return the entries of at least ``limit`` runs, if there are so many: a run has an entry for each table."""
     page = limit if table else max(limit, _FIRST_PAGE)
     while True:
         entries = state.runs(table, limit=page)
@@ -127,8 +127,8 @@ def _summary(run_id: str, entries: Sequence[TableRun]) -> RunSummary:
     )
 
 
-class HistoryUpkeep(SilentObserver):
-    """Deletes old history after a run, at most once a day."""
+class HistoryPruner(SilentObserver):
+    """An observer that deletes old history after a run, at most once a day."""
 
     def __init__(self, state: StateStore, *, days: int) -> None:
         self._state = state
@@ -137,7 +137,7 @@ class HistoryUpkeep(SilentObserver):
         self._lock = threading.Lock()
 
     def run_finished(self, report: RunReport) -> None:
-        """Delete what is older than ``history_days``, unless that was done within a day."""
+        """Delete runs older than ``history_days``, unless that was done within the last day."""
         now = time.monotonic()
         with self._lock:
             if self._pruned is not None and now - self._pruned < _DAY_SECONDS:

@@ -1,4 +1,4 @@
-"""Maintenance of tables in slices: the lease is taken for each and given back after it, so that a run waits for one."""
+"""Maintenance of tables in slices: each slice has its own lease, so that a run waits for one slice at most."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from lakeward.runner.workbench import Workbench
 
 logger = logging.getLogger(__name__)
-# Whoever waits for a table asks this often: after a slice the table is left alone for as long.
+# A waiting run polls this often: after a slice the table is left free for as long.
 _PAUSE_SECONDS = POLL_SECONDS + 0.1
-# A run that came in between is waited for.
+# How long a slice waits for a run that took the table in between.
 _PATIENCE_SECONDS = 60.0
 _SLICES: dict[WorkKind, Callable[[TableContext, Bases], WorkReport | None]] = {
     WorkKind.COMPACT: compact_slice,
@@ -61,8 +61,8 @@ _SLICES: dict[WorkKind, Callable[[TableContext, Bases], WorkReport | None]] = {
 
 
 @dataclass
-class Allowance:
-    """How long maintenance may go on and how much it may rewrite; None: as much as there is."""
+class MaintenanceBudget:
+    """Limits for the time that maintenance takes and the bytes that it rewrites; None: no limit."""
 
     seconds: float | None = None
     size: int | None = None
@@ -75,17 +75,16 @@ class Allowance:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether no further slice is begun."""
+        """Whether no further slice may start."""
         out_of_time = self.seconds is not None and time.monotonic() - self._began >= self.seconds
         return out_of_time or (self.size is not None and self._spent >= self.size)
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked of maintenance: which kinds of work; ``by_debt`` only what is beyond the table's limits.
+class MaintenanceRequest:
+    """The kinds of work to do; with ``by_debt`` only where the table's limits are exceeded.
 
-    Work that is not asked for by a person (``by_debt``) makes way for files that wait. ``wait`` is how many seconds
-    another writer is waited for.
+    Automatic work (``by_debt``) stops when files wait. ``wait`` is the number of seconds to wait for another writer.
     """
 
     kinds: Sequence[WorkKind] = tuple(WorkKind)
@@ -94,25 +93,25 @@ class Wish:
     wait: float = 0.0
 
 
-class TableCare:
+class TableMaintainer:
     """Maintenance of one table."""
 
     def __init__(
         self,
         bench: Workbench,
         known: KnownTable,
-        wish: Wish,
-        allowance: Allowance,
+        request: MaintenanceRequest,
+        budget: MaintenanceBudget,
         *,
         others: Sequence[KnownTable] = (),
         spark: SparkSession | None = None,
         reached: Callable[[Step], None] | None = None,
     ) -> None:
-        """Take what is asked for; ``others`` are tables whose folders orphan removal must not reach into."""
+        """Prepare the work; orphan removal must not touch the folders of the tables in ``others``."""
         self._bench = bench
         self._known = known
-        self._wish = wish
-        self._allowance = allowance
+        self._request = request
+        self._budget = budget
         self._others = others
         self._spark = spark or table_session(bench.spark)
         self._reached = reached
@@ -123,7 +122,7 @@ class TableCare:
         self._before: tuple[TableMetadata | None, TableMetadata | None] = (None, None)
 
     def report(self) -> TableMaintenance:
-        """Do what is asked and give what came of it, whatever stopped it."""
+        """Do the work and return its report, even if an error stopped it."""
         started = time.monotonic()
         error: LakewardError | None = None
         try:
@@ -133,7 +132,7 @@ class TableCare:
         except Exception as stopped:
             outcome, error = Outcome.FAILED, as_lakeward_error(stopped, str(self._known.table))
         found = self._described(outcome, error)
-        if not self._wish.dry_run and (found.work or error):
+        if not self._request.dry_run and (found.work or error):
             _log(found)
         return replace(found, seconds=time.monotonic() - started)
 
@@ -143,11 +142,11 @@ class TableCare:
         if mirror is None or changelog is None or mirror.head() is None:
             self._remarks.append("it has never run")
             return Outcome.IDLE
-        if self._wish.dry_run:
+        if self._request.dry_run:
             self._plan(context, mirror, changelog)
             return Outcome.DONE if self._work else Outcome.IDLE
-        due = due_work(context, mirror, changelog) if self._wish.by_debt else tuple(WorkKind)
-        kinds = [kind for kind in due if kind in self._wish.kinds]
+        due = due_work(context, mirror, changelog) if self._request.by_debt else tuple(WorkKind)
+        kinds = [kind for kind in due if kind in self._request.kinds]
         for kind in kinds:
             self._do(kind)
         if kinds:
@@ -164,13 +163,13 @@ class TableCare:
             is_more = report is not None
             if report is not None:
                 self._work.append(report)
-                self._allowance.spend(report.bytes_read)
+                self._budget.spend(report.bytes_read)
 
     def _may_go_on(self) -> bool:
-        if self._allowance.is_used_up:
-            self._remark("the rest waits: the time or the bytes that it may take are used up")
+        if self._budget.is_used_up:
+            self._remark("the rest waits: the limit of time or bytes is reached")
             return False
-        if self._work and self._wish.by_debt and self._has_waiting_files():
+        if self._work and self._request.by_debt and self._has_waiting_files():
             self._remark("the rest waits: files have landed")
             return False
         return True
@@ -180,12 +179,12 @@ class TableCare:
             self._remarks.append(text)
 
     def _slice(self, kind: WorkKind) -> WorkReport | None:
-        """Do one slice under a lease of its own."""
+        """Do one slice under its own lease."""
         is_first = not self._work
         if not is_first:
             time.sleep(_PAUSE_SECONDS)
         started, seconds = time.monotonic(), self._bench.config.lease_seconds
-        wait = self._wish.wait if is_first else max(self._wish.wait, _PATIENCE_SECONDS)
+        wait = self._request.wait if is_first else max(self._request.wait, _PATIENCE_SECONDS)
         with HeldLease(self._bench.state, self._known.table, self._owner, seconds=seconds, wait=wait) as lease:
             context = self._context(lease)
             drop_abandoned(context.changelog)
@@ -202,7 +201,7 @@ class TableCare:
         started, self._is_cleared = time.monotonic(), True
         contexts = (self._bench.context(other, spark=self._spark) for other in self._others if other != self._known)
         folders = {folder for context in contexts for folder in locations(context)}
-        for report, skipped in clear_orphans(self._context(), folders, dry_run=self._wish.dry_run):
+        for report, skipped in clear_orphans(self._context(), folders, dry_run=self._request.dry_run):
             if report is not None:
                 self._work.append(replace(report, seconds=time.monotonic() - started))
             if skipped is not None:
@@ -213,21 +212,21 @@ class TableCare:
         return next(pending_files(context, progress_of(context, capture(context))), None) is not None
 
     def _plan(self, context: TableContext, mirror: TableMetadata, changelog: TableMetadata) -> None:
-        """Note what would be done, writing nothing."""
+        """Collect what would be done, without writing."""
         head, log = mirror.head(), changelog.head()
-        if WorkKind.COMPACT in self._wish.kinds and head and (found := planned_compaction(context, head)):
+        if WorkKind.COMPACT in self._request.kinds and head and (found := planned_compaction(context, head)):
             self._work.append(found)
-        if WorkKind.CLUSTER in self._wish.kinds and log and (found := planned_clustering(context, log)):
+        if WorkKind.CLUSTER in self._request.kinds and log and (found := planned_clustering(context, log)):
             self._work.append(found)
-        if WorkKind.EXPIRE in self._wish.kinds:
+        if WorkKind.EXPIRE in self._request.kinds:
             self._work += planned_expiry(context)
-        if WorkKind.ORPHANS in self._wish.kinds:
+        if WorkKind.ORPHANS in self._request.kinds:
             self._clear()
 
     def _described(self, outcome: Outcome, error: LakewardError | None) -> TableMaintenance:
-        """Return the report; debt is looked at once more where something was done."""
+        """Return the report; the debt is computed again if something was done."""
         context = self._context()
-        is_changed = self._work and not self._wish.dry_run and error is None
+        is_changed = self._work and not self._request.dry_run and error is None
         after = (context.mirror.find_metadata(), context.changelog.find_metadata()) if is_changed else self._before
         message = error.message if error else "; ".join(self._remarks) or None
         return TableMaintenance(
@@ -238,7 +237,7 @@ class TableCare:
             after=_debt(after[0]),
             changelog_before=_debt(self._before[1]),
             changelog_after=_debt(after[1]),
-            dry_run=self._wish.dry_run,
+            dry_run=self._request.dry_run,
             message=message,
             hint=error.hint if error else None,
             exit_code=error.exit_code if error and outcome is Outcome.FAILED else 0,
@@ -253,27 +252,33 @@ def _debt(metadata: TableMetadata | None) -> Debt | None:
 
 
 def maintain_tables(
-    bench: Workbench, tables: Sequence[KnownTable], others: Sequence[KnownTable], wish: Wish, allowance: Allowance
+    bench: Workbench,
+    tables: Sequence[KnownTable],
+    others: Sequence[KnownTable],
+    request: MaintenanceRequest,
+    budget: MaintenanceBudget,
 ) -> Iterator[TableMaintenance]:
-    """Maintain one table after another; what stops one does not stop the next. ``others`` are all of the lake."""
+    """Maintain one table after another, regardless of failures. ``others`` are all tables of the lake."""
     spark = table_session(bench.spark)
     for table in tables:
-        yield TableCare(bench, table, wish, allowance, others=others, spark=spark).report()
+        yield TableMaintainer(bench, table, request, budget, others=others, spark=spark).report()
 
 
 def maintain_after_run(
     bench: Workbench, known: KnownTable, *, spark: SparkSession, reached: Callable[[Step], None]
 ) -> TableMaintenance:
-    """Work on the debt of a table that a run has just changed, where it is beyond the table's limits.
+    """Maintain a table that a run has just changed, if its debt exceeds the limits.
 
-    What the run did stands, whatever comes of this: it is reported and not raised.
+    A failure is reported and not raised: it must not turn the run into a failure.
     """
     limits = known.settings.maintenance
-    allowance = Allowance(limits.max_seconds, limits.max_bytes)
+    budget = MaintenanceBudget(limits.max_seconds, limits.max_bytes)
     others = known_tables(bench.config, bench.state)
-    care = TableCare(bench, known, Wish(by_debt=True), allowance, others=others, spark=spark, reached=reached)
+    maintainer = TableMaintainer(
+        bench, known, MaintenanceRequest(by_debt=True), budget, others=others, spark=spark, reached=reached
+    )
     try:
-        return care.report()
+        return maintainer.report()
     except Exception as error:
         logger.warning("%s: maintenance failed: %s: %s", known.table, type(error).__name__, error, exc_info=error)
         return TableMaintenance(
@@ -283,9 +288,9 @@ def maintain_after_run(
 
 def _log(found: TableMaintenance) -> None:
     level = logging.WARNING if found.outcome is Outcome.FAILED else logging.INFO
-    read, written = (sum(getattr(one, name) for one in found.work) for name in ("bytes_read", "bytes_written"))
-    told = ", ".join(f"{one.kind} {one.target}" for one in found.work) or "nothing done"
+    read, written = (sum(getattr(work, name) for work in found.work) for name in ("bytes_read", "bytes_written"))
+    done = ", ".join(f"{work.kind} {work.target}" for work in found.work) or "nothing done"
     fields = {"outcome": found.outcome, "bytes_read": read, "bytes_written": written, "error": found.message}
     named = event("maintained", table=found.table, **fields)
     reason = f": {found.message}" if found.message else ""
-    logger.log(level, "%s: maintenance %s: %s%s", found.table, found.outcome, told, reason, extra=named)
+    logger.log(level, "%s: maintenance %s: %s%s", found.table, found.outcome, done, reason, extra=named)

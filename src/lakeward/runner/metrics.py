@@ -1,7 +1,7 @@
 """Figures for Prometheus: an endpoint while ``watch`` runs, a text file after each run otherwise.
 
-One label at most, the table. A counter goes on from what the text file says, so that runs of separate processes add
-up; everything else is as of the last run, and lag grows while nobody runs.
+The only label is the table. Counters continue from the values in the text file, so that runs of separate processes add
+up; all other figures are those of the last run, except that lag grows between runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Family:
 
     @property
     def is_counter(self) -> bool:
-        """Whether it only grows."""
+        """Whether the metric is a counter."""
         return self.name.endswith("_total")
 
 
@@ -74,12 +74,12 @@ FAMILIES = (
     Family("lakeward_run_seconds_total", "seconds that runs took", per_table=False),
     Family("lakeward_last_run_timestamp_seconds", "when the last run ended", per_table=False),
 )
-# What a new process cannot know by itself.
+# Figures that a new process takes over from the file.
 _CARRIED = {family.name for family in FAMILIES if family.is_counter} | {_SUCCESS}
 
 
 class Metrics(SilentObserver):
-    """Keeps the figures of one lake. ``status`` tells how named tables stand; without it only runs are counted."""
+    """The figures of one lake. ``status`` returns the status of named tables; without it only runs are counted."""
 
     def __init__(
         self, *, file: Path | None = None, status: Callable[[Sequence[str]], Sequence[TableStatus]] | None = None
@@ -121,7 +121,7 @@ class Metrics(SilentObserver):
             self._add("poison_messages_total", "", 1)
 
     def run_finished(self, report: RunReport) -> None:
-        """Take in a run, then how its tables stand, and write the file."""
+        """Add a run and the status of its tables, and write the file."""
         now = time.time()
         with self._lock:
             self._add("runs_total", "", 1)
@@ -138,7 +138,7 @@ class Metrics(SilentObserver):
                 self.write(self._file)
 
     def observe_status(self, statuses: Iterable[TableStatus]) -> None:
-        """Take in how tables stand."""
+        """Set the figures that come from the status of tables."""
         now = time.time()
         with self._lock:
             for status in statuses:
@@ -175,14 +175,14 @@ class Metrics(SilentObserver):
         self._server = stop
 
     def write(self, path: Path) -> None:
-        """Write all figures to a text file; whoever reads it sees the old content or the new."""
+        """Write all figures to a text file; readers see the old content or the new."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of two runs that end at one time, the later figures stay.
+        # Two runs may end at the same time: the later figures must be written last.
         with self._writing:
             write_to_textfile(str(path), self.registry)
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         if self._server is not None:
             self._server()
             self._server = None
@@ -215,7 +215,7 @@ class Metrics(SilentObserver):
         self._values[key] = self._values.get(key, 0.0) + value
 
     def _carry_on(self, file: Path) -> None:
-        """Go on from what an earlier process has written.
+        """Continue from the figures that an earlier process has written.
 
         Raises:
             ConfigurationError: the file holds something else, which would be replaced.

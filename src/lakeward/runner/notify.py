@@ -1,9 +1,9 @@
-"""Tell someone when a table begins to fail and when it is well again: once each, not at every run.
+"""Notifications when a table starts to fail and when it recovers: once each, not at every run.
 
-Whether a table failed before is told by the error that the registry keeps, read when a run starts. One message per
-run holds all tables, so that a fault that stops hundreds of them does not send hundreds. A table that is run again
-before the others of its run are done is told of by the later run, so that the last message is the newest. A message
-that cannot be delivered is a warning: it never fails the run.
+Whether a table failed before is known from the error in the registry, read when a run starts. One message per run holds
+all tables, so that a fault that stops hundreds of them does not send hundreds. A table that runs again before the
+others of its run are done is reported by the later run, so that the last message is the newest. A message that cannot
+be delivered is logged as a warning and never fails the run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 10.0
-# Waits between attempts: a run ends at most half a minute later because nobody answers.
+# Waits between attempts: a server that does not answer delays the end of a run by half a minute at most.
 DELAYS = (1.0, 4.0)
 _MAX_TABLES = 100
 _MAX_TEXT = 1000
@@ -52,7 +52,7 @@ _STREAK = 500
 
 @dataclass(frozen=True)
 class TableNotice:
-    """One table of a message; ``since`` is when it began to fail."""
+    """One table of a message; ``since`` is the time at which it started to fail."""
 
     table: str
     error: str | None
@@ -63,7 +63,7 @@ class TableNotice:
 
 @dataclass(frozen=True)
 class Notice:
-    """A message. ``event`` is ``failure`` or ``recovery``; ``text`` says it in one line, as chat tools show it.
+    """A message. ``event`` is ``failure`` or ``recovery``; ``text`` is a summary in one line for chat tools.
 
     At most 100 tables are named; ``more`` counts the others.
     """
@@ -81,21 +81,21 @@ class Notice:
 
 
 class Channel(Protocol):
-    """A way by which messages reach someone."""
+    """A destination of messages."""
 
     def send(self, notice: Notice) -> None:
-        """Deliver one message; raises what went wrong."""
+        """Deliver a message; raises an exception if that fails."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Takes a redirect for the failure that it is: followed, a POST becomes a GET, and the message is lost."""
+    """A handler that treats redirects as failures: a redirected POST becomes a GET, and the message is lost."""
 
     def redirect_request(self, *_: Any) -> None:
         """Follow nothing."""
 
 
 class Webhook:
-    """Posts messages as JSON. ``timeout`` is for a whole attempt, however slowly the server answers."""
+    """A URL to which messages are posted as JSON. ``timeout`` is for a whole attempt, even if the server is slow."""
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, delays: Sequence[float] = DELAYS) -> None:
         self._url = url
@@ -107,7 +107,7 @@ class Webhook:
         return f"webhook at {urlsplit(self._url).hostname}"
 
     def send(self, notice: Notice) -> None:
-        """Post one message, again after a passing fault."""
+        """Post a message, and retry after a temporary error."""
         for delay in (*self._delays, None):
             try:
                 return self._post(notice.to_json().encode())
@@ -119,7 +119,7 @@ class Webhook:
         return None
 
     def _post(self, body: bytes) -> None:
-        """Post in a thread of its own: a socket's time limit is for each byte, and looking up a name has none."""
+        """Post in a separate thread: a socket's timeout is per byte, and a name lookup has none."""
         outcome: list[Exception | None] = []
         thread = threading.Thread(target=self._attempt, args=(body, outcome), name="webhook", daemon=True)
         thread.start()
@@ -133,7 +133,7 @@ class Webhook:
     def _attempt(self, body: bytes, outcome: list[Exception | None]) -> None:
         request = Request(self._url, body, {"Content-Type": "application/json", "User-Agent": "lakeward"})
         try:
-            # The status says it all: however long the answer is, it is not read.
+            # Only the status matters: the body is not read, as it may be long.
             build_opener(_NoRedirects).open(request, timeout=self._timeout).close()
             outcome.append(None)
         except HTTPError as error:
@@ -144,10 +144,10 @@ class Webhook:
 
 
 class Topic:
-    """Publishes messages to an SNS topic."""
+    """An SNS topic to which messages are published."""
 
     def __init__(self, arn: str) -> None:
-        """Take the topic's ARN, whose region counts; keys and endpoint come as for every AWS program."""
+        """Set the topic's ARN, which names the region; credentials and endpoint come from the environment."""
         try:
             from boto3 import client
         except ModuleNotFoundError:
@@ -160,9 +160,9 @@ class Topic:
         return f"topic {self._arn}"
 
     def send(self, notice: Notice) -> None:
-        """Publish one message; boto3 tries again by itself."""
+        """Publish a message; boto3 retries."""
         subject = notice.text.encode("ascii", "replace").decode()[:_SUBJECT]
-        # Messages are rare: nothing is kept open for them.
+        # Messages are rare: no connection is kept open for them.
         with closing(self._connect()) as sns:
             sns.publish(TopicArn=self._arn, Subject=subject, Message=notice.to_json())
 
@@ -171,7 +171,7 @@ def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
     """Return the configured channels.
 
     Raises:
-        ConfigurationError: a variable of the environment or boto3 is missing, or the webhook is no URL.
+        ConfigurationError: a variable of the environment or boto3 is missing, or the webhook is not a URL.
     """
     channels: list[Channel] = []
     if settings.webhook:
@@ -186,19 +186,19 @@ def open_channels(settings: NotifySettings) -> tuple[Channel, ...]:
 
 
 class Notifier(SilentObserver):
-    """Tells of tables that begin to fail, or recover, in a run."""
+    """An observer that reports tables which start to fail, or recover, in a run."""
 
     def __init__(self, state: StateStore, channels: Sequence[Channel], *, on: Sequence[NotifyEvent]) -> None:
         self._state = state
         self._channels = tuple(channels)
         self._on = frozenset(on)
         self._lock = threading.Lock()
-        # By run, and in it by table that this run is to tell of: whether it was failing as far as anybody was told.
+        # By run, then by table that the run has to report: whether the last notification was a failure.
         self._failing: dict[str, dict[str, bool]] = {}
 
     def run_started(self, run_id: str, tables: Sequence[str]) -> None:
-        """Note which tables fail already."""
-        failing = {str(one.table) for one in self._state.registered() if one.error}
+        """Remember which tables are already failing."""
+        failing = {str(registered.table) for registered in self._state.registered() if registered.error}
         with self._lock:
             before = {table: table in failing for table in tables}
             for earlier in self._failing.values():
@@ -206,16 +206,16 @@ class Notifier(SilentObserver):
             self._failing[run_id] = before
 
     def run_finished(self, report: RunReport) -> None:
-        """Tell what has changed."""
+        """Send the changes."""
         with self._lock:
-            # Without the state store nobody knows: then a failure is told once too often.
+            # If the state store could not be read, a failure is reported once too often.
             before = self._failing.pop(report.run_id, dict.fromkeys((table.table for table in report.tables), False))
-        failed = [one for one in report.failed if before.get(one.table) is False]
+        failed = [table for table in report.failed if before.get(table.table) is False]
         passed = [table for table in report.tables if table.outcome not in (Outcome.FAILED, Outcome.LOCKED)]
-        self._tell("failure", report.run_id, failed)
-        self._tell("recovery", report.run_id, [one for one in passed if before.get(one.table)])
+        self._send("failure", report.run_id, failed)
+        self._send("recovery", report.run_id, [table for table in passed if before.get(table.table)])
 
-    def _tell(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> None:
+    def _send(self, what: NotifyEvent, run_id: str, tables: Sequence[TableReport]) -> None:
         if not tables or what not in self._on:
             return
         notice = self._notice(what, run_id, tables)
@@ -223,7 +223,7 @@ class Notifier(SilentObserver):
             try:
                 channel.send(notice)
             except Exception as error:  # whatever a network, a server or boto3 can raise
-                text = "%s of %d tables could not be told to the %s: %s"
+                text = "%s of %d tables could not be sent to the %s: %s"
                 reason = redact(str(error))
                 named = event("notify.failed", run=run_id, error=reason)
                 logger.warning(text, what, len(tables), channel, reason, extra=named)
@@ -234,7 +234,7 @@ class Notifier(SilentObserver):
         if len(tables) == 1:
             text = f"lakeward: {named[0].table} {verb}" + (f": {named[0].error}" if named[0].error else "")
         else:
-            text = f"lakeward: {len(tables)} tables {verb}: {', '.join(one.table for one in named[:5])}"
+            text = f"lakeward: {len(tables)} tables {verb}: {', '.join(table.table for table in named[:5])}"
             text += " …" if len(tables) > 5 else ""
         more = len(tables) - len(named)
         return Notice(what, text.splitlines()[0][:_MAX_TEXT], run_id, _iso(datetime.now(UTC)), named, more)
@@ -250,7 +250,7 @@ class Notifier(SilentObserver):
         )
 
     def _since(self, table: TableId) -> datetime:
-        """Return the start of the newest row of failed runs, as far as the history knows it."""
+        """Return the start of the newest series of failed runs, as far as the history goes back."""
         began = None
         for run in self._state.runs(table, limit=_STREAK):
             if run.outcome == Outcome.FAILED:

@@ -45,25 +45,22 @@ if TYPE_CHECKING:
     from lakeward.runner.workbench import Workbench
 
 
-# How long to wait before a passing fault is tried again.
-
-
 def may_pass(error: LakewardError) -> bool:
-    """Return whether the same call may succeed later: a passing fault, or another writer that was faster."""
+    """Whether the same call may succeed later: after a temporary error, or a conflict with another writer."""
     return isinstance(error, (RetriableError, ConflictError))
 
 
 def retry_delay(settings: RetrySettings, attempt: int) -> float:
     """Return the seconds to wait before attempt number ``attempt`` + 1: doubled each time, up to a limit.
 
-    Half of it is left to chance: tables that one fault stopped shall not all come back at one moment.
+    Half of it is random, so that tables stopped by the same fault do not all retry at the same moment.
     """
     longest = min(settings.max_delay, settings.first_delay * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1)
 
 
 logger = logging.getLogger(__name__)
-# Sessions connect to their lake one after the other, also those of runs that overlap: the first on a new lake makes
+# Sessions open the catalog one after the other, also those of runs that overlap: the first one on a new lake creates
 # the catalog's tables.
 _opening = threading.Lock()
 
@@ -78,10 +75,10 @@ def run_tables(
     parallel: int | None = None,
     stop: threading.Event | None = None,
 ) -> RunReport:
-    """Run every table, those of the highest priority first, and report them in the order given.
+    """Run every table, those of the highest priority first, and report them in the order of ``tables``.
 
     ``wait`` is how many seconds to wait for a table that another writer holds. Setting ``stop`` from another thread
-    ends the run as Ctrl-C would: the current commits are finished or abandoned, leases given back.
+    ends the run as Ctrl-C would: current commits are finished or abandoned, and leases released.
 
     Raises:
         KeyboardInterrupt: the run was ended early.
@@ -89,14 +86,14 @@ def run_tables(
     by_priority = sorted(tables, key=lambda known: (-known.settings.priority, known.table))
     with _Run(bench, options, observer, wait, stop or threading.Event()) as run:
         observer.run_started(run.id, [str(known.table) for known in tables])
-        found = {one.table: one for one in run.all(by_priority, slots=parallel or bench.config.parallel)}
+        found = {table.table: table for table in run.all(by_priority, slots=parallel or bench.config.parallel)}
         report = RunReport(run.id, tuple(found[str(known.table)] for known in tables), time.monotonic() - run.started)
     observer.run_finished(report)
     return report
 
 
 class _Run:
-    """One run: what its tables share, and how each gets its turn."""
+    """One run: the state that its tables share, and the work on each of them."""
 
     def __init__(
         self, bench: Workbench, options: RunOptions, observer: Observer, wait: float, stop: threading.Event
@@ -110,7 +107,7 @@ class _Run:
         self._stop = stop
         self._turns: dict[str, Turn] = {}
         self._sessions = threading.local()
-        self._shelf = TransactionCache(bench.storage)
+        self._transactions = TransactionCache(bench.storage)
         self._budget = RunBudget(files=options.max_files, size=options.max_bytes)
 
     def __enter__(self) -> Self:
@@ -119,14 +116,14 @@ class _Run:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shelf.close()
+        self._transactions.close()
 
     def all(self, tables: Sequence[KnownTable], *, slots: int) -> list[TableReport]:
-        """Return every table its turn."""
-        pool = Slots(self._one, stop=self._stop, look=self._look, cancel=self._cancel)
+        """Run every table and return the reports."""
+        pool = Slots(self._run_table, stop=self._stop, look=self._look, cancel=self._cancel)
         return pool.run(tables, slots=slots)
 
-    def _one(self, known: KnownTable) -> TableReport:
+    def _run_table(self, known: KnownTable) -> TableReport:
         began, started = datetime.now(UTC), time.monotonic()
         with bind(run=self.id, table=str(known.table)):
             self._observer.table_started(str(known.table))
@@ -139,7 +136,7 @@ class _Run:
         return report
 
     def _with_retries(self, known: KnownTable) -> TableReport:
-        """Run one table, again after passing faults, and turn whatever stops it into its report."""
+        """Run one table, with retries after temporary errors, and return its report even if it fails."""
         ops: list[OpReport] = []
         name, settings = str(known.table), self._bench.config.retry
         attempts = settings.attempts if self._options.attempts is None else self._options.attempts
@@ -157,10 +154,10 @@ class _Run:
         raise BugError(msg)
 
     def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport:
-        """Run one table once, adding to ``ops`` what is published.
+        """Run one table once, and add published ops to ``ops``.
 
         Raises:
-            LakewardError: what stopped the table.
+            LakewardError: the table cannot go on.
         """
         limit = self._options.time_limit or known.settings.time_limit
         turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, limit, self._stop)
@@ -173,7 +170,7 @@ class _Run:
         except LeaseHeldError as error:
             return TableReport(turn.table, Outcome.LOCKED, tuple(ops), error.message, error.hint)
         except Exception as error:
-            # Whatever it is, a fault of this program included, it is this table's and no other's.
+            # Any error, even a bug of this program, must stop this table only.
             stopped = _why_it_stopped(turn, error)
             raise stopped from (error.__cause__ if stopped is error else error)
         finally:
@@ -185,14 +182,14 @@ class _Run:
             lease,
             options=self._options,
             spark=self._session(),
-            shelf=self._shelf,
+            transactions=self._transactions,
             budget=self._budget,
             reached=step_listener(turn, self._bench.on_step),
         )
         turn.begin()
         self._turns[turn.table] = turn
         end = self._ops(context, turn, ops)
-        # The mirror stays done whatever becomes of its plain copy, which the next run makes good.
+        # If the copy as files fails, the mirror stays as it is and the next run publishes the copy.
         turn.begin_op()
         publish_current(context)
         outcome = Outcome.WAITING if end.reason else Outcome.DONE if ops else Outcome.IDLE
@@ -200,7 +197,7 @@ class _Run:
         return TableReport(turn.table, outcome, tuple(ops), end.reason, mirror_rows=end.rows, warnings=warnings)
 
     def _ops(self, context: TableContext, turn: Turn, ops: list[OpReport]) -> RunEnd:
-        """Carry out op after op until none is due or the table's time is up."""
+        """Apply ops until none is due or the table's time is up."""
         table_ops = TableOps(context)
         for report in table_ops:
             ops.append(report)
@@ -212,7 +209,7 @@ class _Run:
         return table_ops.end
 
     def _maintain(self, known: KnownTable) -> TableMaintenance:
-        """Work on the table's debt in its own slot, within its limits."""
+        """Maintain the table in its own slot, within its limits."""
         turn = Turn(self._bench.spark.sparkContext, str(known.table), self.id, None, self._stop)
         self._turns[turn.table] = turn
         try:
@@ -240,10 +237,10 @@ class _Run:
             turn.cancel()
 
     def _record(self, known: KnownTable, began: datetime, report: TableReport) -> None:
-        """Keep history and the error that stopped the table.
+        """Record the run and the error that stopped the table.
 
-        Both are only a cache's content: failing to keep them must not undo what was published, so it is said and
-        not raised.
+        Both are only cached data: failing to record them must not turn a published op into a failure, so that it is
+        logged and not raised.
         """
         if report.outcome is Outcome.LOCKED:
             return
@@ -261,14 +258,14 @@ class _Run:
 
 
 def _warnings(context: TableContext, ops: Sequence[OpReport]) -> Iterator[str]:
-    """Yield what a person should know though the table came through."""
+    """Yield the warnings for a table that did not fail."""
     progress = context.state.progress(context.table)
     if undecided := undecided_loads(context, progress.generation if progress else None):
         yield undecided
     decisions = (op.decision for op in ops if op.decision is not None)
     yield from (warning for decision in decisions if (warning := load_warning(context, decision)))
     if context.options.reload and not any(op.kind == OpKind.LOAD for op in ops):
-        yield "--reload was given, but no load file was written since the load was read"
+        yield "--reload was set, but no load file was written since the load was read"
 
 
 def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:

@@ -1,4 +1,4 @@
-"""Work on many things at a time, in threads that each have a thread of their own in Spark's JVM."""
+"""A pool of threads for tables, and a table's turn on the shared Spark application."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _GRACE_SECONDS = 60.0
 
 
 class Slots(Generic[Item, Result]):
-    """Runs ``work`` on every item, so many at a time, in the order given.
+    """A pool that calls ``work`` for every item in order, in threads that each have their own thread in the JVM.
 
-    ``stop`` is set when the work shall end: by an exception that ``work`` lets out, by Ctrl-C, or from outside.
-    ``look`` is called a few times a second meanwhile, ``cancel`` when the work shall end early.
+    ``stop`` is set to end the work: after an exception of ``work``, by Ctrl-C, or from outside. ``look`` is called a
+    few times a second meanwhile, and ``cancel`` when the work ends early.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Slots(Generic[Item, Result]):
         """Return the results in the items' order.
 
         Raises:
-            BaseException: what the first failing ``work`` let out; the others have ended.
-            KeyboardInterrupt: Ctrl-C, a signal or ``stop``; what could be ended was ended, leases are given back.
+            BaseException: the exception of the first ``work`` that failed; the others have ended.
+            KeyboardInterrupt: Ctrl-C, a signal or ``stop``; jobs were cancelled and leases released.
         """
         self._working = min(slots, len(items))
         for number in range(self._working):
@@ -97,25 +97,22 @@ class Slots(Generic[Item, Result]):
             return self._next - 1
 
     def _end(self) -> None:
-        """Cancel what runs and wait until every thread has tidied up."""
+        """Cancel running jobs and wait until every thread has cleaned up."""
         self._stop.set()
         deadline = time.monotonic() + _GRACE_SECONDS
         self._cancel()
         while self._is_working(_LOOK_SECONDS) and time.monotonic() < deadline:
-            # A job that began after the last cancelling.
+            # A job may have started after the last call.
             self._cancel()
 
     def _is_working(self, patience: float) -> bool:
-        """Wait a moment for the last thread's end.
+        """Wait a moment for the last thread, and return whether any is still working.
 
-        Not by ``Thread.join``: interrupted by Ctrl-C, it takes a thread that works on for one that has ended.
+        Without ``Thread.join``: interrupted by Ctrl-C, it may treat a working thread as ended.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._working, patience)
             return self._working > 0
-
-
-# One table's turn on the shared Spark application: its jobs' name, pool and description, its time, its end.
 
 
 _DESCRIPTION = "spark.job.description"
@@ -123,7 +120,10 @@ _POOL = "spark.scheduler.pool"
 
 
 class Turn:
-    """A table's time with the application. The thread that works on the table calls everything but :meth:`look`."""
+    """A table's turn on the Spark application: its job group, pool and time limit.
+
+    The thread that works on the table calls everything but :meth:`look`.
+    """
 
     def __init__(
         self, context: SparkContext, table: str, run_id: str, limit: float | None, stop: threading.Event
@@ -147,14 +147,14 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether the table has had its time: no further op is begun."""
+        """Whether the table's time is used up, so that no further op starts."""
         return self._limit is not None and time.monotonic() - self._began >= self._limit
 
     def passed(self, step: Step) -> None:
-        """Describe the jobs that follow, or end the work here if it shall end.
+        """Set the description of the jobs that follow, unless the work has to end.
 
         Raises:
-            KeyboardInterrupt: the whole run shall end.
+            KeyboardInterrupt: the whole run has to end.
             TimeLimitError: the op took too long.
         """
         self.require_time()
@@ -162,7 +162,7 @@ class Turn:
             self._context.setLocalProperty(_DESCRIPTION, f"{self.table}: {step.work_after}")
 
     def require_time(self) -> None:
-        """End the work here if it shall end; jobs that were cancelled for it fail with an error of Spark's."""
+        """Raise if the work has to end; the jobs cancelled for that fail with an error of Spark."""
         if self._stop.is_set():
             raise KeyboardInterrupt
         if self._expired.is_set():
@@ -171,7 +171,7 @@ class Turn:
             raise TimeLimitError(msg, hint=hint)
 
     def look(self) -> None:
-        """Cancel an op that has gone on for longer than the table's limit; called from outside."""
+        """Cancel an op that takes longer than the table's limit; called from another thread."""
         if self._limit is None or self._expired.is_set():
             return
         if time.monotonic() - self._op_began >= self._limit:
@@ -184,7 +184,7 @@ class Turn:
 
 
 def step_listener(turn: Turn, listener: Callable[[str, Step], None] | None) -> Callable[[Step], None]:
-    """Return the function that is called with every step that the turn's table passes."""
+    """Return a function to be called with every step that the table passes."""
 
     def reached(step: Step) -> None:
         turn.passed(step)

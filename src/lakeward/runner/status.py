@@ -1,6 +1,6 @@
-"""How every table stands: state, rows, what waits, what nobody can read, what needs a decision.
+"""The status of tables: state, rows, waiting and unknown files, and decisions to be made.
 
-Everything is told from listings, table metadata and the state store: no Spark job, unless the state store was wiped
+Everything is read from listings, table metadata and the state store: no Spark job, unless the state store was wiped
 and a table's ledger must be read from the lake again.
 """
 
@@ -43,8 +43,8 @@ class TableStatus(Document):
     """One table as `lakeward status` shows it.
 
     ``state`` is ``inactive``, ``failed``, ``interrupted`` (an op is logged and not yet applied), ``pending`` or
-    ``current``; ``unfinished_erasure`` the op of an erasure that was interrupted; ``next_command`` is what helps where
-    something waits for a person.
+    ``current``; ``unfinished_erasure`` the op of an erasure that was interrupted; ``next_command`` is the
+    command for a person to call next.
     """
 
     table: str
@@ -102,7 +102,7 @@ class _Pending:
 
 
 def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
-    """Sum up statuses."""
+    """Return the totals of statuses."""
     ages = [status.oldest_pending_seconds for status in statuses if status.oldest_pending_seconds is not None]
     return StatusTotals(
         tables=len(statuses),
@@ -116,10 +116,10 @@ def status_totals(statuses: Sequence[TableStatus]) -> StatusTotals:
 
 
 def table_statuses(bench: Workbench, tables: Iterable[KnownTable]) -> list[TableStatus]:
-    """Look at tables; one that cannot be looked at is reported with the reason and does not hide the others.
+    """Return the status of tables; one that cannot be read is reported with the reason and does not hide the others.
 
-    They share one session: a session of its own would make each table open the catalog anew. Several are looked at
-    at one time: with lake and landing in a store far away, it is waiting that takes long.
+    They share one session, as every new session opens the catalog again. Several tables are read at the same time:
+    with lake and landing in a remote store, most of the time is spent waiting.
     """
     held = {lease.table: str(lease.owner) for lease in bench.state.leases()}
     spark = table_session(bench.spark)
@@ -131,14 +131,14 @@ def table_statuses(bench: Workbench, tables: Iterable[KnownTable]) -> list[Table
         try:
             return list(pool.map(look, tables))
         except BaseException:
-            # Ctrl-C shall not wait for hundreds of tables.
+            # Ctrl-C must not wait for hundreds of tables.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _status(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
     try:
-        return _looked_at(context, known, holder)
+        return _read_status(context, known, holder)
     except Exception as error:
         stopped = as_lakeward_error(error, str(known.table))
         command = f"lakeward plan {known.table}"
@@ -152,7 +152,7 @@ def _status(context: TableContext, known: KnownTable, holder: str | None) -> Tab
         )
 
 
-def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
+def _read_status(context: TableContext, known: KnownTable, holder: str | None) -> TableStatus:
     changelog, mirror = context.changelog.find_metadata(), context.mirror.find_metadata()
     bases = bases_of(changelog, mirror)
     progress = progress_of(context, bases)
@@ -188,7 +188,7 @@ def _looked_at(context: TableContext, known: KnownTable, holder: str | None) -> 
 
 
 def _last_run(runs: Sequence[TableRun]) -> dict[str, Any]:
-    """Tell of the last run when it ended, how, how long it took and how fast it was."""
+    """Return the end, outcome, duration and speed of the last run."""
     if not runs:
         return {}
     last, report = runs[0], runs[0].report

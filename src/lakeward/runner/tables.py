@@ -1,4 +1,4 @@
-"""Which tables there are and how each is set: declared in the file, registered by discovery or by command."""
+"""The known tables and their settings: declared in the configuration, or registered by discovery or a command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class KnownTable:
     """A table with its complete settings.
 
-    ``declared``: its settings stand in the configuration file. ``registered``: the state store knows it.
+    ``declared``: its settings are in the configuration file. ``registered``: it is in the state store.
     """
 
     table: TableId
@@ -37,7 +37,7 @@ class KnownTable:
 def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
     """Return every table that is declared or registered, by name."""
     declared = config.declared()
-    registered = {one.table: one for one in state.registered()}
+    registered = {entry.table: entry for entry in state.registered()}
     tables = [
         KnownTable(
             table,
@@ -52,16 +52,16 @@ def known_tables(config: Config, state: StateStore) -> list[KnownTable]:
     tables += [
         KnownTable(
             table,
-            settings_for(config, table, value.settings),
-            value.active,
+            settings_for(config, table, entry.settings),
+            entry.active,
             declared=False,
-            error=value.error,
+            error=entry.error,
             registered=True,
         )
-        for table, value in registered.items()
+        for table, entry in registered.items()
         if table not in declared
     ]
-    return sorted(tables, key=lambda one: one.table)
+    return sorted(tables, key=lambda known: known.table)
 
 
 def find_tables(config: Config, state: StateStore, names: Iterable[str]) -> list[KnownTable]:
@@ -73,23 +73,27 @@ def find_tables(config: Config, state: StateStore, names: Iterable[str]) -> list
     known = known_tables(config, state)
     wanted = [TableId.parse(name) for name in names]
     if not wanted:
-        return [one for one in known if one.active]
+        return [table for table in known if table.active]
     return [_require_active(require_table(known, table)) for table in dict.fromkeys(wanted)]
 
 
 def require_table(known: Sequence[KnownTable], table: TableId) -> KnownTable:
-    """Return one known table, or say which are."""
-    for one in known:
-        if one.table == table:
-            return one
-    near = difflib.get_close_matches(str(table), [str(one.table) for one in known], n=1)
+    """Return a known table by its name.
+
+    Raises:
+        ConfigurationError: there is no such table.
+    """
+    for candidate in known:
+        if candidate.table == table:
+            return candidate
+    near = difflib.get_close_matches(str(table), [str(candidate.table) for candidate in known], n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     msg = f"no table {table}{meant}"
     raise ConfigurationError(msg, hint="lakeward discover, then lakeward tables list")
 
 
 def settings_for(config: Config, table: TableId, own: dict[str, Any]) -> TableSettings:
-    """Complete the settings of a table that is not declared with the configured defaults."""
+    """Return the settings of a table that is not declared, completed with the configured defaults."""
     defaults = config.defaults.model_dump(exclude_unset=True, by_alias=True)
     try:
         return TableSettings.model_validate(merge_settings(defaults, own))

@@ -1,4 +1,4 @@
-"""Whether a table's settings fit its files: looked at before a table is activated, by `tables check` and `doctor`."""
+"""Checks a table's settings against its files: before it is activated, by `tables check` and `doctor`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from lakeward.storage.landing import Storage
 
 
-# The few files of a table that its settings are held against.
-
-
 @dataclass(frozen=True)
 class Sample:
-    """A table's load parts, and of its files those to look at: the smallest of each kind and the newest change.
+    """A table's load parts, and the files to check: the smallest of each kind and the newest change file.
 
-    ``unknown`` is how many files no rule knows, ``first_unknown`` one of them.
+    ``unknown`` is the number of files whose names fit no rule, ``first_unknown`` one of them.
     """
 
     loads: tuple[LandingFile, ...] = ()
@@ -54,9 +51,9 @@ class Sample:
 
 
 def take_sample(storage: Storage, known: KnownTable) -> Sample:
-    """Walk the table's folder once, holding no more than its load parts.
+    """Return a sample of the table's files, from one walk that keeps only load parts in memory.
 
-    Small files are chosen because a file is fetched whole, and one without rows may be without columns too.
+    Small files are chosen because a file is fetched completely; empty ones are not, as they may have no columns.
     """
     loads: list[LandingFile] = []
     smallest: LandingFile | None = None
@@ -87,7 +84,7 @@ _OPTIONS = {
 
 
 class Severity(StrEnum):
-    """An error would stop the table or lose rows; a warning is for a person to judge."""
+    """The severity of a finding: an error would stop the table or lose rows, a warning needs judgement."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -95,7 +92,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding(Document):
-    """One thing that does not fit. ``setting`` is the setting to change, or ``files`` where it is the files' fault."""
+    """A problem of a table. ``setting`` is the setting to change, or ``files`` if the files are wrong."""
 
     table: str
     severity: Severity
@@ -110,9 +107,9 @@ class Finding(Document):
 
 
 class SettingsCheck:
-    """Holds one table's settings against its files.
+    """The check of one table's settings against its files.
 
-    ``spark`` starts Spark where a load is large; without it such a load's keys are not checked, and that is said.
+    ``spark`` starts Spark for a large load; without it the keys of such a load are not checked, with a warning.
     """
 
     def __init__(
@@ -132,22 +129,22 @@ class SettingsCheck:
         self._spark = spark
 
     def findings(self) -> list[Finding]:
-        """Return everything that does not fit, errors first."""
+        """Return all problems, errors first."""
         found: list[Finding] = []
         try:
-            # What was found before something stops the look stays found.
-            found.extend(self._looked_at())
+            # Findings before an exception are kept.
+            found.extend(self._check())
         except SchemaError as error:
             found.append(self._error("schema", error.message))
         except LakewardError as error:
             found.append(self._error("files", error.message))
-        except Exception as error:  # one table's files must not hide what is found of the others
+        except Exception as error:  # one table's files must not hide findings of the others
             from lakeward.spark.errors import as_lakeward_error
 
             found.append(self._error("files", as_lakeward_error(error, str(self._table)).message))
-        return sorted(found, key=lambda one: one.severity)
+        return sorted(found, key=lambda finding: finding.severity)
 
-    def _looked_at(self) -> Iterator[Finding]:
+    def _check(self) -> Iterator[Finding]:
         if not self._settings.primary_key:
             message = "there is no primary key: the table is insert-only, updates and deletes would be bad rows"
             yield self._warning("primary_key", message)
@@ -156,16 +153,16 @@ class SettingsCheck:
         columns = known_columns(self._table, (), self._settings.columns, self._settings.renames)
         if not columns:
             first = [peek(self._storage, file, self._spec(())) for file in sample.looked_at]
-            columns = next((one.columns for one in first if one.columns and one.has_types), ())
+            columns = next((found.columns for found in first if found.columns and found.has_types), ())
             if not columns:
                 yield from self._without_columns(first)
                 return
         peeks = [peek(self._storage, file, self._spec(columns)) for file in sample.looked_at]
-        stops = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        stops = [self._error("files", f"{found.path}: {found.problem}") for found in peeks if found.problem]
         suggested = list(self._about_looks(peeks))
         yield from (*stops, *suggested)
-        if any(one.is_error for one in suggested):
-            return  # whatever else is found would be found under settings that are wrong
+        if any(finding.is_error for finding in suggested):
+            return  # further findings would be made with wrong settings
         columns = with_file_columns(self._table, columns, map(_summary, peeks, sample.looked_at), self._settings)
         problems = list(settings_problems(columns, self._settings))
         yield from (self._error(problem.setting, problem.message) for problem in problems)
@@ -189,15 +186,15 @@ class SettingsCheck:
             yield self._warning("files", message)
 
     def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
-        problems = [self._error("files", f"{one.path}: {one.problem}") for one in peeks if one.problem]
+        problems = [self._error("files", f"{found.path}: {found.problem}") for found in peeks if found.problem]
         yield from problems
         if peeks and not problems:
             message = "there is no schema: CSV files do not tell types, and they are never guessed"
             yield self._error("schema", message)
 
     def _about_looks(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
-        """Name the settings with which the files would look right, each once."""
-        found = {(tip.setting, tip.value): (one.path, tip) for one in reversed(peeks) for tip in one.suggestions}
+        """Yield the settings that would make the files readable, each once."""
+        found = {(tip.setting, tip.value): (file.path, tip) for file in reversed(peeks) for tip in file.suggestions}
         for path, tip in found.values():
             make = self._error if tip.stops else self._warning
             yield make(tip.setting, f"{path}: {tip.message}", tip.value)
@@ -211,13 +208,13 @@ class SettingsCheck:
         names = [column.name for column in columns]
         for old, new in self._settings.renames.items():
             if new not in names:
-                message = f"renames gives {old!r} the name {new!r}, which no file or schema has; {nearest(new, names)}"
+                message = f"renames calls {old!r} {new!r}, a name that no file or schema has; {nearest(new, names)}"
                 yield self._warning("renames", message)
 
     def _about_changes(self, peeks: Sequence[Peek], columns: Sequence[Column]) -> Iterator[Finding]:
-        """Look for the capture's own columns in change files."""
+        """Yield findings on the columns that the capture tool adds to change files."""
         settings, explicit = self._settings, self._settings.model_fields_set
-        changes = [one for one in peeks if one.has_layout and one.file_class is not FileClass.LOAD]
+        changes = [found for found in peeks if found.has_layout and found.file_class is not FileClass.LOAD]
         for change in changes:
             if settings.timestamp_column and not (change.has_timestamp or change.has_sequence):
                 message = (
@@ -235,7 +232,7 @@ class SettingsCheck:
                 yield self._warning("before_image_prefix", f"{change.path} has no before-image column named {pattern}")
 
     def _about_keys(self, sample: Sample, columns: Sequence[Column]) -> Iterator[Finding]:
-        """Read the load for its keys."""
+        """Yield findings on the keys of the load."""
         if not self._settings.primary_key or not sample.loads:
             return
         spec = self._spec(columns)
@@ -276,7 +273,7 @@ class SettingsCheck:
         return Finding(str(self._table), Severity.WARNING, setting, message, self._remedy(setting, value))
 
     def _remedy(self, setting: str, value: str | None) -> str:
-        """Return how to change a setting, to ``value`` where that is known."""
+        """Return how to change a setting, to ``value`` if that is known."""
         if setting == "files":
             return f"repair or remove the files, then: lakeward tables check {quote(str(self._table))}"
         if self._known.declared and value is None:
@@ -293,7 +290,7 @@ class SettingsCheck:
 def require_fitting(
     table: KnownTable, findings: Sequence[Finding], *, force: bool, on_finding: Callable[[Finding], None] | None
 ) -> None:
-    """Refuse to activate a table with errors, unless forced; warnings are only told.
+    """Raise if a table with errors is to be activated, unless forced; warnings are passed to ``on_finding``.
 
     Raises:
         ConfigurationError: some finding is an error.
@@ -304,19 +301,16 @@ def require_fitting(
         msg = f"{table.table} was not activated: its settings do not fit its files:{shown}"
         raise ConfigurationError(msg, hint=f"{errors[0].hint}; or --force")
     if on_finding is not None:
-        for one in findings:
-            on_finding(one)
+        for finding in findings:
+            on_finding(finding)
 
 
 def _summary(found: Peek, file: LandingFile) -> FileSummary:
-    """Return what a look at a file found as the reader would sum it up."""
+    """Return the result of a peek in the form of a reader's summary."""
     columns = None if found.columns is None else tuple((column.name, column.type) for column in found.columns)
     return FileSummary(
         found.path, found.file_class, file.time, file.identity, "", mismatch=found.mismatch, columns=columns
     )
-
-
-# What a new table's own files propose for its settings: a key that is unique in the load, the commit time's column.
 
 
 # A load up to this size is read for a proposal.
@@ -325,21 +319,21 @@ READ_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Proposal(Document):
-    """Settings for a person to look at; empty where the files do not tell."""
+    """Settings proposed for a new table: a key that is unique in its load, and the column of the commit time."""
 
     primary_key: tuple[str, ...] = ()
     timestamp_column: str | None = None
 
 
 def propose(storage: Storage, known: KnownTable) -> Proposal:
-    """Look at a table's files for settings; nothing is proposed where they do not name their columns and types."""
+    """Return settings for a table from its files; empty if they do not name their columns and types."""
     sample = take_sample(storage, known)
     first = [peek(storage, file, ReadSpec(known.table, (), known.settings)) for file in sample.looked_at]
-    tips = [tip for one in first for tip in one.suggestions if tip.setting == "timestamp_column"]
+    tips = [tip for file in first for tip in file.suggestions if tip.setting == "timestamp_column"]
     timestamp = tips[0].column if tips else known.settings.timestamp_column
     settings = known.settings.model_copy(update={"timestamp_column": timestamp, "primary_key": ()})
     spec = ReadSpec(known.table, (), settings)
-    columns = next((one.columns for file in sample.looked_at if (one := peek(storage, file, spec)).has_types), None)
+    columns = next((found.columns for file in sample.looked_at if (found := peek(storage, file, spec)).has_types), None)
     if not columns or sample.load_bytes > READ_BYTES:
         return Proposal((), timestamp)
     return Proposal(unique_key(storage, sample.loads, ReadSpec(known.table, columns, settings)), timestamp)

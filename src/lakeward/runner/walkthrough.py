@@ -1,4 +1,8 @@
-"""Taking over the tables of a DMS walkthrough deployment: which are registered, which are left alone, and why."""
+"""Import of the tables of a DMS walkthrough deployment from its DynamoDB table.
+
+Only settings are imported. The progress of that deployment (``LastFullLoadDate``, ``LastIncrementalFile``) is ignored:
+the landing files are read again.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,6 @@ if TYPE_CHECKING:
     from lakeward.storage.landing import Storage
 
 
-# Tables of a DMS walkthrough deployment: what an item of its DynamoDB table says in Lakeward's words.
-# Settings only. How far that deployment came (``LastFullLoadDate``, ``LastIncrementalFile``) means nothing here: the
-# landing files are read anew.
-
-
 Item = dict[str, dict[str, Any]]
 _UNSET = ("", "null")
 _ACTIVE = {"true": True, "false": False, "null": False}
@@ -34,7 +33,7 @@ _ACTIVE = {"true": True, "false": False, "null": False}
 
 @dataclass(frozen=True)
 class WalkthroughTable:
-    """A table as the deployment has it, in Lakeward's words."""
+    """A table of the deployment with its settings as Lakeward names them."""
 
     table: TableId
     active: bool
@@ -42,11 +41,11 @@ class WalkthroughTable:
 
 
 def read_item(item: Mapping[str, Mapping[str, Any]], landing: str) -> WalkthroughTable:
-    """Read one item; nothing in it is guessed.
+    """Return the table of an item; nothing is guessed.
 
     Raises:
-        DataError: it lacks an attribute, or one does not have the form that the walkthrough gives it.
-        ConfigurationError: its names cannot be a table's.
+        DataError: an attribute is missing, or does not have the form that the walkthrough writes.
+        ConfigurationError: its schema or table name cannot be used.
     """
     folder = _folder(item, landing)
     if len(folder) < 2:
@@ -68,8 +67,8 @@ def read_item(item: Mapping[str, Mapping[str, Any]], landing: str) -> Walkthroug
 def _folder(item: Mapping[str, Mapping[str, Any]], landing: str) -> list[str]:
     """Return the table's folder under landing.
 
-    The walkthrough writes the bucket before the path. Where landing is on S3 the item must lie in it; elsewhere
-    landing is taken for a copy of the whole bucket.
+    The walkthrough writes the bucket before the path. If landing is on S3 the item must be in it; otherwise landing is
+    treated as a copy of the whole bucket.
     """
     parts = [part for part in _text(item, "path").split("/") if part]
     home = [part for part in _landing_parts(landing) if part]
@@ -83,7 +82,7 @@ def _folder(item: Mapping[str, Mapping[str, Any]], landing: str) -> list[str]:
 
 
 def _landing_parts(landing: str) -> list[str]:
-    """Return bucket and folders of a landing on S3, nothing for any other."""
+    """Return the bucket and folders of a landing on S3, and nothing for any other."""
     address = split_address(landing, "landing")
     return [address.netloc, *address.path.split("/")] if address.scheme in ("s3", "s3a", "s3n") else []
 
@@ -110,7 +109,7 @@ def _text(item: Mapping[str, Mapping[str, Any]], attribute: str) -> str:
 
 
 class ImportOutcome(StrEnum):
-    """What became of an item: taken over, left because the table is set already, or not to be understood."""
+    """The outcome of an item: imported, left because the table is already set, or skipped as unreadable."""
 
     IMPORTED = "imported"
     LEFT = "left"
@@ -119,7 +118,7 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ImportedTable(Document):
-    """One item and what became of it. ``path`` is its own; ``reason`` tells why it is not as the deployment had it."""
+    """An item and its outcome. ``path`` is that of the item; ``reason`` is why it differs from the deployment."""
 
     path: str
     outcome: ImportOutcome
@@ -132,7 +131,7 @@ class ImportedTable(Document):
 def take_over(
     items: Iterable[Item], config: Config, storage: Storage, state: StateStore, *, dry_run: bool = False
 ) -> Iterator[ImportedTable]:
-    """Register the tables of items one by one; those declared, active or set here already are left alone."""
+    """Register the tables of items one by one; those already declared, active or set are left alone."""
     declared = config.declared()
     seen: dict[TableId, str] = {}
     for item in items:
@@ -155,7 +154,7 @@ def take_over(
 
 
 def _why_inactive(found: WalkthroughTable, config: Config, storage: Storage) -> str | None:
-    """Return why a table that was active must not be here: its settings do not fit its files."""
+    """Return why an active table is imported as inactive: its settings do not fit its files."""
     settings = settings_for(config, found.table, found.settings)
     if not found.active:
         return None
@@ -167,7 +166,7 @@ def _why_inactive(found: WalkthroughTable, config: Config, storage: Storage) -> 
 
 
 def _require_first(table: TableId, path: str, seen: dict[TableId, str]) -> None:
-    """Refuse a second item of the same schema and table: only a person can say which one is meant."""
+    """Raise for a second item of the same schema and table: only a person can choose between them."""
     if table in seen:
         msg = f"it is the table {table}, as {seen[table]!r} is; declare one of them under another name with its path:"
         raise DataError(msg)
@@ -181,9 +180,6 @@ def _why_left(table: TableId, declared: Mapping[TableId, object], state: StateSt
     if registered is not None and (registered.active or registered.settings):
         return "it is registered already, and active or with settings of its own"
     return None
-
-
-# Reading the DynamoDB table of a DMS walkthrough deployment, page by page.
 
 
 def scan_items(table: str, *, region: str | None = None, endpoint: str | None = None) -> Iterator[Item]:
@@ -211,7 +207,7 @@ def scan_items(table: str, *, region: str | None = None, endpoint: str | None = 
 
 
 def _translated(error: Exception, table: str) -> LakewardError:
-    """Return the error for a table that cannot be read: one that passes, or one that someone must mend."""
+    """Return the error for a table that cannot be read: a temporary one, or one of configuration."""
     answer = answer_in(error)
     if answer.code == "ResourceNotFoundException":
         msg = f"there is no DynamoDB table {table!r} in this region and account"

@@ -1,4 +1,4 @@
-"""What work on any table of a lake needs, and the context made from it for one of them."""
+"""The resources that work on tables of a lake needs, with planning, recording and rebuilding on top of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def new_run_id() -> str:
 
 
 class NoPermissionNeeded:
-    """For what does not write."""
+    """The permission of work that does not write."""
 
     def require(self) -> None:
         """Do nothing."""
@@ -60,8 +60,8 @@ class NoPermissionNeeded:
 class Workbench:
     """Configuration, Spark, landing and state of one lake.
 
-    ``on_step`` hears (table, step) of every step passed, from the thread that works on the table; what it raises ends
-    the work. ``is_own_session`` says that Spark was started by the lake and not handed to it.
+    ``on_step`` is called with table and step for every step passed, in the thread that works on the table; an exception
+    of it ends the work. ``is_own_session``: the lake started Spark itself.
     """
 
     config: Config
@@ -78,11 +78,11 @@ class Workbench:
         *,
         options: RunOptions | None = None,
         spark: SparkSession | None = None,
-        shelf: TransactionCache | None = None,
+        transactions: TransactionCache | None = None,
         budget: RunBudget | None = None,
         reached: Callable[[Step], None] | None = None,
     ) -> TableContext:
-        """Return one table's context; what is not given is the table's own: its session, its shelf, no limits."""
+        """Return a table's context; by default with its own session and transaction cache, and without limits."""
         spark = spark or table_session(self.spark)
         return TableContext(
             table=known.table,
@@ -94,7 +94,7 @@ class Workbench:
             permission=permission or NoPermissionNeeded(),
             mirror=mirror_of(spark, known.table),
             changelog=changelog_of(spark, known.table, known.settings.renames),
-            transactions=shelf or TransactionCache(self.storage),
+            transactions=transactions or TransactionCache(self.storage),
             budget=budget or RunBudget(),
             options=options or RunOptions(),
             reached=reached or self._listener(str(known.table)),
@@ -102,7 +102,7 @@ class Workbench:
 
     @contextmanager
     def leased(self, known: KnownTable) -> Iterator[TableContext]:
-        """Yield one table's context for the time that its lease is held.
+        """Yield a table's context while its lease is held.
 
         Raises:
             LeaseHeldError: a live writer has the table.
@@ -116,23 +116,20 @@ class Workbench:
         return (lambda step: on_step(table, step)) if on_step else ignore_step
 
 
-# Say what a run would do next, table by table, without writing.
-
-
 def plan_tables(bench: Workbench, tables: Iterable[KnownTable], options: RunOptions) -> list[TablePlan]:
-    """Plan every table; one that would fail is reported with the reason."""
-    shelf = TransactionCache(bench.storage)
+    """Return what a run would do next for every table, without writing; failures are reported with the reason."""
+    transactions = TransactionCache(bench.storage)
     try:
-        return [_plan_one(bench, known, options, shelf) for known in tables]
+        return [_plan_table(bench, known, options, transactions) for known in tables]
     finally:
-        shelf.close()
+        transactions.close()
 
 
-def _plan_one(bench: Workbench, known: KnownTable, options: RunOptions, shelf: TransactionCache) -> TablePlan:
+def _plan_table(bench: Workbench, known: KnownTable, options: RunOptions, transactions: TransactionCache) -> TablePlan:
     name = str(known.table)
     try:
         with Workspace() as workspace:
-            return _planned(bench.context(known, options=options, shelf=shelf), workspace)
+            return _planned(bench.context(known, options=options, transactions=transactions), workspace)
     except Exception as error:
         stopped = as_lakeward_error(error, name)
         return TablePlan(
@@ -173,20 +170,14 @@ def _waiting_files(context: TableContext) -> int:
     return sum(1 for _ in pending_files(context, progress))
 
 
-# Ops that no run did, kept in the history as runs of one op, so that `runs` and `status` tell of them.
-
-
 def record_op(state: StateStore, table: TableId, began: datetime, op: OpReport) -> None:
-    """Keep one op that was published by a command of its own."""
+    """Record an op that a command published outside of runs as a run of one op, for `runs` and `status`."""
     report = TableReport(str(table), Outcome.DONE, (op,), mirror_rows=op.mirror_rows, seconds=op.seconds)
     state.record_run(TableRun(new_run_id(), table, began, datetime.now(UTC), report.outcome, report.to_dict()))
 
 
-# Fill the registry from the lake: a mirror carries its table's settings as a property.
-
-
 def rebuild_registry(spark: SparkSession, config: Config, state: StateStore) -> list[TableId]:
-    """Register every mirror found in the lake as active, with the settings it carries; give those tables."""
+    """Register every mirror found in the lake as active, with the settings in its properties; return the tables."""
     spark, declared = table_session(spark), config.declared()
     found = []
     for table in _mirrors(spark):
@@ -208,5 +199,5 @@ def _mirrors(spark: SparkSession) -> Iterator[TableId]:
 
 
 def _unquoted(name: str) -> str:
-    """Return a namespace's own name: Spark quotes those that need it, and only those."""
+    """Return a namespace without quotes: Spark quotes only names that need it."""
     return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -44,7 +44,7 @@ def test_a_local_folder_is_watched_by_itself(project, call, watchers):
     [watcher] = watchers
     assert [type(trigger) for trigger in watcher._triggers] == [FolderWatcher]
     assert [timer.reason for timer in watcher._timers] == ["full look"]
-    assert watcher._inbox._gathering.settle == 0.3
+    assert watcher._inbox._buffer.settle == 0.3
 
 
 def test_a_schedule_replaces_watching(project, call, watchers):
@@ -65,7 +65,7 @@ def test_settings_come_from_the_file_and_options_override_them(project, call, wa
     [poller] = watcher._triggers
     assert isinstance(poller, QueuePoller)
     assert (poller._accepts.prefixes, poller._accepts.suffixes) == (("sales/",), (".csv", ".parquet"))
-    assert watcher._inbox._gathering.settle == 1 and watcher._timers[0]._seconds == 3600
+    assert watcher._inbox._buffer.settle == 1 and watcher._timers[0]._seconds == 3600
 
 
 def test_text_has_a_line_per_table_that_did_something(project, call, watchers):
@@ -92,7 +92,7 @@ def test_once_gives_the_exit_code_of_its_run(project, call, watchers):
         (["no.table"], "no table no.table"),
         (["--every", "soon"], "'soon' is not a span of time"),
         (["--cron", "hourly"], "not a cron expression"),
-        (["--queue", "https://sqs.eu-west-1.amazonaws.com/1/q"], "tells of objects in S3, but landing is"),
+        (["--queue", "https://sqs.eu-west-1.amazonaws.com/1/q"], "reports objects in S3, but landing is"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(project, call, arguments, message):

@@ -9,7 +9,7 @@ from tests.unit.runner.reports import DONE, FAILED, IDLE, NOW, RUN, record
 from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
 from lakeward.runner import history
-from lakeward.runner.history import HistoryUpkeep, list_runs, run_detail
+from lakeward.runner.history import HistoryPruner, list_runs, run_detail
 from lakeward.state.memory import MemoryStateStore
 
 
@@ -62,7 +62,7 @@ def test_an_unknown_run_names_the_command_that_lists_them(state):
 def test_old_history_goes_after_a_run_once_a_day(state, monkeypatch):
     now = datetime.now(UTC)
     record(state, "new", DONE, at=now - timedelta(days=89))
-    upkeep = HistoryUpkeep(state, days=90)
+    upkeep = HistoryPruner(state, days=90)
     upkeep.run_finished(RUN)
     assert [run.run_id for run in list_runs(state)] == ["new"]
     record(state, "old", DONE, at=NOW)

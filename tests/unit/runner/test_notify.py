@@ -157,7 +157,7 @@ def test_a_message_that_cannot_be_delivered_is_a_warning_without_the_address(hoo
     hook.statuses = [500] * 3
     runs = Runs(hook)
     runs.run(FAILED)
-    assert "failure of 1 tables could not be told to the webhook at 127.0.0.1: HTTP Error 500" in caplog.text
+    assert "failure of 1 tables could not be sent to the webhook at 127.0.0.1: HTTP Error 500" in caplog.text
     assert "secret-path" not in caplog.text
     assert hook.requests == 3
 

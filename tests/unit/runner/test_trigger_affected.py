@@ -2,13 +2,13 @@
 
 from tests.unit.runner.trigger_helpers import known
 
-from lakeward.runner.watch.requests import Ask, PathFilter, Readers, parent
+from lakeward.runner.watch.requests import PathFilter, Readers, RunRequest, parent
 
 TABLES = [known("sales.product"), known("sales.order"), known("hr.product"), known("x.odd", path="/elsewhere/odd/")]
 
 
 def of(*folders: str, trees: tuple[str, ...] = (), transactions: str | None = None) -> set[str]:
-    return Readers(TABLES, transactions).of(Ask("", folders=frozenset(folders), trees=frozenset(trees)))
+    return Readers(TABLES, transactions).of(RunRequest("", folders=frozenset(folders), trees=frozenset(trees)))
 
 
 def test_files_wake_the_table_whose_folder_they_are_in():
@@ -35,8 +35,8 @@ def test_transactions_wake_every_table():
 
 def test_names_and_everything():
     readers = Readers(TABLES, None)
-    assert readers.of(Ask("", tables=frozenset(["sales.order", "gone.table"]))) == {"sales.order"}
-    assert len(readers.of(Ask("", everything=True))) == 4
+    assert readers.of(RunRequest("", tables=frozenset(["sales.order", "gone.table"]))) == {"sales.order"}
+    assert len(readers.of(RunRequest("", everything=True))) == 4
 
 
 def test_hidden_and_temporary_names_do_not_count():

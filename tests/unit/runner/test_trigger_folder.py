@@ -14,82 +14,82 @@ from lakeward.runner.watch.requests import PathFilter
 
 @contextmanager
 def watching(root, accepts=None):
-    asks = queue.Queue()
-    watcher = FolderWatcher(str(root), asks.put, accepts)
+    requests = queue.Queue()
+    watcher = FolderWatcher(str(root), requests.put, accepts)
     watcher.start()
     try:
-        yield asks
+        yield requests
     finally:
         watcher.stop()
 
 
-def heard(asks):
-    return asks.get(timeout=300)
+def heard(requests):
+    return requests.get(timeout=300)
 
 
-def silent(asks, seconds=0.4):
+def silent(requests, seconds=0.4):
     with pytest.raises(queue.Empty):
-        asks.get(timeout=seconds)
+        requests.get(timeout=seconds)
     return True
 
 
 def test_files_written_moved_and_touched_are_heard_of(tmp_path):
     folder = tmp_path / "landing/sales/product"
     folder.mkdir(parents=True)
-    with watching(tmp_path / "landing") as asks:
+    with watching(tmp_path / "landing") as requests:
         (folder / "1.csv").write_text("x")
-        assert heard(asks).folders == {"sales/product"}
+        assert heard(requests).folders == {"sales/product"}
         (folder / ".2.csv.tmp").write_text("x")
-        assert silent(asks)
+        assert silent(requests)
         (folder / ".2.csv.tmp").rename(folder / "2.csv")
-        assert heard(asks).folders == {"sales/product"}
+        assert heard(requests).folders == {"sales/product"}
         os.utime(folder / "1.csv")
-        assert heard(asks).folders == {"sales/product"}
+        assert heard(requests).folders == {"sales/product"}
         (folder / "1.csv").unlink()
-        assert silent(asks)
+        assert silent(requests)
 
 
 def test_a_folder_that_appears_is_heard_of_with_what_is_in_it(tmp_path):
     landing = tmp_path / "landing"
     landing.mkdir()
-    with watching(landing) as asks:
+    with watching(landing) as requests:
         (landing / "sales/new/2024").mkdir(parents=True)
         (landing / "sales/new/2024/1.csv").write_text("x")
-        assert "sales" in heard(asks).trees
+        assert "sales" in heard(requests).trees
         (tmp_path / "made").mkdir()
         (tmp_path / "made/1.csv").write_text("x")
-        while not asks.empty():
-            asks.get()
+        while not requests.empty():
+            requests.get()
         (tmp_path / "made").rename(landing / "sales/moved")
         # What was told of the first folder may still come.
-        while "sales/moved" not in heard(asks).trees:
+        while "sales/moved" not in heard(requests).trees:
             pass
         (landing / "sales/moved/2.csv").write_text("x")
-        while heard(asks).folders != {"sales/moved"}:
+        while heard(requests).folders != {"sales/moved"}:
             pass
 
 
 def test_filters_hold(tmp_path):
     (tmp_path / "hr").mkdir()
-    with watching(tmp_path, PathFilter(prefixes=("sales/",))) as asks:
+    with watching(tmp_path, PathFilter(prefixes=("sales/",))) as requests:
         (tmp_path / "hr/1.csv").write_text("x")
         (tmp_path / "hr/new").mkdir()
-        assert silent(asks)
+        assert silent(requests)
 
 
 def test_a_landing_folder_that_goes_and_comes_back_is_watched_anew(tmp_path, caplog):
     landing = tmp_path / "landing"
     landing.mkdir()
-    with watching(landing) as asks:
+    with watching(landing) as requests:
         shutil.rmtree(landing)
         (landing / "sales").mkdir(parents=True)
-        ask = heard(asks)
-        while not ask.everything:
-            ask = heard(asks)
+        request = heard(requests)
+        while not request.everything:
+            request = heard(requests)
         # One file, once: the full look is asked for when nothing is missed any more.
         (landing / "sales/1.csv").write_text("x")
-        while "sales" not in ask.folders:
-            ask = heard(asks)
+        while "sales" not in request.folders:
+            request = heard(requests)
     assert "is gone; waiting for it" in caplog.text
 
 

@@ -7,69 +7,69 @@ import threading
 
 from tests.unit.runner.trigger_helpers import FakeReceipt
 
-from lakeward.runner.watch.inbox import Gathering, Inbox
-from lakeward.runner.watch.requests import Ask
+from lakeward.runner.watch.inbox import Inbox, RequestBuffer
+from lakeward.runner.watch.requests import RunRequest
 from lakeward.runner.watch.timers import SystemClock
 
 
-def landed(folder: str) -> Ask:
-    return Ask("files landed", folders=frozenset([folder]))
+def landed(folder: str) -> RunRequest:
+    return RunRequest("files landed", folders=frozenset([folder]))
 
 
 def test_a_burst_is_taken_once_it_has_settled():
-    gathering = Gathering(settle=0.25)
+    buffer = RequestBuffer(settle=0.25)
     for moment in (10.0, 10.125, 10.25):
-        gathering.add(landed(f"a/{moment}"), moment)
-    assert gathering.next_due() == 10.5
-    assert gathering.take(10.4375) == ()
-    assert len(gathering.take(10.5)) == 3
-    assert gathering.take(11.0) == () and gathering.next_due() is None
+        buffer.add(landed(f"a/{moment}"), moment)
+    assert buffer.next_due() == 10.5
+    assert buffer.take(10.4375) == ()
+    assert len(buffer.take(10.5)) == 3
+    assert buffer.take(11.0) == () and buffer.next_due() is None
 
 
 def test_a_steady_stream_is_taken_after_a_while():
-    gathering = Gathering(settle=0.25)
+    buffer = RequestBuffer(settle=0.25)
     moment = 10.0
-    while not (taken := gathering.take(moment)):
-        gathering.add(landed(f"a/{moment}"), moment)
+    while not (taken := buffer.take(moment)):
+        buffer.add(landed(f"a/{moment}"), moment)
         moment += 0.125
     assert moment == 12.0 and len(taken) == 16
 
 
 def test_a_long_settling_has_a_longer_bound():
-    assert Gathering(settle=5).limit == 20
+    assert RequestBuffer(settle=5).limit == 20
 
 
 def test_the_same_ask_is_kept_once_but_every_message_is():
-    gathering = Gathering(settle=0.3)
+    buffer = RequestBuffer(settle=0.3)
     for _ in range(1000):
-        gathering.add(landed("a/b"), 10.0)
-    assert len(gathering.fresh) == 1
+        buffer.add(landed("a/b"), 10.0)
+    assert len(buffer.fresh) == 1
     for _ in range(2):
-        gathering.add(Ask("m", folders=frozenset(["a/b"]), receipt=FakeReceipt()), 10.0)
-    assert len(gathering.fresh) == 3
+        buffer.add(RunRequest("m", folders=frozenset(["a/b"]), receipt=FakeReceipt()), 10.0)
+    assert len(buffer.fresh) == 3
 
 
 def test_a_delayed_ask_does_not_take_a_burst_along_that_has_not_settled():
-    gathering = Gathering(settle=0.25)
-    gathering.delay(Ask("again"), 10.125, "t")
-    gathering.add(landed("a/b"), 10.0)
-    assert [ask.reason for ask in gathering.take(10.125)] == ["again"]
-    assert [ask.reason for ask in gathering.take(10.25)] == ["files landed"]
+    buffer = RequestBuffer(settle=0.25)
+    buffer.delay(RunRequest("again"), 10.125, "t")
+    buffer.add(landed("a/b"), 10.0)
+    assert [request.reason for request in buffer.take(10.125)] == ["again"]
+    assert [request.reason for request in buffer.take(10.25)] == ["files landed"]
 
 
 def test_of_two_delayed_asks_with_a_key_the_earlier_counts():
-    gathering = Gathering(settle=0.3)
+    buffer = RequestBuffer(settle=0.3)
     for due in (20.0, 12.0, 30.0):
-        gathering.delay(Ask(str(due)), due, "t")
-    assert gathering.next_due() == 12.0
-    assert [ask.reason for ask in gathering.take(40.0)] == ["12.0"]
+        buffer.delay(RunRequest(str(due)), due, "t")
+    assert buffer.next_due() == 12.0
+    assert [request.reason for request in buffer.take(40.0)] == ["12.0"]
 
 
 def test_the_inbox_wakes_whoever_waits():
     inbox = Inbox(0.01, SystemClock())
     assert inbox.take(0.0) == ()
     threading.Timer(0.05, inbox.put, [landed("a/b")]).start()
-    assert [ask.reason for ask in inbox.take(20.0)] == ["files landed"]
+    assert [request.reason for request in inbox.take(20.0)] == ["files landed"]
 
 
 def test_the_inbox_can_be_left_for_something_else_and_forgets_nothing():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakeward.runner.watch.notices import S3Object, path_under, read_notice
+from lakeward.runner.watch.notices import S3Object, path_under, read_s3_notice
 
 
 def record(key: str, bucket: str = "lake", name: str = "ObjectCreated:Put") -> dict:
@@ -33,29 +33,29 @@ WRAPPINGS = {
 
 @pytest.mark.parametrize("event", WRAPPINGS.values(), ids=WRAPPINGS.keys())
 def test_every_wrapping_is_opened(event):
-    assert read_notice(json.dumps(event)).created == (OBJECT,)
-    assert read_notice(event).created == (OBJECT,)
+    assert read_s3_notice(json.dumps(event)).created == (OBJECT,)
+    assert read_s3_notice(event).created == (OBJECT,)
 
 
 def test_keys_are_decoded_where_they_are_encoded():
-    keys = read_notice(bare("a/b+c%2Bd%25/%C3%A4.csv")).created
+    keys = read_s3_notice(bare("a/b+c%2Bd%25/%C3%A4.csv")).created
     assert keys == (S3Object("lake", "a/b c+d%/ä.csv"),)
-    assert read_notice(BRIDGE).created == (S3Object("lake", "a b+c.csv"),)
+    assert read_s3_notice(BRIDGE).created == (S3Object("lake", "a b+c.csv"),)
 
 
 def test_several_records_and_repeats():
-    notice = read_notice(bare("a/1.csv", "a/2.csv", "a/1.csv"))
+    notice = read_s3_notice(bare("a/1.csv", "a/2.csv", "a/1.csv"))
     assert [one.key for one in notice.created] == ["a/1.csv", "a/2.csv"]
 
 
 def test_what_creates_nothing_is_counted():
     test_event = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}
-    assert read_notice(json.dumps(test_event)).others == 1
+    assert read_s3_notice(json.dumps(test_event)).others == 1
     removed = {"Records": [record("a", name="ObjectRemoved:Delete"), record("b", name="s3:ObjectCreated:Copy")]}
-    notice = read_notice(removed)
+    notice = read_s3_notice(removed)
     assert notice.others == 1 and [one.key for one in notice.created] == ["b"]
-    assert read_notice({**BRIDGE, "detail-type": "Object Deleted"}).others == 1
-    assert read_notice({"Records": []}).created == ()
+    assert read_s3_notice({**BRIDGE, "detail-type": "Object Deleted"}).others == 1
+    assert read_s3_notice({"Records": []}).created == ()
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_what_creates_nothing_is_counted():
     ],
 )  # fmt: skip
 def test_what_is_no_event_is_told_and_not_raised(body):
-    notice = read_notice(body)
+    notice = read_s3_notice(body)
     assert notice.created == () and len(notice.problems) == 1
     assert notice.problems[0].startswith("not an S3 event notification")
 
 
 def test_one_bad_record_does_not_take_the_others_with_it():
     event = {"Records": [{"body": "no json"}, {"body": json.dumps(bare("a/b.csv"))}, 7]}
-    notice = read_notice(event)
+    notice = read_s3_notice(event)
     assert notice.created == (OBJECT,) and len(notice.problems) == 2
 
 
@@ -85,7 +85,7 @@ def test_nesting_without_end_is_no_event():
     event: dict = bare("a/b.csv")
     for _ in range(20):
         event = {"TopicArn": "t", "Message": json.dumps(event)}
-    assert read_notice(event).created == ()
+    assert read_s3_notice(event).created == ()
 
 
 def test_paths_under_landing():
@@ -99,6 +99,6 @@ def test_an_event_that_is_nested_too_deeply_to_be_shown_is_told():
     deep: dict = {}
     for _ in range(100_000):
         deep = {"a": deep}
-    assert "nested too deeply" in read_notice(deep).problems[0]
+    assert "nested too deeply" in read_s3_notice(deep).problems[0]
     while deep:  # taken apart by hand: the interpreter would do so recursively
         deep = deep["a"]

@@ -61,11 +61,11 @@ def event(key):
 
 def received(source, put=None, **options):
     """Start a poller on a queue and give what the first readable message asks for."""
-    asks = queue.Queue()
-    poller = QueuePoller(source, "s3://lake/landing", put(asks) if put else asks.put, **options)
+    requests = queue.Queue()
+    poller = QueuePoller(source, "s3://lake/landing", put(requests) if put else requests.put, **options)
     poller.start()
     try:
-        return asks.get(timeout=PATIENCE)
+        return requests.get(timeout=PATIENCE)
     finally:
         poller.stop()
 
@@ -73,8 +73,8 @@ def received(source, put=None, **options):
 @pytest.mark.parametrize("poison", [NESTED, "no json", '{"Records":' * 50_000, json.dumps({"Records": [NESTED]})])
 def test_poison_does_not_end_receiving(poison, caplog):
     source, counted = FakeQueue([message(1, poison), message(2, event("landing/sales/product/1.csv"))]), []
-    ask = received(source, on_poison=lambda: counted.append(1))
-    assert ask.folders == {"sales/product"}
+    request = received(source, on_poison=lambda: counted.append(1))
+    assert request.folders == {"sales/product"}
     assert counted == [1]
     assert "message m1 is set aside: not an S3 event notification" in caplog.text
     assert source.deleted == ["m1"], "without dead letters it would come again for ever"
@@ -87,21 +87,21 @@ def test_poison_is_left_to_the_dead_letters_where_there_are_some():
 
 
 def test_whatever_fails_while_a_message_is_taken_in_the_next_is_handled(caplog):
-    def failing_once(asks):
+    def failing_once(requests):
         calls = []
 
-        def put(ask):
-            calls.append(ask)
+        def put(request):
+            calls.append(request)
             if len(calls) == 1:
                 raise ZeroDivisionError
-            asks.put(ask)
+            requests.put(request)
 
         return put
 
     messages = [message(1, event("landing/sales/a/1.csv")), {}, message(2, event("landing/sales/b/1.csv"))]
     source = FakeQueue(messages, dead_letters=True)
     assert received(source, failing_once).folders == {"sales/b"}
-    assert "taking it in failed: ZeroDivisionError" in caplog.text and "KeyError" in caplog.text
+    assert "processing it failed: ZeroDivisionError" in caplog.text and "KeyError" in caplog.text
 
 
 def test_an_answer_that_nobody_foresaw_does_not_end_receiving(monkeypatch):

@@ -10,15 +10,15 @@ from tests.unit.runner.trigger_helpers import TIMEOUT, FakeClock, FakeLake, Fake
 from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.mirror.op.report import Outcome
 from lakeward.runner.watch.inbox import Inbox
-from lakeward.runner.watch.requests import Ask
+from lakeward.runner.watch.requests import RunRequest
 from lakeward.runner.watch.timers import Every
 from lakeward.runner.watch.watcher import Watcher
 
-START = Ask("start", everything=True)
+START = RunRequest("start", everything=True)
 
 
 def landed(*folders, receipt=None):
-    return Ask("landed", folders=frozenset(folders), receipt=receipt)
+    return RunRequest("landed", folders=frozenset(folders), receipt=receipt)
 
 
 def await_true(condition):
@@ -41,21 +41,21 @@ class Stage:
     def run_finished(self, report):
         self.heard.append(report)
 
-    def ask(self, *asks):
-        """Let asks be due, and the watcher act on them."""
-        for ask in asks:
-            self.inbox.put_later(ask, 0.0, object())
+    def request(self, *requests):
+        """Let requests be due, and the watcher act on them."""
+        for request in requests:
+            self.inbox.put_later(request, 0.0, object())
         self.watcher.step()
 
-    def begin(self, *asks):
-        """Let asks be due, and the run that they start begin."""
+    def begin(self, *requests):
+        """Let requests be due, and the run that they start begin."""
         before = len(self.lake.runs)
-        self.ask(*asks)
+        self.request(*requests)
         await_true(lambda: len(self.lake.runs) > before)
 
-    def round(self, *asks):
-        """Let asks be due, and all that they start end."""
-        self.ask(*asks)
+    def round(self, *requests):
+        """Let requests be due, and all that they start end."""
+        self.request(*requests)
         self.end()
 
     def end(self):
@@ -138,7 +138,7 @@ def test_a_table_that_waits_runs_again_and_its_message_is_held(outcome):
     stage.land("a/one", receipt=receipt)
     assert receipt.end is None
     again = stage.later(1)
-    assert [ask.tables for ask in again] == [{"a.one"}]
+    assert [request.tables for request in again] == [{"a.one"}]
     stage.lake.answer("a.one", Outcome.DONE)
     stage.round(*again)
     assert receipt.end == "done" and stage.later(600) == ()
@@ -147,16 +147,16 @@ def test_a_table_that_waits_runs_again_and_its_message_is_held(outcome):
 def test_a_passing_failure_is_tried_again_ever_later():
     stage = Stage(known("a.one"))
     stage.lake.answer("a.one", Outcome.FAILED, error_kind="retriable")
-    asks, waits = [START], []
+    requests, waits = [START], []
     for _ in range(11):
-        stage.round(*asks)
+        stage.round(*requests)
         waited = 0
-        while not (asks := stage.later(1)):
+        while not (requests := stage.later(1)):
             waited += 1
         waits.append(waited + 1)
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     stage.lake.answer("a.one", Outcome.DONE)
-    stage.round(*asks)
+    stage.round(*requests)
     stage.lake.answer("a.one", Outcome.FAILED, error_kind="retriable")
     stage.land("a/one")
     assert stage.later(1), "success starts the waits anew"
@@ -165,12 +165,12 @@ def test_a_passing_failure_is_tried_again_ever_later():
 def test_a_load_that_settles_is_looked_at_within_a_quarter_of_its_time():
     stage = Stage(known("a.one", load_settle=20))
     stage.lake.answer("a.one", Outcome.WAITING)
-    asks = [START]
+    requests = [START]
     for _ in range(5):
-        stage.round(*asks)
+        stage.round(*requests)
         stage.clock.now += 5
-        asks = stage.inbox.take(0.0)
-        assert asks
+        requests = stage.inbox.take(0.0)
+        assert requests
 
 
 def test_an_outage_keeps_what_was_asked_and_is_said_once(caplog):
@@ -221,7 +221,7 @@ def test_a_slow_table_does_not_delay_another_nor_the_others_of_its_round():
     gate = stage.lake.hold("a.slow")
     stage.begin(START)
     for number in range(2, 5):
-        stage.ask(landed("a/two"))
+        stage.request(landed("a/two"))
         stage.step_until(lambda number=number: len(stage.heard) == number - 1)
         assert stage.lake.runs[1:] == [["a.two"]] * (number - 1), "the round of the start goes on"
     gate.set()
@@ -234,8 +234,8 @@ def test_what_is_asked_for_a_table_that_runs_comes_once_its_run_has_ended():
     gate = stage.lake.hold("a.slow")
     stage.begin(landed("a/slow"))
     for _ in range(3):
-        stage.ask(landed("a/slow"))
-    stage.ask(landed("a/slow", "a/two", receipt=receipt))
+        stage.request(landed("a/slow"))
+    stage.request(landed("a/slow", "a/two", receipt=receipt))
     stage.step_until(lambda: len(stage.heard) == 1)
     assert stage.lake.runs == [["a.slow"], ["a.two"]], "what is free is run, the rest is kept"
     assert receipt.end is None, "the run of a.slow may have listed before the message came"
@@ -249,7 +249,7 @@ def test_a_message_is_given_back_as_soon_as_one_of_its_tables_failed():
     stage, receipt = Stage(known("a.slow"), known("a.two")), FakeReceipt()
     stage.lake.answer("a.two", Outcome.FAILED, error_kind="data")
     gate = stage.lake.hold("a.slow")
-    stage.ask(landed("a/slow", "a/two", receipt=receipt))
+    stage.request(landed("a/slow", "a/two", receipt=receipt))
     stage.step_until(lambda: receipt.end == "failed")
     gate.set()
     stage.end()
@@ -263,7 +263,7 @@ def test_no_round_begins_while_as_many_tables_are_at_work_as_allowed():
     for number in range(3):
         stage.begin(landed(f"a/t{number}"))
     for number in range(3, 6):
-        stage.ask(landed(f"a/t{number}"))
+        stage.request(landed(f"a/t{number}"))
     assert stage.lake.runs == [["a.t0"], ["a.t1"], ["a.t2"]]
     gates[1].set()
     stage.step_until(lambda: len(stage.lake.runs) == 4)
@@ -285,7 +285,7 @@ def test_an_outage_of_one_round_leaves_the_others_alone():
     gate = stage.lake.hold("a.slow")
     stage.begin(landed("a/slow"))
     stage.lake.error = RetriableError("landing does not answer")
-    stage.ask(landed("a/two", receipt=receipt))
+    stage.request(landed("a/two", receipt=receipt))
     stage.step_until(lambda: stage.watcher._outages == 1)
     stage.lake.error = None
     gate.set()
@@ -310,7 +310,7 @@ def test_a_bug_in_one_run_is_told_and_tried_again_and_the_others_go_on(caplog):
     gate = stage.lake.hold("a.slow")
     stage.begin(landed("a/slow"))
     stage.lake.error = ZeroDivisionError("a bug")
-    stage.ask(landed("a/two", receipt=receipt))
+    stage.request(landed("a/two", receipt=receipt))
     stage.step_until(lambda: stage.watcher._outages == 1)
     assert "nothing was run: ZeroDivisionError: a bug; trying again" in caplog.text
     stage.lake.error = None
@@ -350,7 +350,7 @@ def test_what_ends_a_process_ends_the_watch_and_the_other_runs():
     thread = threading.Thread(target=watch)
     thread.start()
     await_true(lambda: stage.lake.runs)
-    await_true(lambda: "a.two" not in stage.watcher._desk._running)
+    await_true(lambda: "a.two" not in stage.watcher._pending._running)
     stage.lake.error = Crash("a bug")
     stage.inbox.put_later(landed("a/two"), 0.0, "two")
     thread.join(TIMEOUT)
@@ -369,7 +369,7 @@ class Recorder:
 
     def drain(self):
         self.calls.append("drain")
-        self._inbox.put(Ask("m", folders=frozenset(["a/one"]), receipt=self._receipt))
+        self._inbox.put(RunRequest("m", folders=frozenset(["a/one"]), receipt=self._receipt))
 
     def stop(self):
         self.calls.append("stop")

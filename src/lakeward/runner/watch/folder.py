@@ -1,4 +1,4 @@
-"""Hearing of new files in a local landing folder from the operating system (inotify on Linux)."""
+"""Notifications of the operating system (inotify on Linux) about new files in a local landing folder."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 import watchfiles
 
 from lakeward.errors import ConfigurationError
-from lakeward.runner.watch.requests import Ask, PathFilter, parent
+from lakeward.runner.watch.requests import PathFilter, RunRequest, parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 logger = logging.getLogger(__name__)
 
-# The inbox gathers bursts; here only what comes at the same moment is grouped.
+# The inbox collects bursts; only simultaneous changes are grouped here.
 _GROUP_MS, _QUIET_MS = 100, 20
-# How often the watch looks whether the folder is still the one it watches.
+# How often to check that the folder is still the same one.
 _LOOK_MS = 500
 _READY_SECONDS = 120.0
 _REOPEN_SECONDS = 1.0
 
 
 class FolderWatcher:
-    """Asks for runs as files appear below a folder: written there, moved there, or in folders that appear.
+    """A trigger that requests runs when files appear below a folder: written, moved there, or in new folders.
 
-    A folder that appears is asked about as a whole: files may land in it before the system watches it. What is
-    missed all the same (an overflow, a network file system that tells nothing) is left to the periodic full look.
+    A new folder is requested as a whole: files may land in it before the system watches it. Files that are missed all
+    the same (an overflow, a network file system without notifications) are found by the periodic rescan.
     """
 
-    def __init__(self, root: str, put: Callable[[Ask], None], accepts: PathFilter | None = None) -> None:
+    def __init__(self, root: str, put: Callable[[RunRequest], None], accepts: PathFilter | None = None) -> None:
         self._root = Path(root)
         self._put = put
         self._accepts = accepts or PathFilter()
@@ -44,7 +44,7 @@ class FolderWatcher:
         self._thread = threading.Thread(target=self._run, name="lakeward-folder", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; returns once nothing that lands from now on is missed.
+        """Start to watch, and return once no new file is missed.
 
         Raises:
             ConfigurationError: the folder is missing, or the system watches no more folders.
@@ -74,18 +74,18 @@ class FolderWatcher:
         while not self._stop.is_set():
             try:
                 self._watch()
-            except Exception as error:  # whatever it is, the one who waits for the watch must hear of it
+            except Exception as error:  # raised by the thread that waits for the start
                 if not self._ready.is_set():
                     self._failure = error
                     self._ready.set()
                     return
-                logger.warning("watching %s failed and is begun anew: %s", self._root, error)
+                logger.warning("watching %s failed and is started again: %s", self._root, error)
             if not self._stop.wait(_REOPEN_SECONDS):
                 self._await_root()
                 self._is_anew = True
 
     def _watch(self) -> None:
-        """Watch until told to stop, or until the folder is another one than at the beginning."""
+        """Watch until stopped, or until the folder is replaced by another one."""
         watched = _identity(self._root)
         for changes in watchfiles.watch(
             self._root, watch_filter=None, debounce=_GROUP_MS, step=_QUIET_MS, stop_event=self._stop,
@@ -93,11 +93,11 @@ class FolderWatcher:
         ):  # fmt: skip
             self._ready.set()
             if self._is_anew:
-                # Not before the watch stands: what lands between a full look and the watch would be missed.
-                self._put(Ask("landing is watched anew", everything=True))
+                # Only after the watch has started: files that land between a rescan and the watch would be missed.
+                self._put(RunRequest("landing is watched anew", everything=True))
                 self._is_anew = False
-            self._tell(path for change, path in changes if change is not watchfiles.Change.deleted)
-            # A new folder may get the old one's number.
+            self._request(path for change, path in changes if change is not watchfiles.Change.deleted)
+            # A new folder may get the inode number of the old one.
             is_gone = (watchfiles.Change.deleted, str(self._root)) in changes
             if is_gone or _identity(self._root) != watched:
                 logger.warning("landing %s is gone; waiting for it to come back", self._root)
@@ -108,7 +108,7 @@ class FolderWatcher:
         while not self._root.is_dir() and not self._stop.wait(_REOPEN_SECONDS):
             pass
 
-    def _tell(self, paths: Iterable[str]) -> None:
+    def _request(self, paths: Iterable[str]) -> None:
         folders, trees = set(), set()
         for path in paths:
             try:
@@ -123,7 +123,7 @@ class FolderWatcher:
             elif self._accepts.accepts_file(relative):
                 folders.add(parent(relative))
         if folders or trees:
-            self._put(Ask("files landed", frozenset(folders), frozenset(trees)))
+            self._put(RunRequest("files landed", frozenset(folders), frozenset(trees)))
 
 
 def _identity(root: Path) -> tuple[int, int] | None:

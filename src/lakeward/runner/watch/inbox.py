@@ -1,4 +1,4 @@
-"""Where triggers put what they saw, and where bursts are gathered into rounds."""
+"""Requests for runs: the inbox that collects bursts, and the tables that wait for a run."""
 
 from __future__ import annotations
 
@@ -12,214 +12,211 @@ from lakeward.mirror.op.report import Outcome
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable
 
-    from lakeward.runner.watch.requests import Ask, Receipt
+    from lakeward.runner.watch.requests import MessageReceipt, RunRequest
     from lakeward.runner.watch.timers import Clock
 
 
-# A steady stream never settles: it is cut into rounds this long, or longer where settling itself takes long.
+# A steady stream never settles: it is split into rounds of this length, or longer with a long settle time.
 _STREAM_SECONDS, _STREAM_SETTLES = 2.0, 4.0
 
 
 @dataclass
-class Gathering:
-    """Asks that wait for their round, without a clock of its own: every method is told the time.
+class RequestBuffer:
+    """Requests that wait for their round; the time is an argument of every method.
 
-    Fresh asks wait until nothing came for ``settle`` seconds, at most ``limit`` seconds after the first of them.
-    Delayed asks wait for their own moment; one of a key replaces another only to be earlier.
+    Fresh requests wait until none arrived for ``settle`` seconds, at most ``limit`` seconds after the first of them.
+    Delayed requests wait for their time; of two with the same key the earlier one counts.
     """
 
     settle: float
-    fresh: list[Ask] = field(default_factory=list)
-    delayed: dict[Hashable, tuple[float, Ask]] = field(default_factory=dict)
+    fresh: list[RunRequest] = field(default_factory=list)
+    delayed: dict[Hashable, tuple[float, RunRequest]] = field(default_factory=dict)
     _first: float = 0.0
     _last: float = 0.0
 
     @property
     def limit(self) -> float:
-        """Seconds after which a stream that does not settle is taken as it is."""
+        """Seconds after which a stream that does not settle is handled."""
         return max(_STREAM_SECONDS, _STREAM_SETTLES * self.settle)
 
-    def add(self, ask: Ask, now: float) -> None:
-        """Take an ask that something just happened."""
+    def add(self, request: RunRequest, now: float) -> None:
+        """Add a request for something that just happened."""
         if not self.fresh:
             self._first = now
         self._last = now
-        # A stream of files into the same folders must not fill the memory while a run takes long.
-        if ask.receipt is not None or ask not in self.fresh:
-            self.fresh.append(ask)
+        # A stream of files into the same folders must not fill the memory during a long run.
+        if request.receipt is not None or request not in self.fresh:
+            self.fresh.append(request)
 
-    def delay(self, ask: Ask, due: float, key: Hashable) -> None:
-        """Take an ask for later."""
+    def delay(self, request: RunRequest, due: float, key: Hashable) -> None:
+        """Add a request for later."""
         if key not in self.delayed or due < self.delayed[key][0]:
-            self.delayed[key] = (due, ask)
+            self.delayed[key] = (due, request)
 
     def next_due(self) -> float | None:
-        """Return the moment of the next round, None while nothing waits."""
+        """Return the time of the next round; None if nothing waits."""
         moments = [due for due, _ in self.delayed.values()]
         if self.fresh:
             moments.append(self._settled_at())
         return min(moments, default=None)
 
-    def take(self, now: float) -> tuple[Ask, ...]:
-        """Return what is due, and forget it."""
+    def take(self, now: float) -> tuple[RunRequest, ...]:
+        """Remove and return the requests that are due."""
         due = [key for key, (moment, _) in self.delayed.items() if moment <= now]
-        asks = [self.delayed.pop(key)[1] for key in due]
+        requests = [self.delayed.pop(key)[1] for key in due]
         if self.fresh and self._settled_at() <= now:
-            asks += self.fresh
+            requests += self.fresh
             self.fresh = []
-        return tuple(asks)
+        return tuple(requests)
 
     def _settled_at(self) -> float:
         return min(self._last + self.settle, self._first + self.limit)
 
 
 class Inbox:
-    """A gathering that several threads fill and one empties."""
+    """A buffer of requests that several threads fill and one empties."""
 
     def __init__(self, settle: float, clock: Clock) -> None:
-        self._gathering = Gathering(settle)
+        self._buffer = RequestBuffer(settle)
         self._clock = clock
         self._changed = threading.Condition()
         self._is_closed = False
         self._is_woken = False
 
-    def put(self, ask: Ask) -> None:
-        """Hear of something that just happened."""
+    def put(self, request: RunRequest) -> None:
+        """Add a request for something that just happened."""
         with self._changed:
-            self._gathering.add(ask, self._clock.monotonic())
+            self._buffer.add(request, self._clock.monotonic())
             self._changed.notify()
 
-    def put_later(self, ask: Ask, delay: float, key: Hashable) -> None:
-        """Hear of something to do in a while; of two with the same key the earlier one counts."""
+    def put_later(self, request: RunRequest, delay: float, key: Hashable) -> None:
+        """Add a request for later; of two with the same key the earlier one counts."""
         with self._changed:
-            self._gathering.delay(ask, self._clock.monotonic() + delay, key)
+            self._buffer.delay(request, self._clock.monotonic() + delay, key)
             self._changed.notify()
 
     def wake(self) -> None:
-        """Let whoever waits look at something else, now or as soon as he begins to wait."""
+        """End the current call of ``take``, or the next one if there is none."""
         with self._changed:
             self._is_woken = True
             self._changed.notify()
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """End every call of ``take`` from now on."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
-    def take_all(self) -> tuple[Ask, ...]:
-        """Return what came up to now, settled or not."""
+    def take_all(self) -> tuple[RunRequest, ...]:
+        """Remove and return all fresh requests, settled or not."""
         with self._changed:
-            asks, self._gathering.fresh = tuple(self._gathering.fresh), []
-            return asks
+            requests, self._buffer.fresh = tuple(self._buffer.fresh), []
+            return requests
 
-    def take(self, patience: float) -> tuple[Ask, ...]:
-        """Wait until asks are due and give them; nothing when patience or the inbox ends first, or at a ``wake``."""
+    def take(self, patience: float) -> tuple[RunRequest, ...]:
+        """Wait for requests that are due and return them; nothing after ``patience`` seconds, ``wake`` or ``close``."""
         end = self._clock.monotonic() + patience
         with self._changed:
             while True:
                 now = self._clock.monotonic()
-                asks = self._gathering.take(now)
-                due = self._gathering.next_due()
+                requests = self._buffer.take(now)
+                due = self._buffer.next_due()
                 wait = end - now if due is None else min(end, due) - now
-                if asks or now >= end or self._is_closed or self._is_woken:
+                if requests or now >= end or self._is_closed or self._is_woken:
                     self._is_woken = False
-                    return asks
+                    return requests
                 self._changed.wait(max(wait, 0.001))
-
-
-# What is asked for, table by table: what waits for a run, what a run answers now, which messages hang on it.
 
 
 _UP_TO_DATE = (Outcome.DONE, Outcome.IDLE)
 
 
-class Claim:
-    """A message and the tables that must be up to date before it is ended."""
+class PendingMessage:
+    """A message and the tables that must be up to date before it is deleted."""
 
-    def __init__(self, receipt: Receipt, tables: Collection[str]) -> None:
-        self._receipt: Receipt | None = receipt
+    def __init__(self, receipt: MessageReceipt, tables: Collection[str]) -> None:
+        self._receipt: MessageReceipt | None = receipt
         self._open = set(tables)
 
     def settle(self, table: str) -> None:
-        """One of the tables is up to date, or nobody's business any more; with the last one the message ends."""
+        """Remove a table that is up to date or no longer watched; with the last one the message is deleted."""
         self._open.discard(table)
         if not self._open and self._receipt is not None:
             self._receipt.done()
             self._receipt = None
 
     def fail(self) -> None:
-        """One of the tables failed: let the message come again, whatever the others do."""
+        """Release the message for redelivery, as one of the tables failed."""
         if self._receipt is not None:
             self._receipt.failed()
             self._receipt = None
 
 
 @dataclass
-class _Wanted:
-    """Why a table is to be run, and the messages that wait for it."""
+class _PendingRun:
+    """The reasons for a run of a table, and the messages that wait for it."""
 
     reasons: set[str] = field(default_factory=set)
-    claims: list[Claim] = field(default_factory=list)
+    messages: list[PendingMessage] = field(default_factory=list)
 
 
-class Desk:
-    """Keeps asks until a run answers them; used by one thread.
+class PendingRuns:
+    """The tables that wait for a run or are in one, and their messages; used by one thread.
 
-    A run answers what was asked before it began: its listing may be older than a file that was told of since. What
-    is asked for a table that is being run therefore waits for the next run of it.
+    A run covers requests from before its start: its listing may be older than a file that was reported since. A request
+    for a table that is being run therefore waits for the next run of it.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Wanted] = {}
-        self._running: dict[str, list[Claim]] = {}
-        # Messages of tables that somebody asks for again later.
-        self._held: dict[str, list[Claim]] = defaultdict(list)
+        self._waiting: dict[str, _PendingRun] = {}
+        self._running: dict[str, list[PendingMessage]] = {}
+        # Messages of tables that wait, until they are requested again.
+        self._held: dict[str, list[PendingMessage]] = defaultdict(list)
 
-    def ask(self, ask: Ask, tables: Collection[str]) -> None:
-        """Take an ask in that concerns these tables; a message that concerns none is ended."""
-        claims = [] if ask.receipt is None else [Claim(ask.receipt, tables)]
-        if not tables and ask.receipt is not None:
-            ask.receipt.done()
+    def add(self, request: RunRequest, tables: Collection[str]) -> None:
+        """Add a request that concerns these tables; a message that concerns none is deleted."""
+        messages = [] if request.receipt is None else [PendingMessage(request.receipt, tables)]
+        if not tables and request.receipt is not None:
+            request.receipt.done()
         for table in tables:
-            wanted = self._waiting.setdefault(table, _Wanted())
-            wanted.reasons.add(ask.reason)
-            wanted.claims += [*self._held.pop(table, ()), *claims]
+            wanted = self._waiting.setdefault(table, _PendingRun())
+            wanted.reasons.add(request.reason)
+            wanted.messages += [*self._held.pop(table, ()), *messages]
 
     def forget_all_but(self, tables: Collection[str]) -> None:
-        """Drop what is asked for other tables: they were given up, and their messages have nothing to wait for."""
+        """Drop the requests for tables that are no longer watched, and settle their messages."""
         for table in (self._waiting.keys() | self._held.keys()) - set(tables):
-            given_up = self._waiting.pop(table, _Wanted())
-            for claim in [*given_up.claims, *self._held.pop(table, ())]:
-                claim.settle(table)
+            dropped = self._waiting.pop(table, _PendingRun())
+            for message in [*dropped.messages, *self._held.pop(table, ())]:
+                message.settle(table)
 
     def free(self) -> list[str]:
         """Return the tables that wait for a run and are in none."""
         return sorted(self._waiting.keys() - self._running.keys())
 
     def begin(self, tables: Iterable[str]) -> list[str]:
-        """Note that a run of these tables begins; give the reasons for it."""
+        """Mark these tables as running, and return the reasons for the run."""
         reasons = set()
         for table in tables:
             wanted = self._waiting.pop(table)
-            self._running[table] = wanted.claims
+            self._running[table] = wanted.messages
             reasons |= wanted.reasons
         return sorted(reasons)
 
     def finish(self, table: str, outcome: Outcome) -> None:
-        """Note how a table came out of its run: its messages end, come again, or are held while it waits."""
-        claims = self._running.pop(table)
+        """Handle the outcome of a table: its messages are deleted, redelivered, or held while it waits."""
+        messages = self._running.pop(table)
         if outcome in _UP_TO_DATE:
-            for claim in claims:
-                claim.settle(table)
+            for message in messages:
+                message.settle(table)
         elif outcome is Outcome.FAILED:
-            for claim in claims:
-                claim.fail()
-        elif claims:
-            self._held[table] += claims
+            for message in messages:
+                message.fail()
+        elif messages:
+            self._held[table] += messages
 
     def put_back(self, tables: Iterable[str]) -> None:
-        """Note that tables did not come to their run; their messages are held until they are asked for again."""
+        """Mark tables as not run; their messages are held until the tables are requested again."""
         for table in tables:
-            if claims := self._running.pop(table):
-                self._held[table] += claims
+            if messages := self._running.pop(table):
+                self._held[table] += messages

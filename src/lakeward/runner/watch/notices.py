@@ -1,6 +1,6 @@
-"""S3 event notifications in every wrapping they come in: bare, by SNS (raw or not), by SQS, by EventBridge.
+"""S3 event notifications in all their envelopes: bare, from SNS (raw or not), SQS or EventBridge.
 
-Plain Python: the Lambda handler reads them with this module too, and must stay small.
+Only the standard library is used: the Lambda handler uses this module, and must stay small.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 _CREATED = "ObjectCreated:"
 _CREATED_DETAIL = "Object Created"
 _SHOWN = 200
-# SQS in SNS in SQS … no set-up nests deeper, and a message that does is not one of ours.
+# Envelopes such as SQS in SNS in SQS are not nested more deeply in practice.
 _DEEPEST = 5
 
 
 @dataclass(frozen=True)
 class S3Object:
-    """An object that was created. ``key`` is as the bucket lists it, no longer encoded."""
+    """An object that was created. ``key`` is decoded, as the bucket lists it."""
 
     bucket: str
     key: str
 
 
 @dataclass(frozen=True)
-class Notice:
-    """What one message tells: objects created, how many other records it has (tests, removals), and what is none."""
+class S3Notice:
+    """The content of a message: objects created, the number of other records (tests, removals), and problems."""
 
     created: tuple[S3Object, ...] = ()
     others: int = 0
     problems: tuple[str, ...] = ()
 
 
-def read_notice(body: str | Mapping[str, Any]) -> Notice:
-    """Read a message's text or an event already read as JSON; what cannot be read is told among the problems."""
+def read_s3_notice(body: str | Mapping[str, Any]) -> S3Notice:
+    """Return the content of a message or event; what cannot be read is listed among the problems."""
     found = list(_records(body, 0))
-    return Notice(
-        tuple(dict.fromkeys(one for one in found if isinstance(one, S3Object))),
-        sum(1 for one in found if one is None),
-        tuple(one for one in found if isinstance(one, str)),
+    return S3Notice(
+        tuple(dict.fromkeys(record for record in found if isinstance(record, S3Object))),
+        sum(1 for record in found if record is None),
+        tuple(record for record in found if isinstance(record, str)),
     )
 
 
-def path_under(landing: str, one: S3Object) -> str | None:
-    """Return an object's path relative to ``s3://bucket/prefix``, None for one elsewhere."""
+def path_under(landing: str, created: S3Object) -> str | None:
+    """Return an object's path relative to ``s3://bucket/prefix``, None if it is elsewhere."""
     bucket, _, prefix = landing.partition("://")[2].partition("/")
     folder = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-    return one.key.removeprefix(folder) if one.bucket == bucket and one.key.startswith(folder) else None
+    return created.key.removeprefix(folder) if created.bucket == bucket and created.key.startswith(folder) else None
 
 
 def _records(body: Any, depth: int) -> Iterator[S3Object | str | None]:
-    """Yield the objects of an event, None for a record that tells of no new object, a text for one that is none."""
+    """Yield the objects of an event, None for a record of another kind, and a text for one that cannot be read."""
     try:
         yield from _opened(_parsed(body), depth)
     except _NoEventError as error:
@@ -81,9 +81,9 @@ def _opened(event: Any, depth: int) -> Iterator[S3Object | str | None]:
 
 
 def _of_record(record: Any, depth: int) -> Iterator[S3Object | str | None]:
-    """Read one entry of ``Records``: S3's own, or another service's envelope as Lambda gets it.
+    """Yield the content of an entry of ``Records``: a record of S3, or an envelope of another service.
 
-    Entries stand for themselves: one that cannot be read must not take the others with it.
+    An entry that cannot be read must not affect the others.
     """
     envelope = record if isinstance(record, dict) else {}
     if isinstance(envelope.get("Sns"), dict):
@@ -111,7 +111,7 @@ def _from_s3(record: dict[str, Any]) -> S3Object | None:
 
 
 def _from_event_bridge(event: dict[str, Any]) -> S3Object | None:
-    """EventBridge gives keys as they are: decoding them again would spoil a ``+`` or ``%``."""
+    """Return the object of an EventBridge event, whose keys are not encoded."""
     try:
         bucket, key = event["detail"]["bucket"]["name"], event["detail"]["object"]["key"]
     except (KeyError, TypeError):
@@ -122,7 +122,7 @@ def _from_event_bridge(event: dict[str, Any]) -> S3Object | None:
 
 
 def _named(bucket: str, key: str) -> S3Object:
-    """Return the object; names in S3 are UTF-8, so that lone surrogates are nobody's."""
+    """Return the object; raise if its name is not UTF-8, which S3 does not allow."""
     if not is_utf8(bucket + key):
         raise _NoEventError(bucket + key)
     return S3Object(bucket, key)
@@ -138,7 +138,7 @@ def _parsed(body: Any) -> Any:
 
 
 class _NoEventError(Exception):
-    """Something that is no S3 event in any known wrapping."""
+    """A document that is not an S3 event in any known envelope."""
 
     def __init__(self, found: Any) -> None:
         super().__init__(f"not an S3 event notification: {_as_text(found)[:_SHOWN]!r}")

@@ -1,4 +1,4 @@
-"""From settings to a watcher: which triggers and timers fit the landing folder."""
+"""Opens a watcher from settings: chooses the triggers and timers that fit the landing folder."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from lakeward.storage.landing import Storage
 
 
-# What watching needs of a lake.
-
-
 class Lake(Protocol):
-    """A lake as watching sees it; several threads may call ``run`` at one time, for different tables."""
+    """The part of a lake that watching uses; several threads may call ``run`` at a time, for different tables."""
 
     config: Config
 
@@ -46,7 +43,7 @@ class Lake(Protocol):
         ...
 
     def has_spark(self) -> bool:
-        """Return whether the Spark application still runs."""
+        """Whether the Spark application is still running."""
         ...
 
     def tables(self) -> list[KnownTable]:
@@ -65,12 +62,12 @@ class Lake(Protocol):
         stop: threading.Event | None = None,
         observers: Iterable[Observer] = (),
     ) -> RunReport:
-        """Bring mirrors up to date; ``observers`` hear of this run."""
+        """Bring mirrors up to date; ``observers`` observe this run."""
         ...
 
 
 class WatchedLake(Lake, Protocol):
-    """A lake that knows where its landing files and its registry are."""
+    """A lake with access to its landing files and its registry."""
 
     storage: Storage
     state: StateStore
@@ -83,10 +80,10 @@ class WatchedLake(Lake, Protocol):
 def open_watcher(
     lake: WatchedLake, names: Iterable[str], settings: WatchSettings, observers: Sequence[RunObserver] = ()
 ) -> Watcher:
-    """Make the watcher that settings describe; nothing is started yet.
+    """Return the watcher for the settings; nothing is started yet.
 
     Raises:
-        ConfigurationError: a table is unknown or inactive, or nothing would ever wake a run.
+        ConfigurationError: a table is unknown or inactive, or nothing would ever start a run.
     """
     chosen = tuple(names)
     find_tables(lake.config, lake.state, chosen)
@@ -109,20 +106,20 @@ def _timers(settings: WatchSettings, clock: SystemClock) -> list[Timer]:
 
 
 def _triggers(lake: WatchedLake, settings: WatchSettings, inbox: Inbox) -> list[Trigger]:
-    """Choose what tells of new files: the queue, else the folder; a schedule needs neither."""
+    """Return the triggers for new files: the queue, or else the folder; a schedule needs neither."""
     landing = lake.config.resolve(lake.config.landing)
     accepts = PathFilter(settings.prefix, settings.suffix)
     if settings.queue is not None:
         if not is_s3(landing):
-            msg = f"the queue {settings.queue} tells of objects in S3, but landing is {lake.config.landing}"
+            msg = f"the queue {settings.queue} reports objects in S3, but landing is {lake.config.landing}"
             raise ConfigurationError(
-                msg, hint="leave out --queue (and watch.queue): a local folder is watched by itself"
+                msg, hint="leave out --queue (and watch.queue): a local folder is watched directly"
             )
         return [QueuePoller(Queue(settings.queue), landing, inbox.put, accepts, on_poison=lake.count_poison)]
     if settings.every is not None or settings.cron is not None:
         return []
     if isinstance(lake.storage, LocalStorage):
         return [FolderWatcher(lake.storage.root, inbox.put, accepts)]
-    msg = f"landing {lake.config.landing} cannot be watched by itself: something must tell of new objects"
+    msg = f"landing {lake.config.landing} cannot be watched directly: new objects must be reported by a queue"
     hint = "lakeward watch --queue URL (docs/deploy.md sets it up), or on a schedule: lakeward watch --every 10m"
     raise ConfigurationError(msg, hint=hint)

@@ -1,4 +1,4 @@
-"""Hearing of new objects from an SQS queue that gets the landing bucket's event notifications."""
+"""An SQS queue with the event notifications of the landing bucket, as a trigger of runs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from urllib.parse import urlsplit
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 from lakeward.external_errors import answer_in
 from lakeward.logs import event
-from lakeward.runner.watch.notices import path_under, read_notice
-from lakeward.runner.watch.requests import Ask, PathFilter, parent
+from lakeward.runner.watch.notices import path_under, read_s3_notice
+from lakeward.runner.watch.requests import PathFilter, RunRequest, parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from lakeward.runner.watch.notices import Notice
+    from lakeward.runner.watch.notices import S3Notice
 
 
 logger = logging.getLogger(__name__)
 
-# Messages held at once; SQS lets a queue have 120,000 in flight.
+# Messages held at a time; SQS allows 120,000 in flight per queue.
 _MOST_HELD = 1000
 _OUTAGE_FIRST, _OUTAGE_MOST = 1.0, 60.0
-# Of the problems of one message, those that the log names.
+# Number of problems of a message that the log shows.
 _PROBLEMS_SHOWN = 3
 
 
 class Message:
-    """A message being worked on: invisible to others until it is ended or given back."""
+    """A message being processed: invisible to others until it is deleted or released."""
 
     def __init__(self, poller: QueuePoller, message_id: str, handle: str) -> None:
         self.id = message_id
@@ -40,27 +40,27 @@ class Message:
         self._poller = poller
 
     def done(self) -> None:
-        """Delete the message: what it tells of is committed."""
+        """Delete the message, as its files are committed."""
         self._poller.end(self)
 
     def failed(self) -> None:
-        """Hold it no longer: it comes again, or goes to the dead-letter queue, as the queue is set up."""
+        """Release the message: it is redelivered, or goes to the dead-letter queue, as the queue is configured."""
         self._poller.let_go(self)
 
 
 class QueuePoller:
-    """Turns messages into asks, and keeps each message invisible for as long as its tables are worked on.
+    """A trigger that turns messages into requests, and keeps messages invisible while their tables are processed.
 
-    A message is deleted when its receipt says so, never before. One that tells of nothing here (a test event,
-    another bucket, a removal) is said in the log and deleted at once. One that cannot be read is poison: it is logged,
-    counted by ``on_poison`` and set aside, that is left to the queue's dead letters, or deleted where it has none.
+    A message is deleted when its tables are up to date, never before. One without a new file (a test event, another
+    bucket, a removal) is logged and deleted at once. One that cannot be read is poison: it is logged, counted by
+    ``on_poison`` and left to the queue's dead-letter queue, or deleted if there is none.
     """
 
     def __init__(
         self,
         queue: Queue,
         landing: str,
-        put: Callable[[Ask], None],
+        put: Callable[[RunRequest], None],
         accepts: PathFilter | None = None,
         *,
         on_poison: Callable[[], None] | None = None,
@@ -79,25 +79,27 @@ class QueuePoller:
         self._holding = threading.Thread(target=self._hold, name="lakeward-queue-hold", daemon=True)
 
     def start(self) -> None:
-        """Begin to receive; the queue must answer.
+        """Start to receive messages.
 
         Raises:
             ConfigurationError: there is no such queue, or no right to read it.
             RetriableError: the service cannot be reached.
         """
         if not self._has_dead_letters:
-            logger.info("%s has no dead-letter queue: messages of a failing table come again and again", self._queue)
+            logger.info(
+                "%s has no dead-letter queue: messages of a failing table are redelivered again and again", self._queue
+            )
         self._receiving.start()
         self._holding.start()
 
     def drain(self) -> None:
-        """Take the messages that wait now, without waiting for more; instead of ``start``."""
+        """Accept the messages that wait now, without waiting for more; called instead of ``start``."""
         self._holding.start()
         while messages := self._queue.receive(wait=1):
             self._accept_all(messages)
 
     def stop(self) -> None:
-        """End receiving and give back what is still held, at once."""
+        """Stop receiving, and release the messages that are still held."""
         self._stop.set()
         self._wake.set()
         for thread in (self._receiving, self._holding):
@@ -107,19 +109,19 @@ class QueuePoller:
         held = self._take_held()
         try:
             self._queue.give_back(held)
-        except Exception as error:  # the queue gives them back itself, after a while
+        except Exception as error:  # the queue releases them itself after a while
             logger.info("%s messages reappear by themselves: %s", len(held), _reason(error))
         self._queue.close()
 
     def end(self, message: Message) -> None:
-        """Have a message deleted, together with others that end at the same time."""
+        """Schedule the deletion of a message, together with others."""
         self.let_go(message)
         with self._lock:
             self._ended.append(message)
         self._wake.set()
 
     def let_go(self, message: Message) -> None:
-        """Hold a message no longer."""
+        """Stop holding a message."""
         with self._lock:
             self._held.pop(message.id, None)
 
@@ -146,9 +148,9 @@ class QueuePoller:
                 self._accept_all(messages)
 
     def _hold(self) -> None:
-        """Delete what has ended, and keep what is held invisible.
+        """Delete finished messages, and keep held ones invisible.
 
-        A message that cannot be deleted, or whose time cannot be prolonged, comes again, which is harmless.
+        A message that cannot be deleted, or whose timeout cannot be extended, is redelivered, which is harmless.
         """
         due = time.monotonic() + self._queue.hold_seconds / 3
         while not self._stop.is_set():
@@ -176,18 +178,18 @@ class QueuePoller:
             logger.warning("%s messages could not be deleted and will come again: %s", len(ended), _reason(error))
 
     def _accept_all(self, messages: Iterable[dict[str, Any]]) -> None:
-        """Take messages in one by one: whatever is wrong with one, the next is taken in."""
+        """Accept messages one by one; an error in one does not affect the next."""
         for raw in messages:
             try:
                 if (useless := self._accept(raw)) is not None:
                     self.end(useless)
             except Exception as error:
-                problem = f"taking it in failed: {_reason(error)}"
+                problem = f"processing it failed: {_reason(error)}"
                 logger.debug("message failed", exc_info=error)
                 self._set_aside(Message(self, str(raw.get("MessageId")), str(raw.get("ReceiptHandle"))), problem)
 
     def _set_aside(self, message: Message, problem: str) -> None:
-        """Log and count a message that cannot be read; it goes to the dead letters, or where there are none away."""
+        """Log and count a message that cannot be read; it is left to the dead-letter queue, or deleted without one."""
         logger.warning(
             "message %s is set aside: %s", message.id, problem, extra=event("watch.poison", message=message.id)
         )
@@ -198,16 +200,16 @@ class QueuePoller:
             self.end(message)
 
     def _dead_letters_known(self) -> bool:
-        """Whether messages that nobody deletes end up elsewhere; while the queue does not answer, none is deleted."""
+        """Whether there is a dead-letter queue; True while the queue does not answer, so that nothing is deleted."""
         try:
             return self._has_dead_letters
         except LakewardError:
             return True
 
     def _accept(self, raw: dict[str, Any]) -> Message | None:
-        """Ask for what a message tells of; give it back where it tells of nothing here."""
+        """Request runs for the files of a message; return the message if it concerns no file here."""
         message = Message(self, raw["MessageId"], raw["ReceiptHandle"])
-        notice = read_notice(raw["Body"])
+        notice = read_s3_notice(raw["Body"])
         folders = self._folders(notice, message.id)
         if not folders and notice.problems:
             self._set_aside(message, "; ".join(notice.problems[:_PROBLEMS_SHOWN]))
@@ -217,23 +219,23 @@ class QueuePoller:
         with self._lock:
             known = self._held.get(message.id)
             if known is not None:
-                # It became visible while in work: only the newest handle deletes it.
+                # It became visible while it was processed: only the newest handle deletes it.
                 known.handle = message.handle
                 return None
             self._held[message.id] = message
-        self._put(Ask("objects landed", folders=frozenset(folders), receipt=message))
+        self._put(RunRequest("objects landed", folders=frozenset(folders), receipt=message))
         return None
 
-    def _folders(self, notice: Notice, message_id: str) -> set[str]:
-        paths = {one: path_under(self._landing, one) for one in notice.created}
-        foreign = [f"s3://{key.bucket}/{key.key}" for key, path in paths.items() if path is None]
+    def _folders(self, notice: S3Notice, message_id: str) -> set[str]:
+        paths = {created: path_under(self._landing, created) for created in notice.created}
+        foreign = [f"s3://{created.bucket}/{created.key}" for created, path in paths.items() if path is None]
         if foreign:
             logger.info("message %s: %s objects are not under landing, first %s", message_id, len(foreign), foreign[0])
         wanted = {parent(path) for path in paths.values() if path is not None and self._accepts.accepts_file(path)}
         for problem in notice.problems if wanted else ():
             logger.warning("message %s: a record of it is left out: %s", message_id, problem)
         if not (wanted or foreign or notice.problems):
-            logger.info("message %s tells of no file to read", message_id)
+            logger.info("message %s names no file to read", message_id)
         return wanted
 
     def _take_held(self) -> list[Message]:
@@ -246,13 +248,10 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
 
 
-# An SQS queue as the watcher uses it: receive, hold, give back, delete, with errors that say what to do.
-
-
-# SQS takes batches of ten.
+# The largest batch of SQS.
 _BATCH = 10
 _AWS_HOST = re.compile(r"(?:^|\.)sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.|^(?P<old>[a-z0-9-]+)\.queue\.amazonaws\.")
-# What a person must change; everything else may pass.
+# Errors that a person must correct; all others are temporary.
 _REFUSALS = (
     "AccessDenied",
     "InvalidAddress",
@@ -266,17 +265,17 @@ _REFUSALS = (
 
 
 class Held(Protocol):
-    """A message in work, with the newest handle that SQS gave for it."""
+    """A message being processed, with the newest handle from SQS."""
 
     id: str
     handle: str
 
 
 class Queue:
-    """One queue, reached at the address in its URL.
+    """A queue, reached at the address in its URL.
 
-    ``hold_seconds`` is how long a message stays invisible unless that is prolonged: after a crash it comes again
-    by then. ``wait_seconds`` is the length of one long poll.
+    ``hold_seconds`` is how long a message stays invisible unless that is extended: after a crash it is redelivered
+    then. ``wait_seconds`` is the length of one long poll.
     """
 
     def __init__(self, url: str, *, hold_seconds: int = 60, wait_seconds: int = 10) -> None:
@@ -287,16 +286,16 @@ class Queue:
 
     @property
     def patience(self) -> float:
-        """Seconds that ending waits for a long poll; what it still receives comes again by itself."""
+        """Seconds to wait for a long poll at the end; messages that it still receives are redelivered."""
         return min(self._wait_seconds + 1.0, 3.0)
 
     def has_dead_letters(self) -> bool:
-        """Return whether messages that keep failing end up elsewhere; needs a queue that answers."""
+        """Whether the queue has a dead-letter queue; raises if it does not answer."""
         answer = self._call("get_queue_attributes", AttributeNames=["RedrivePolicy"])
         return bool(answer.get("Attributes", {}).get("RedrivePolicy"))
 
     def receive(self, *, wait: int | None = None) -> list[dict[str, Any]]:
-        """Wait for messages and take up to ten, which nobody else sees for a while."""
+        """Wait for messages and return up to ten, which are invisible to others for a while."""
         answer = self._call(
             "receive_message",
             MaxNumberOfMessages=_BATCH,
@@ -306,19 +305,19 @@ class Queue:
         return list(answer.get("Messages", ()))
 
     def hold(self, messages: Sequence[Held]) -> None:
-        """Keep messages invisible for another while."""
+        """Extend the time for which messages are invisible."""
         self._call_in_batches("change_message_visibility_batch", messages, VisibilityTimeout=self.hold_seconds)
 
     def give_back(self, messages: Sequence[Held]) -> None:
-        """Let others see messages at once."""
+        """Make messages visible to others at once."""
         self._call_in_batches("change_message_visibility_batch", messages, VisibilityTimeout=0)
 
     def delete(self, messages: Sequence[Held]) -> None:
-        """Delete messages for good."""
+        """Delete messages."""
         self._call_in_batches("delete_message_batch", messages)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def __str__(self) -> str:
@@ -368,7 +367,7 @@ def _client(url: str, wait_seconds: int) -> Any:
 
 
 def _explained(url: str, error: Exception) -> LakewardError:
-    """Return the error for a failed call: one that a person must mend, or one that passes by itself."""
+    """Return the error for a failed call: one of configuration, or a temporary one."""
     from botocore.exceptions import NoCredentialsError, NoRegionError, PartialCredentialsError, ProfileNotFound
 
     msg = f"queue {url}: {error}"

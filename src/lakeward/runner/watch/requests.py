@@ -1,4 +1,4 @@
-"""What triggers say: that a run is wanted, of which tables or because of which folders."""
+"""Requests for runs, the tables that they concern, and the landing files that a user names."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from lakeward.storage.landing import Storage
 
 
-class Receipt(Protocol):
-    """A message that must not be lost: ended once its tables are up to date, else left to come again."""
+class MessageReceipt(Protocol):
+    """A message that must not be lost: deleted once its tables are up to date, otherwise redelivered."""
 
     def done(self) -> None:
-        """Everything the message speaks of is committed."""
+        """Delete the message, as all its files are committed."""
         ...
 
     def failed(self) -> None:
-        """It is not; let the message come again."""
+        """Release the message for redelivery."""
         ...
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A wish for a run.
+class RunRequest:
+    """A request for a run.
 
-    ``folders`` are landing folders in which files landed, ``trees`` folders that appeared as a whole, so that
-    anything may be below them. ``tables`` are names, ``everything`` means all of them. Which files landed does not
-    matter: a run lists for itself, which makes repeated and disordered notices harmless.
+    ``folders`` are landing folders in which files landed, ``trees`` are new folders with anything below them.
+    ``tables`` are names, ``everything`` means all of them. Which files landed does not matter: a run lists the folders
+    itself, which makes repeated and unordered notifications harmless.
     """
 
     reason: str
@@ -52,17 +52,14 @@ class Ask:
     trees: frozenset[str] = frozenset()
     tables: frozenset[str] = frozenset()
     everything: bool = False
-    receipt: Receipt | None = None
-
-
-# From a place in landing to the tables that read it; new tables are found on the way.
+    receipt: MessageReceipt | None = None
 
 
 logger = logging.getLogger(__name__)
 
 
 class Readers:
-    """Which of the known tables read a folder; every one reads the folder of transaction files."""
+    """The tables that read a folder; all of them read the folder of transaction files."""
 
     def __init__(self, tables: Iterable[KnownTable], transactions: str | None) -> None:
         self._by_folder: dict[str, set[str]] = defaultdict(set)
@@ -72,19 +69,19 @@ class Readers:
             self._all.add(str(table.table))
             self._by_folder[table_folder(table.table, table.settings)].add(str(table.table))
 
-    def of(self, ask: Ask) -> set[str]:
-        """Return the tables that an ask concerns."""
-        if ask.everything:
+    def of(self, request: RunRequest) -> set[str]:
+        """Return the tables that a request concerns."""
+        if request.everything:
             return set(self._all)
-        found = set(ask.tables & self._all)
-        for folder in ask.folders:
+        found = set(request.tables & self._all)
+        for folder in request.folders:
             found |= self.of_folder(folder)
-        for tree in ask.trees:
+        for tree in request.trees:
             found |= self.of_folder(tree) | self._below(tree)
         return found
 
     def of_folder(self, folder: str) -> set[str]:
-        """Return the tables that read files which lie directly in a folder."""
+        """Return the tables that read files directly in a folder."""
         if self._transactions is not None and self._transactions in _upwards(folder):
             return set(self._all)
         return set().union(*(self._by_folder.get(upward, ()) for upward in _upwards(folder)))
@@ -97,41 +94,41 @@ class Readers:
 
 
 class Lookup:
-    """Finds the tables that asks concern, among the active ones that are watched."""
+    """A search for the tables that requests concern, among the active tables that are watched."""
 
     def __init__(self, lake: Lake, names: Iterable[str]) -> None:
-        """Take the lake and the ``names`` to watch; none: all."""
+        """Set the lake and the ``names`` of the tables to watch; none: all."""
         self.active: dict[str, KnownTable] = {}
         self._lake = lake
         self._names = frozenset(names)
         self._unread: set[str] = set()
 
-    def concerned(self, asks: Sequence[Ask]) -> list[set[str]]:
-        """Return for each ask the tables that it concerns; ``active`` is then what there is now."""
-        known = self._known(asks)
-        watched = [one for one in known if one.active and (not self._names or str(one.table) in self._names)]
-        self.active = {str(one.table): one for one in watched}
+    def concerned(self, requests: Sequence[RunRequest]) -> list[set[str]]:
+        """Return for each request the tables that it concerns, and update ``active``."""
+        known = self._known(requests)
+        watched = [table for table in known if table.active and (not self._names or str(table.table) in self._names)]
+        self.active = {str(table.table): table for table in watched}
         readers = Readers(watched, self._lake.config.transactions)
-        return [readers.of(ask) for ask in asks]
+        return [readers.of(request) for request in requests]
 
-    def _known(self, asks: Sequence[Ask]) -> list[KnownTable]:
-        """Return the known tables; look for new ones where something landed that none of them reads."""
+    def _known(self, requests: Sequence[RunRequest]) -> list[KnownTable]:
+        """Return the known tables; search for new ones if a file landed that none of them reads."""
         known = self._lake.tables()
-        is_full_look = any(ask.everything for ask in asks)
+        is_full_look = any(request.everything for request in requests)
         if is_full_look:
             self._unread.clear()
         readers = Readers(known, self._lake.config.transactions)
-        unread = {folder for ask in asks for folder in ask.folders if not readers.of_folder(folder)}
-        has_trees = any(ask.trees for ask in asks)
-        # Where a table is excluded, files may land for ever: looked for once, and again with the next full look.
+        unread = {folder for request in requests for folder in request.folders if not readers.of_folder(folder)}
+        has_trees = any(request.trees for request in requests)
+        # Files of an excluded table may land for ever: searched once, and again with the next rescan.
         if not (is_full_look or has_trees or unread - self._unread):
             return known
         self._unread |= unread
         new = self._lake.discover().new
         for table in new:
             hint = f"lakeward tables set {table} --primary-key COLUMN --activate"
-            told = event("table.found", table=str(table), hint=hint)
-            logger.warning("%s is new and inactive until somebody decides on its key: %s", table, hint, extra=told)
+            fields = event("table.found", table=str(table), hint=hint)
+            logger.warning("%s is new and inactive until its key is set: %s", table, hint, extra=fields)
         return self._lake.tables() if new else known
 
 
@@ -143,18 +140,15 @@ def _upwards(folder: str) -> Iterator[str]:
     yield ""
 
 
-# Which landing paths may wake a run.
-
-
 @dataclass(frozen=True)
 class PathFilter:
-    """Lets through visible paths with one of the prefixes and one of the suffixes; none given lets all through."""
+    """A filter for visible landing paths with one of the prefixes and one of the suffixes; none: any."""
 
     prefixes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
 
     def accepts_file(self, path: str) -> bool:
-        """Return whether a new file, by its path under landing, is worth a run."""
+        """Whether a new file, by its path under landing, starts a run."""
         return (
             _is_visible(path)
             and (not self.prefixes or path.startswith(self.prefixes))
@@ -162,7 +156,7 @@ class PathFilter:
         )
 
     def accepts_tree(self, folder: str) -> bool:
-        """Return whether a file that would be accepted may lie below a new folder."""
+        """Whether files below a new folder may be accepted."""
         below = f"{folder}/"
         overlaps = any(below.startswith(prefix) or prefix.startswith(below) for prefix in self.prefixes)
         return _is_visible(folder) and (not self.prefixes or overlaps)
@@ -177,11 +171,8 @@ def _is_visible(path: str) -> bool:
     return bool(path) and not any(is_hidden(part) for part in path.split("/"))
 
 
-# Landing files that a user names: where they are under landing, and which tables read them.
-
-
 class LandingLake(Protocol):
-    """A lake as far as its landing files and tables go."""
+    """The part of a lake that concerns landing files and tables."""
 
     config: Config
     storage: Storage
@@ -201,7 +192,7 @@ def choose_files(
     """Return the tables and landing paths of a run; files without tables choose the tables they belong to.
 
     Raises:
-        ConfigurationError: a file is not under landing, or belongs to no table that is meant.
+        ConfigurationError: a file is not under landing, or belongs to none of the tables.
     """
     paths = frozenset(landing_path(lake, uri) for uri in uris)
     tables = tuple(names)
@@ -209,11 +200,11 @@ def choose_files(
 
 
 def landing_path(lake: LandingLake, uri: str) -> str:
-    """Return a file's path under landing; refuse one that is not there."""
+    """Return a file's path under landing; raise if it is not there."""
     path = _local_path(lake.storage.root, uri) if isinstance(lake.storage, LocalStorage) else _s3_path(lake, uri)
     if path is None:
         msg = f"{uri} is not a file under landing {lake.config.landing}"
-        raise ConfigurationError(msg, hint="give its path under landing, such as sales/product/LOAD00000001.parquet")
+        raise ConfigurationError(msg, hint="name its path under landing, such as sales/product/LOAD00000001.parquet")
     return path
 
 
@@ -240,7 +231,7 @@ def _s3_path(lake: LandingLake, uri: str) -> str | None:
 
 
 def _tables_of(lake: LandingLake, paths: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tables that files belong to; refuse a file that no chosen table would read."""
+    """Return the tables that files belong to; raise for a file that no chosen table reads."""
     known = [lake.table(name) for name in names] if names else [table for table in lake.tables() if table.active]
     readers = Readers(known, lake.config.transactions)
     chosen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Schedules: every so many seconds, or by a cron expression. A tick that was missed comes once, not n times."""
+"""Schedules: an interval or a cron expression. Ticks that were missed are made up for once, not n times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakeward.errors import ConfigurationError
 
 
 class Timer(Protocol):
-    """Something that asks for a run at times."""
+    """A schedule for runs."""
 
     reason: str
 
@@ -27,7 +27,7 @@ class Timer(Protocol):
 
 
 class Every:
-    """Ticks at a fixed interval from its making; a long run makes it skip ticks, not shift them."""
+    """A timer with a fixed interval from its creation; a long run skips ticks and does not shift them."""
 
     def __init__(self, seconds: float, clock: Clock, *, reason: str) -> None:
         if seconds <= 0:
@@ -52,7 +52,7 @@ class Every:
 
 
 class Cron:
-    """Ticks when the wall clock passes a time of a cron expression (5 fields, or 6 with seconds first)."""
+    """A timer that ticks at the times of a cron expression (5 fields, or 6 with seconds first)."""
 
     def __init__(self, expression: str, clock: Clock, *, timezone: str = "UTC") -> None:
         self.reason = f"schedule {expression}"
@@ -95,11 +95,8 @@ def _zone(name: str) -> ZoneInfo:
         raise ConfigurationError(msg) from error
 
 
-# The clock that triggers go by, so that tests can have one of their own.
-
-
 class Clock(Protocol):
-    """Two times: one that only moves forward, for waiting, and the one on the wall, for calendars."""
+    """The clock of timers, replaced in tests: a monotonic time for waiting, and a wall time for calendars."""
 
     def monotonic(self) -> float:
         """Return seconds that never go back."""
@@ -111,7 +108,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own."""
+    """The clock of the machine."""
 
     def monotonic(self) -> float:
         """Return seconds that never go back."""

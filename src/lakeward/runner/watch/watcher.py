@@ -1,4 +1,4 @@
-"""The watching loop: gather asks, begin runs of the tables they concern, decide what comes again."""
+"""The watching loop: collect requests, start runs of the tables they concern, and plan their repetition."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lakeward.logs import event
 from lakeward.mirror.op.context import RunOptions
 from lakeward.mirror.op.report import Outcome
 from lakeward.runner.observers import SilentObserver
-from lakeward.runner.watch.inbox import Desk
-from lakeward.runner.watch.requests import Ask, Lookup
+from lakeward.runner.watch.inbox import PendingRuns
+from lakeward.runner.watch.requests import Lookup, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,19 +26,16 @@ if TYPE_CHECKING:
     from lakeward.runner.watch.timers import Timer
 
 
-# Runs that go on beside one another, each in a thread of its own, and what is heard of them.
-
-
 _LOOK_SECONDS = 0.2
-# A run that is told to end takes up to a minute for a commit that is under way.
+# A run that is stopped takes up to a minute to finish its current commit.
 _GRACE_SECONDS = 65.0
 
 
 @dataclass(eq=False)
 class Round:
-    """One run in flight. ``left`` are its tables that were not heard of yet; at its end it has a report or an error.
+    """A run in progress. ``left`` are its unfinished tables; at its end it has a report or an error.
 
-    ``stop`` is its own: a run sets it when it fails, which is no business of the others.
+    Every round has its own ``stop``: a run sets it when it fails, which must not end the others.
     """
 
     left: set[str]
@@ -50,15 +47,15 @@ class Round:
 
     @property
     def is_going(self) -> bool:
-        """Whether there is an end to wait for; a round whose thread could not start has none."""
+        """Whether the run has started and not ended; a round whose thread could not start never is."""
         return self.is_begun and not self.is_over
 
 
 class Rounds:
-    """Begins runs without waiting for them. One thread calls everything here; ``wake`` is told that there is news.
+    """The runs in progress, each in its own thread. One thread calls the methods; ``wake`` is called for news.
 
-    A table is heard of as soon as it is done, so that it need not wait for the slower ones of its round. Faults that
-    pass are left to the caller: a table that is waiting for its next attempt would look as if it were being run.
+    A table is reported as soon as it is done and need not wait for the slower ones of its round. Retries are left to
+    the caller: a table that waits for its next attempt would otherwise count as running.
     """
 
     def __init__(self, lake: Lake, wake: Callable[[], None]) -> None:
@@ -69,41 +66,41 @@ class Rounds:
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        """Return the number of rounds whose end was not heard of yet."""
+        """Return the number of rounds whose end was not yet returned by ``news``."""
         return len(self._rounds)
 
     @property
     def at_work(self) -> int:
-        """Tables that are being run now; a round whose tables are done and that still tells of it counts as one."""
+        """The number of tables that are running; a round whose tables are done but that has not ended counts as one."""
         parallel = self._lake.config.parallel
-        return sum(max(1, min(parallel, len(one.left))) for one in self._rounds)
+        return sum(max(1, min(parallel, len(begun.left))) for begun in self._rounds)
 
     def begin(self, tables: Sequence[str]) -> None:
-        """Start a run of tables that are in no other one."""
+        """Start a run of tables that are in no other run."""
         begun = Round(set(tables))
         self._rounds.append(begun)
-        # Whatever a round hangs on, a second Ctrl-C ends the process.
+        # A daemon, so that a second Ctrl-C ends the process even if a round hangs.
         threading.Thread(target=self._run, args=(begun, tuple(tables)), name="lakeward-round", daemon=True).start()
 
     def news(self) -> Iterator[TableReport | Round]:
-        """Yield the tables that are done since the last call, and after its tables each round that is over."""
+        """Yield the tables that finished since the last call, and each round that ended after its tables."""
         while not self._news.empty():
-            told, report = self._news.get()
+            begun, report = self._news.get()
             if report is None:
-                self._rounds.remove(told)
-                yield told
+                self._rounds.remove(begun)
+                yield begun
             else:
-                told.left.discard(report.table)
+                begun.left.discard(report.table)
                 yield report
 
     def end(self) -> int:
-        """End all runs early, as Ctrl-C would, and wait until they gave back their leases; give how many did not."""
+        """End all runs early, as Ctrl-C would, wait for them, and return the number that did not end in time."""
         deadline = time.monotonic() + _GRACE_SECONDS
-        for one in self._rounds:
-            one.stop.set()
+        for begun in self._rounds:
+            begun.stop.set()
         with self._changed:
-            # In short waits: a second Ctrl-C is then heard on every system.
-            while (left := sum(one.is_going for one in self._rounds)) and time.monotonic() < deadline:
+            # In short waits, so that a second Ctrl-C works on every system.
+            while (left := sum(begun.is_going for begun in self._rounds)) and time.monotonic() < deadline:
                 self._changed.wait(_LOOK_SECONDS)
         return left
 
@@ -111,50 +108,47 @@ class Rounds:
         begun.is_begun = True
         try:
             begun.report = self._lake.run(
-                tables, options=RunOptions(attempts=0), stop=begun.stop, observers=[_Ear(self, begun)]
+                tables, options=RunOptions(attempts=0), stop=begun.stop, observers=[_RoundObserver(self, begun)]
             )
         except BaseException as error:  # the thread that watches decides what it means
             begun.error = error
-        self.tell(begun, None)
+        self.notify(begun, None)
         with self._changed:
             begun.is_over = True
             self._changed.notify_all()
 
-    def tell(self, told: Round, report: TableReport | None) -> None:
-        """Pass on that a table of a round, or with None all of it, is done; called from the threads that did it."""
-        self._news.put((told, report))
+    def notify(self, begun: Round, report: TableReport | None) -> None:
+        """Add the report of a finished table, or None for the end of the round; called from any thread."""
+        self._news.put((begun, report))
         self._wake()
 
 
-class _Ear(SilentObserver):
-    """Hears which tables of a round are done."""
+class _RoundObserver(SilentObserver):
+    """An observer that passes on the finished tables of a round."""
 
     def __init__(self, rounds: Rounds, begun: Round) -> None:
         self._rounds = rounds
         self._round = begun
 
     def table_finished(self, report: TableReport) -> None:
-        """Pass it on."""
-        self._rounds.tell(self._round, report)
-
-
-# Tables that must be run again although nothing new lands: they wait, were locked, or failed in passing.
+        """Pass the report on."""
+        self._rounds.notify(self._round, report)
 
 
 _FIRST, _MOST = 1.0, 300.0
 _WAITING_MOST = 30.0
-# Kinds of errors that may pass without anybody's doing.
+# Kinds of errors that are temporary.
 _PASSING = ("retriable", "conflict")
 
 
 class Reruns:
-    """Decides when a table is to be run again, ever later as long as nothing changes."""
+    """The delays until tables that wait, were locked or failed temporarily run again, longer each time."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
 
     def delay(self, report: TableReport, load_settle: float = 0.0) -> float | None:
-        """Return the seconds after which a table is run again; None when it is done, or somebody must act first."""
+        """Return the seconds after which a table is run again; None if it is done, or a person must act first."""
         if not _comes_again(report):
             self._times.pop(report.table, None)
             return None
@@ -164,7 +158,7 @@ class Reruns:
 
 
 def backoff(times: int) -> float:
-    """Return a wait that doubles with every time, up to five minutes."""
+    """Return a delay in seconds that doubles each time, up to five minutes."""
     return min(_FIRST * 2.0 ** min(times, 30), _MOST)
 
 
@@ -175,7 +169,7 @@ def _comes_again(report: TableReport) -> bool:
 
 
 def _longest(report: TableReport, load_settle: float) -> float:
-    """A load that settles is looked at often enough to be late by no more than a quarter of its own time."""
+    """Return the longest delay; for a load that settles a quarter of its settle time."""
     if report.outcome is not Outcome.WAITING:
         return _MOST
     return min(max(load_settle / 4, _FIRST), _WAITING_MOST) if load_settle else _WAITING_MOST
@@ -183,15 +177,15 @@ def _longest(report: TableReport, load_settle: float) -> float:
 
 logger = logging.getLogger(__name__)
 
-# The longest sleep: a wall clock that is set, or a machine that was suspended, is noticed by then.
+# The longest sleep, after which a changed wall clock or a suspended machine is noticed.
 _LONGEST_WAIT = 30.0
 
 
 class Trigger(Protocol):
-    """Something that puts asks into the inbox from a thread of its own."""
+    """A source of requests, which puts them into the inbox from its own thread."""
 
     def start(self) -> None:
-        """Begin; returns once nothing is missed."""
+        """Start, and return once nothing is missed."""
         ...
 
     def drain(self) -> None:
@@ -199,24 +193,24 @@ class Trigger(Protocol):
         ...
 
     def stop(self) -> None:
-        """End."""
+        """Stop."""
         ...
 
 
 class RunObserver(Protocol):
-    """Hears of every run that watching did, one after the other, in the thread that watches."""
+    """An observer of every run, called in the thread that watches."""
 
     def run_finished(self, report: RunReport) -> None:
-        """Hear of a run."""
+        """Handle the end of a run."""
         ...
 
 
 class Watcher:
-    """Runs tables as triggers and timers ask for it, until it is interrupted.
+    """A loop that runs tables as triggers and timers request it, until it is interrupted.
 
-    Runs go on in threads of their own and overlap: a table that takes long, or waits after a fault, delays no other
-    one. A round takes all tables that are asked for and in no run. It begins while fewer than ``parallel`` tables are
-    at work, which makes fewer than twice ``parallel`` at one time; with ``parallel: 1`` nothing overlaps.
+    Runs have their own threads and overlap: a table that takes long, or waits after a fault, delays no other table. A
+    round takes all requested tables that are in no run. It starts while fewer than ``parallel`` tables are running, so
+    that fewer than twice ``parallel`` run at a time; with ``parallel: 1`` nothing overlaps.
     """
 
     def __init__(
@@ -229,14 +223,14 @@ class Watcher:
         timers: Sequence[Timer] = (),
         observers: Sequence[RunObserver] = (),
     ) -> None:
-        """Take what to watch. ``names`` restricts runs to these tables; none: all active ones."""
+        """Prepare the loop. ``names`` restricts runs to these tables; none: all active ones."""
         self._lake = lake
         self._inbox = inbox
         self._triggers = triggers
         self._timers = timers
         self._observers = observers
         self._lookup = Lookup(lake, names)
-        self._desk = Desk()
+        self._pending = PendingRuns()
         self._rounds = Rounds(lake, inbox.wake)
         self._reruns = Reruns()
         self._outages = 0
@@ -245,20 +239,20 @@ class Watcher:
 
     @property
     def is_running(self) -> bool:
-        """Whether runs are in flight."""
+        """Whether runs are in progress."""
         return len(self._rounds) > 0
 
     def stop(self) -> None:
-        """Let ``run`` come back, ending the runs in flight as Ctrl-C would; may be called from any thread."""
+        """End ``run`` and the runs in progress, as Ctrl-C would; may be called from any thread."""
         self._stopping.set()
         self._inbox.close()
 
     def run(self) -> None:
-        """Run everything that waits, then whatever is asked for, until ``stop`` or an exception such as an interrupt.
+        """Run everything that waits, then what is requested, until ``stop`` or an exception such as an interrupt.
 
         Raises:
             ConfigurationError: a trigger cannot start.
-            RetriableError: the Spark application has ended, without which nothing can be done.
+            RetriableError: the Spark application has ended.
         """
         started: list[Trigger] = []
         try:
@@ -266,7 +260,7 @@ class Watcher:
                 started.append(trigger)
                 trigger.start()
             _ = self._lake.spark
-            self._inbox.put_later(Ask("start", everything=True), 0.0, "start")
+            self._inbox.put_later(RunRequest("start", everything=True), 0.0, "start")
             while not self._stopping.is_set():
                 self.step()
         finally:
@@ -277,107 +271,107 @@ class Watcher:
                     trigger.stop()
 
     def once(self) -> RunReport | None:
-        """Run everything that waits, end the messages that told of it, and come back; errors are raised."""
+        """Run everything that waits, delete its messages, and return the report; errors are raised."""
         try:
             for trigger in self._triggers:
                 trigger.drain()
-            self._take_in([Ask("once", everything=True), *self._inbox.take_all()])
-            if not (tables := self._desk.free()):
+            self._take_in([RunRequest("once", everything=True), *self._inbox.take_all()])
+            if not (tables := self._pending.free()):
                 return None
-            self._say_round(tables, self._desk.begin(tables))
+            self._log_round(tables, self._pending.begin(tables))
             report = self._lake.run(tables)
             for table in report.tables:
-                self._desk.finish(table.table, table.outcome)
-            self._tell(report)
+                self._pending.finish(table.table, table.outcome)
+            self._notify(report)
             return report
         finally:
             for trigger in self._triggers:
                 trigger.stop()
 
     def step(self) -> None:
-        """Wait until something is asked for or is done, and act on it; comes back after a while even if nothing is."""
+        """Handle the next requests and finished tables; return after a while even if there are none."""
         for timer in self._timers:
             if timer.tick():
-                self._inbox.put_later(Ask(timer.reason, everything=True), 0.0, timer.reason)
+                self._inbox.put_later(RunRequest(timer.reason, everything=True), 0.0, timer.reason)
         patience = min([_LONGEST_WAIT, *(timer.wait() for timer in self._timers)])
-        asks = self._inbox.take(patience)
+        requests = self._inbox.take(patience)
         try:
-            self._take_in(asks)
+            self._take_in(requests)
         except Exception as error:
             self._require_spark()
-            delay = self._say_outage(error)
-            for ask in asks:
-                self._inbox.put_later(ask, delay, ask if ask.receipt is None else id(ask.receipt))
+            delay = self._log_outage(error)
+            for request in requests:
+                self._inbox.put_later(request, delay, request if request.receipt is None else id(request.receipt))
         for news in self._rounds.news():
-            self._hear(news)
+            self._handle(news)
         self._begin_round()
 
-    def _take_in(self, asks: Sequence[Ask]) -> None:
-        """Find out which tables asks concern, and keep it until they can be run."""
-        if not asks:
+    def _take_in(self, requests: Sequence[RunRequest]) -> None:
+        """Find the tables that requests concern, and keep them until they can run."""
+        if not requests:
             return
-        for ask, tables in zip(asks, self._lookup.concerned(asks), strict=True):
-            self._desk.ask(ask, tables)
-        self._desk.forget_all_but(self._lookup.active)
+        for request, tables in zip(requests, self._lookup.concerned(requests), strict=True):
+            self._pending.add(request, tables)
+        self._pending.forget_all_but(self._lookup.active)
 
     def _begin_round(self) -> None:
-        tables = self._desk.free()
+        tables = self._pending.free()
         if tables and self._rounds.at_work < self._lake.config.parallel and not self._stopping.is_set():
-            self._say_round(tables, self._desk.begin(tables))
+            self._log_round(tables, self._pending.begin(tables))
             self._rounds.begin(tables)
 
-    def _hear(self, news: TableReport | Round) -> None:
+    def _handle(self, news: TableReport | Round) -> None:
         if not isinstance(news, Round):
             self._run_again(news)
-            self._desk.finish(news.table, news.outcome)
+            self._pending.finish(news.table, news.outcome)
         elif news.report is not None:
             self._recover()
-            self._tell(news.report)
+            self._notify(news.report)
             if news.report.failed:
                 self._require_spark()
         elif isinstance(news.error, Exception):
             self._require_spark()
-            self._desk.put_back(news.left)
-            delay, key = self._say_outage(news.error), frozenset(news.left)
-            self._inbox.put_later(Ask("again", tables=key), delay, key)
+            self._pending.put_back(news.left)
+            delay, key = self._log_outage(news.error), frozenset(news.left)
+            self._inbox.put_later(RunRequest("again", tables=key), delay, key)
         elif news.error is not None:
             raise news.error
 
     def _end_rounds(self) -> None:
-        """End the runs in flight, and the messages of what they have committed."""
+        """End the runs in progress, and delete the messages of what they have committed."""
         self._stopping.set()
         if left := self._rounds.end():
             logger.warning("%d runs did not end in time; what they had begun is finished by the next run", left)
         for news in self._rounds.news():
             if not isinstance(news, Round):
-                self._desk.finish(news.table, news.outcome)
+                self._pending.finish(news.table, news.outcome)
             elif news.report is not None:
-                self._tell(news.report)
+                self._notify(news.report)
             elif news.error is not None and not isinstance(news.error, (KeyboardInterrupt, Exception)):
                 raise news.error
 
     def _run_again(self, report: TableReport) -> None:
-        """Plan the next run of a table that waits or failed in passing."""
+        """Schedule the next run of a table that waits or failed temporarily."""
         name, known = report.table, self._lookup.active.get(report.table)
         delay = self._reruns.delay(report, known.settings.load_settle if known else 0.0)
         if delay is not None:
-            told = event("watch.again", table=name, outcome=str(report.outcome), delay=delay)
-            logger.info("%s is %s and runs again in %.0f s", name, report.outcome, delay, extra=told)
-            self._inbox.put_later(Ask("again", tables=frozenset([name])), delay, name)
+            fields = event("watch.again", table=name, outcome=str(report.outcome), delay=delay)
+            logger.info("%s is %s and runs again in %.0f s", name, report.outcome, delay, extra=fields)
+            self._inbox.put_later(RunRequest("again", tables=frozenset([name])), delay, name)
 
-    def _tell(self, report: RunReport) -> None:
+    def _notify(self, report: RunReport) -> None:
         for observer in self._observers:
             try:
                 observer.run_finished(report)
-            except Exception as error:  # what was published stands, and watching goes on
+            except Exception as error:  # what was published stays, and watching goes on
                 logger.warning("%s failed: %s: %s", type(observer).__name__, type(error).__name__, error)
 
-    def _say_round(self, tables: Sequence[str], reasons: Sequence[str]) -> None:
-        told = event("watch.round", reasons=reasons, tables=len(tables))
-        logger.info("%s: running %s", ", ".join(reasons), _shown(tables), extra=told)
+    def _log_round(self, tables: Sequence[str], reasons: Sequence[str]) -> None:
+        fields = event("watch.round", reasons=reasons, tables=len(tables))
+        logger.info("%s: running %s", ", ".join(reasons), _shown(tables), extra=fields)
 
-    def _say_outage(self, error: BaseException) -> float:
-        """Tell of an outage of landing or state, once and not at every attempt; give how long to wait."""
+    def _log_outage(self, error: BaseException) -> float:
+        """Log an outage of landing or state, once and not at every attempt, and return the seconds to wait."""
         delay = backoff(self._outages)
         self._outages += 1
         message = error.message if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
@@ -392,7 +386,7 @@ class Watcher:
         self._outages, self._outage = 0, None
 
     def _require_spark(self) -> None:
-        """Give up when the Spark application is gone: whoever started this process can start it anew."""
+        """Raise if the Spark application has ended: the process must be started again."""
         if not self._lake.has_spark():
             msg = "the Spark application has ended, so that no table can be run any more"
             raise RetriableError(msg, hint="start lakeward watch again; a service manager does so by itself")
