@@ -1,7 +1,7 @@
-"""A change set written into a table: inserts and changes as upserts, deletes by full key, all at one time.
+"""Apply a change set to a table: inserts and changes as upserts, deletes by full key, all with one timestamp.
 
-The one time makes a replay change nothing, lets newer writes of others survive, deletes included, and lets the order of
-statements not matter.
+Because of the single timestamp a replay changes nothing, newer writes and deletes of others survive, and the order of
+the statements does not matter.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
     from lakeward.diffing.frames.parsed_diff import ParsedDiff
     from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
-# What helps where there is no table.
+# The hint where there is no table.
 FILL = "fill it first: lakeward cassandra import EXPORT --into KEYSPACE.TABLE --create-table"
 _WRITTEN = ("inserted", "changed", "deleted")
 
 
 @dataclass(frozen=True)
 class ApplyRequest(WriteRequest):
-    """Which change set is to be applied, and how.
+    """The change set to apply, and how.
 
     timestamp: ``snapshot`` stands for the start of the export that the change set leads to.
-    max_delete_share: refuse where a larger part of the past's rows would be deleted.
+    max_delete_share: refuse to delete a larger share of the rows of the past.
     """
 
     max_delete_share: float = 0.5
@@ -76,10 +76,10 @@ def apply_change_set(
     *,
     on_progress: OnProgress | None = None,
 ) -> WriteReport:
-    """Write what a change set says into a table, or go on with what was interrupted.
+    """Write a change set into a table, or resume an attempt that was interrupted.
 
     Raises:
-        RefusedInputError: the change set is not whole, not the next one, does not fit the table, or deletes too much.
+        RefusedInputError: the change set is incomplete, not the next one, does not fit the table, or deletes too much.
         DataError: too many rows are rejected.
         RetriableError: the cluster does not answer.
     """
@@ -99,10 +99,10 @@ def apply_change_set(
 def decide(
     request: ApplyRequest, found: ChangeSet, parents: dict[str, ExportOrigin | None], ledger: Ledger
 ) -> JobDecision | None:
-    """Decide by what is recorded of a target whether a change set is applied to it; None where there is nothing to do.
+    """Decide from the record of a target whether a change set is applied to it; None where there is nothing to do.
 
     Raises:
-        RefusedInputError: it should not be.
+        RefusedInputError: it must not be applied.
     """
     warnings_before, lost = _require_held(request, found, ledger)
     last = ledger.last()
@@ -110,7 +110,7 @@ def decide(
         return None
     job = _job(request, found, parents["current"], ledger)
     if last is not None and request.timestamp != guards.SNAPSHOT_TIME:
-        # A time of a person's own does not say how old the values are.
+        # A timestamp chosen by a person does not say how old the values are.
         last = last.with_latest_time
     history = ledger.history()
     guards.require_few_deletes(found, request.max_delete_share)
@@ -131,14 +131,14 @@ def _find(spark: SparkSession, config: Config, request: ApplyRequest, target: Ta
     store = open_filesystem(spark, config, folder)
     if store.exists(f"{folder}/{MANIFEST}"):
         return find_change_set(spark, config, folder)
-    # One that the published recipe wrote says neither what identifies a row nor its types; the table does.
+    # A change set without a manifest names neither the key nor the types; the table does.
     found = find_change_set(spark, config, folder, keys=target.primary_key, past=text_struct(target))
     require_no_csv_blobs(target, store.files(folder), found.label)
     return replace(found, frame=typed(found.frame, target, found.options))
 
 
 def _dropped(diff: ParsedDiff, target: TableSchema) -> list[Matched]:
-    """Return the target's columns that only the past has: their values are gone, also if the column comes back."""
+    """Return the columns of the target that only the past has: their values are deleted."""
     current = {field.name for field in diff.right or ()}
     gone = {field.name for field in diff.left or ()} - current
     return [
@@ -162,9 +162,9 @@ def _schemas(parents: dict[str, ExportOrigin | None]) -> list[TableSchema]:
 
 
 def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tuple[list[str], str | None]:
-    """Refuse a target that does not hold any more what is recorded of it, unless it is to be made like another one.
+    """Refuse a target that no longer holds what is recorded, unless the change set does not depend on it.
 
-    Return what a person should know, and why what was recorded is void.
+    Return the warnings, and why the record is void.
     """
     manifest = found.manifest
     lost = ledger.lost() or _emptied(found, ledger)
@@ -178,7 +178,7 @@ def _require_held(request: ApplyRequest, found: ChangeSet, ledger: Ledger) -> tu
 
 
 def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
-    """Return why a target without rows and without a record cannot be what a change set was made of; None if it can."""
+    """Return why a target without rows and without a record cannot be the past of a change set; None if it can."""
     if found.manifest is None or ledger.last() is not None or ledger.has_rows():
         return None
     counts = found.manifest.counts
@@ -187,19 +187,19 @@ def _emptied(found: ChangeSet, ledger: Ledger) -> str | None:
 
 
 def _leaves_nothing(manifest: ChangeSetManifest, begun: Job | None) -> bool:
-    """Whether it does not matter that the target is empty: it was before, or the half of this has deleted all."""
+    """Whether an empty target is expected: it was empty before, or an interrupted attempt has deleted all rows."""
     is_begun = begun is not None and begun.change_set == manifest.id
     is_all_new = not any(manifest.counts.get(word) for word in ("changed", "unchanged"))
     return is_all_new and (is_begun or (guards.is_repair(manifest) and not manifest.counts.get("deleted")))
 
 
 def _job(request: ApplyRequest, found: ChangeSet, origin: ExportOrigin | None, ledger: Ledger) -> Job:
-    """Return the job as it was begun, or as it begins now."""
+    """Return the job as it was recorded when it began, or a new one."""
     manifest = found.manifest
     identity = guards.plain_identity(manifest.current) if manifest is not None else {"location": found.location}
     is_repair = manifest is not None and guards.is_repair(manifest)
     if is_repair and (last := ledger.last()) is not None:
-        # What comes next is still told from the export that was applied last.
+        # The next change set still follows the export that was applied last.
         identity = dict(last.identity)
     name = manifest.id if manifest is not None else None
     own = guards.job_id(APPLY, {}, name or found.location, request.timestamp)
@@ -224,7 +224,7 @@ def _rows(found: ChangeSet, parents: dict[str, ExportOrigin | None], target: Tab
         frame=diff.rows(unchanged=False),
         columns=pairs,
         count=_count(found),
-        # Static columns of the past may be gone from the target as well: there is then nothing to delete.
+        # The target may have lost static columns that the past had: there is then nothing to delete.
         has_static_rows=any(schema.statics for schema in (target, *_schemas(parents))),
         expiries=expiries(diff, [pair.column.name for pair in pairs if not pair.column.is_key]),
         action=action(diff),

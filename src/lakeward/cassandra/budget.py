@@ -1,11 +1,12 @@
-"""One budget for a whole job: kept by the driver process, asked by every task before it works.
+"""One rate budget for a whole job: kept by the driver process, asked by every task before it sends requests.
 
-Tasks come and go; none of them has a share of its own. Each asks for what it needs next, gets a small part of it at a
-time in turn with the others, and returns what it did not use. So the cluster sees the rate that was asked for,
-whatever the number of tasks.
+Tasks come and go; none of them has a fixed share. Each asks for what it needs next, gets a small part of it at a time
+in turn with the others, and returns what it did not use. So the cluster sees the configured rate, whatever the number
+of tasks.
 
-Here are the amounts that are counted, the accounts (no sockets, no threads, and any clock), the lines about progress
-that follow from them, and the protocol: lines of JSON over TCP, after each side has shown the job's token.
+This module has the amounts that are counted, the accounts (no sockets, no threads, and any clock), the progress lines
+that follow from them, and the protocol: lines of JSON over TCP, after both sides have proved that they know the job's
+token.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OnProgress = Callable[[str], None]
-"""Takes one line for humans."""
+"""Called with a line about the progress."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -38,7 +39,7 @@ def progress_line(
     written: tuple[float, float] = (0, 0),
     read: tuple[float, float] = (0, 0),
 ) -> str:
-    """Return a line: rows done, how fast, how long the rest takes, and what it costs per second and until now.
+    """Return a progress line: rows, rate, time left, and the units per second and so far.
 
     >>> progress_line(412_000, 3_000_000, 9_980, written=(9_980, 412_000))
     '412,000 of about 3,000,000 rows, 9,980 rows/s, 4 min left, 9,980 WCU/s, 412,000 WCU so far'
@@ -54,7 +55,7 @@ def progress_line(
 
 
 def duration(seconds: float) -> str:
-    """Return a span as text, in the one unit that fits it."""
+    """Return a duration as text, in the largest unit of which there are at least two."""
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.0f} {name}"
@@ -62,7 +63,7 @@ def duration(seconds: float) -> str:
 
 
 class Amounts(NamedTuple):
-    """Some of everything that is counted."""
+    """An amount of each quantity that is counted."""
 
     rows: float = 0.0
     write_units: float = 0.0
@@ -70,11 +71,11 @@ class Amounts(NamedTuple):
     requests: float = 0.0
 
     def plus(self, other: Amounts) -> Amounts:
-        """Add."""
+        """Return the sum of both."""
         return Amounts(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> Amounts:
-        """Multiply each."""
+        """Return each amount times a factor."""
         return Amounts(*(mine * factor for mine in self))
 
 
@@ -83,7 +84,7 @@ NOTHING = Amounts()
 
 @dataclass(frozen=True)
 class RateLimits:
-    """What a job may do per second; None: as much as it can. Units are those of Amazon Keyspaces (WCU, RCU)."""
+    """Limits of a job per second; None: no limit. Units are those of Amazon Keyspaces (WCU, RCU)."""
 
     rows_per_second: float | None = None
     write_units: float | None = None
@@ -91,18 +92,18 @@ class RateLimits:
     requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could ever be done."""
+        """Refuse limits that would let nothing pass."""
         for name, value in vars(self).items():
             if value is not None and value <= 0:
                 msg = f"{name} must be more than 0, not {value}"
                 raise ValueError(msg)
 
     def for_reading(self) -> RateLimits:
-        """Return what concerns the table that is read."""
+        """Return the limits for the table that is read."""
         return replace(self, write_units=None)
 
     def for_writing(self) -> RateLimits:
-        """Return what concerns the table that is written."""
+        """Return the limits for the table that is written."""
         return replace(self, read_units=None)
 
     @property
@@ -113,7 +114,7 @@ class RateLimits:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a job did, as its tasks told it; ``rate`` is rows per second since the first of them."""
+    """What a job did, as reported by its tasks; ``rate`` is rows per second since the first report."""
 
     rows: int
     write_units: float
@@ -123,12 +124,12 @@ class Totals:
     rate: float
 
 
-# What one turn hands out at most, and what may be saved up, in seconds of the whole rate: a task waits for a turn and
+# The most that one turn grants, and the most that is saved up, in seconds of the full rate: a task waits for a turn and
 # not for its whole share, a machine that stalls for a moment loses nothing, and a burst is 1.3 % of half a minute.
 TURN_SECONDS = 0.05
 SAVED_SECONDS = 0.4
 RAMP_START = 0.25
-# After overload: a moment of nothing, then half the rate, doubled every few seconds until it is whole again.
+# After an overload: a short pause, then half the rate, which doubles every few seconds up to the full rate.
 PAUSE_SECONDS = 0.5
 DEAF_SECONDS = 1.0
 RECOVERY_SECONDS = 5.0
@@ -138,7 +139,7 @@ _REQUESTS = 3
 
 
 class BudgetLedger:
-    """Counts what may be done and what was done. Call it from one thread at a time."""
+    """The accounts of a job: what may be done and what was done. Not thread-safe."""
 
     def __init__(self, limits: RateLimits, *, ramp_seconds: float, clock: Callable[[], float]) -> None:
         """Begin with nothing saved."""
@@ -148,16 +149,16 @@ class BudgetLedger:
         self._first: float | None = None
         self._last = clock()
         self._factor, self._paused_until, self._slowed_at = 1.0, 0.0, float("-inf")
-        # Requests per second that overload left to a job without any limit; None: no such ceiling.
+        # Requests per second after an overload of a job without limits; None: no such ceiling.
         self._ceiling: float | None = None
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything has to be asked for at present."""
+        """Whether tasks have to ask at present."""
         return self._ceiling is not None or any(rate is not None for rate in self._rates)
 
     def offer(self, wanted: Amounts, needed: Amounts) -> Amounts | None:
-        """Hand out a part of what is wanted; None: not yet. ``needed`` is the least that is of use."""
+        """Grant a part of what is wanted; None: not yet. ``needed`` is the least that is useful."""
         now = self._refill()
         if now < self._paused_until or self._debt_seconds(now) > 0:
             return None
@@ -166,7 +167,7 @@ class BudgetLedger:
             if rate is None or want <= 0:
                 continue
             turn = max(rate * TURN_SECONDS, 1e-9)
-            # A little short counts as enough: otherwise rounding would make a task wait for another turn.
+            # Tolerate rounding errors: otherwise they would make a task wait for another turn.
             if level < min(need, turn) * (1 - 1e-9):
                 return None
             share = min(share, min(level, turn) / want)
@@ -175,7 +176,7 @@ class BudgetLedger:
         return granted
 
     def patience(self, wanted: Amounts, needed: Amounts) -> float:
-        """Return in how many seconds it is worth asking again."""
+        """Return after how many seconds to ask again."""
         now = self._clock()
         waits = [self._paused_until - now, self._debt_seconds(now), 0.001]
         for want, need, level, rate in zip(wanted, needed, self._levels, self._current_rates(now), strict=True):
@@ -184,19 +185,19 @@ class BudgetLedger:
         return min(max(waits), SAVED_SECONDS)
 
     def hand_back(self, unused: Amounts) -> None:
-        """Take back what a task got and did not use; less than nothing is what it used beyond that."""
+        """Take back what a task was granted and did not use; a negative amount is what it used in excess."""
         self._refill()
         self._take(unused.times(-1))
 
     def count(self, used: Amounts) -> None:
-        """Note what was really done."""
+        """Record what was done."""
         self._begin()
         self._used = self._used.plus(used)
         self._recent.append((self._clock(), used))
         self._forget_old()
 
     def slow_down(self) -> bool:
-        """Halve the rate for a while because the cluster is overloaded; False: it was just done."""
+        """Halve the rate for a while because the cluster is overloaded; return False if that was just done."""
         now = self._refill()
         if now - self._slowed_at < DEAF_SECONDS:
             return False
@@ -208,7 +209,7 @@ class BudgetLedger:
         return True
 
     def recent_rates(self) -> Amounts:
-        """Return what was done per second of late."""
+        """Return what was done per second in the last few seconds."""
         now = self._forget_old()
         total = NOTHING
         for _, used in self._recent:
@@ -217,7 +218,7 @@ class BudgetLedger:
         return total.times(1 / max(min(_RATE_WINDOW_SECONDS, now - begun), 0.1))
 
     def totals(self) -> Totals:
-        """Sum up."""
+        """Return the totals."""
         seconds = 0.0 if self._first is None else self._clock() - self._first
         rows = round(self._used.rows)
         return Totals(
@@ -240,10 +241,10 @@ class BudgetLedger:
             self._first = self._last = self._clock()
 
     def _refill(self) -> float:
-        """Account for the time since the last call: the rate may have changed, which a short step hardly sees."""
+        """Add what has accrued since the last call; steps are short, so a change of the rate hardly matters."""
         self._begin()
         now = self._clock()
-        # A pause saves nothing up.
+        # Nothing accrues during a pause.
         passed, self._last = max(now - max(self._last, self._paused_until), 0.0), now
         self._recover(passed)
         for at, rate in enumerate(self._current_rates(now)):
@@ -268,7 +269,7 @@ class BudgetLedger:
         return rates
 
     def _debt_seconds(self, now: float) -> float:
-        """Return how long the whole job waits for what some task spent beyond its allowance."""
+        """Return how many seconds the whole job waits because tasks spent more than they were granted."""
         rates = zip(self._levels, self._current_rates(now), strict=True)
         return max((-level / rate for level, rate in rates if rate is not None and level < -1e-6), default=0.0)
 
@@ -284,7 +285,7 @@ GREETING_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class BudgetAddress:
-    """Where tasks find the budget of their job; the token is not shown."""
+    """Where tasks reach the budget of their job; the token is not shown."""
 
     host: str
     port: int
@@ -292,7 +293,7 @@ class BudgetAddress:
 
 
 class Line:
-    """One connection, which carries documents in both directions."""
+    """A connection that carries JSON documents in both directions."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Take over a connection."""
@@ -305,7 +306,7 @@ class Line:
         self._connection.sendall(json.dumps(document).encode() + b"\n")
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for a document; None: the other side has gone."""
+        """Wait for a document; None if the other side has closed the connection."""
         line = self._reader.readline()
         if not line.endswith(b"\n"):
             return None
@@ -313,7 +314,7 @@ class Line:
         return document
 
     def has_ended(self) -> bool:
-        """Whether the other side has gone, without waiting. It says nothing while it waits for an answer."""
+        """Whether the other side has closed the connection, without waiting. It sends nothing while it waits."""
         self._connection.setblocking(False)
         try:
             return self._connection.recv(1, socket.MSG_PEEK) == b""
@@ -325,20 +326,20 @@ class Line:
             self._connection.settimeout(None)
 
     def hang_up(self) -> None:
-        """Wake whoever waits on either side of the connection: it has ended."""
-        # The other side may have been faster.
+        """Shut the connection down, which wakes threads that wait on either side."""
+        # The other side may have closed it already.
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection; not while another thread waits on it."""
+        """Close the connection; not while another thread waits on it."""
         self.hang_up()
         self._reader.close()
         self._connection.close()
 
 
 def greet_as_server(connection: socket.socket, token: bytes) -> bool:
-    """Check that a client knows the token, which is not sent; then prove the same to it."""
+    """Check that a client knows the token, which is never sent; then prove the same to it."""
     connection.settimeout(GREETING_SECONDS)
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.sendall(nonce)
@@ -351,7 +352,7 @@ def greet_as_server(connection: socket.socket, token: bytes) -> bool:
 
 
 def greet_as_client(connection: socket.socket, token: bytes) -> bool:
-    """Show the server that this task belongs to the job, and see that it is the job's server."""
+    """Prove to the server that this task belongs to the job, and check that it is the job's server."""
     connection.settimeout(GREETING_SECONDS)
     nonce = _exactly(connection, NONCE_BYTES)
     own = secrets.token_bytes(NONCE_BYTES)

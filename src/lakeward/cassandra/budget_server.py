@@ -1,4 +1,4 @@
-"""Both ends of a job's budget: the driver process answers every task in its turn, and tasks ask it."""
+"""The server and the client of a job's budget: the driver process serves it, and tasks ask for it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ RAMP_SECONDS = 3.0
 # How long tasks of a job without limits may go on before they report.
 FREE_SECONDS = 0.2
 PROGRESS_SECONDS = 5.0
-# A task that was silent for so long has told all it did: it reports several times in that span.
+# A task that was silent for so long has reported everything: it reports several times in that span.
 _SILENT_SECONDS = 0.3
 _SETTLE_SECONDS = 2.0
 _TOKEN_BYTES = 32
 
 
 class BudgetServer:
-    """The budget of one job, for the time of a ``with`` block."""
+    """The budget of one job, served during a ``with`` block."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class BudgetServer:
         rejected: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Name the limits, and the address at which executors reach this process (``spark.driver.host``).
+        """Take the limits, and the address at which executors reach this process (``spark.driver.host``).
 
-        The rate rises from a quarter to the whole within ``ramp_seconds`` of the first request. ``tell`` hears every
-        few seconds how far the work is. ``rejected`` are rows that earlier attempts could not write.
+        The rate rises from a quarter to the full rate within ``ramp_seconds`` of the first request. ``on_progress`` is
+        called every few seconds. ``rejected`` is the number of rows that earlier attempts could not write.
         """
         self._host, self._on_progress = host.strip("[]"), on_progress
         self._ledger = BudgetLedger(limits, ramp_seconds=ramp_seconds, clock=clock)
@@ -86,7 +86,7 @@ class BudgetServer:
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         if self._listener is not None:
-            # A thread that waits in accept() wakes up only by this; closing alone leaves it there.
+            # Only this wakes a thread that waits in accept(); closing alone does not.
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -98,12 +98,12 @@ class BudgetServer:
 
     @property
     def address(self) -> BudgetAddress:
-        """What tasks need in order to ask."""
+        """Where tasks reach this server."""
         assert self._address is not None, "the budget serves only inside its with block"
         return self._address
 
     def totals(self) -> Totals:
-        """Sum up what all tasks did, once those that have ended have told it."""
+        """Return the totals of all tasks, once those that have ended have reported."""
         limit = time.monotonic() + _SETTLE_SECONDS
         while time.monotonic() < limit:
             with self._turn:
@@ -139,7 +139,7 @@ class BudgetServer:
             while (asked := line.receive()) is not None:
                 self._answer(line, asked)
         except OSError:
-            # The task has gone; what it had got and not told is at most one turn.
+            # The task has ended; what it was granted and did not report is at most one turn.
             pass
         finally:
             with self._turn:
@@ -166,7 +166,7 @@ class BudgetServer:
             line.send({"granted": granted, "free": free})
 
     def _wait_for(self, line: Line, wanted: Amounts, needed: Amounts) -> Amounts:
-        """Wait in the queue of all tasks; one that has gone meanwhile gets nothing and holds up nobody."""
+        """Wait in the queue of all tasks; a task that has ended meanwhile gets nothing and blocks no other."""
         ticket = object()
         with self._turn:
             self._queue.append(ticket)
@@ -211,7 +211,7 @@ class BudgetServer:
 
 
 def _listen(host: str) -> socket.socket:
-    """Listen at the address that executors are told, or at all where it is one of a proxy's before this machine."""
+    """Listen at the address that executors use, or at all addresses where it belongs to a proxy."""
     try:
         return socket.create_server((host, 0), family=_family(host))
     except OSError:
@@ -223,15 +223,15 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 REPORT_SECONDS = 0.1
-# Credit that was not touched for so long goes back: the task may have ended.
+# Credit that was not used for so long is returned: the task may have ended.
 _IDLE_SECONDS = 0.15
-# How much is asked for ahead grows until asking is needed only so often.
+# The amount requested ahead grows until requests are rare enough.
 _OFTEN_SECONDS, _SELDOM_SECONDS, _MOST_AHEAD = 0.02, 0.1, 256
 _REASON_LENGTH = 200
 
 
 class BudgetClient:
-    """Asks for what the tasks of this process are about to do. Threads may share it."""
+    """Asks for the budget of the tasks of this process. Threads may share it."""
 
     def __init__(self, address: BudgetAddress) -> None:
         """Connect.
@@ -248,7 +248,7 @@ class BudgetClient:
         threading.Thread(target=self._report_on, name="budget-report", daemon=True).start()
 
     def take(self, rows: float = 0, write_units: float = 0, read_units: float = 0, requests: float = 1) -> None:
-        """Wait until so much may be done, and until what was spent beyond earlier allowances is paid for."""
+        """Wait until this amount is granted, and earlier overspending is paid off."""
         need = Amounts(rows, write_units, read_units, requests)
         with self._lock:
             if time.monotonic() >= self._free_until:
@@ -256,22 +256,22 @@ class BudgetClient:
             self._note(need)
 
     def spent(self, rows: float = 0, write_units: float = 0, read_units: float = 0, requests: float = 0) -> None:
-        """Report what was done without asking, known only afterwards: the next request waits for it.
+        """Report what was done without asking because it is known only afterwards: the next request waits for it.
 
-        Less than nothing is given back: what was taken beforehand for something that turned out smaller.
+        A negative amount is returned: what was taken in advance for something that turned out smaller.
         """
         with self._lock:
             self._note(Amounts(rows, write_units, read_units, requests))
 
     def slow_down(self, reason: str) -> None:
-        """Report that the cluster is overloaded or does not answer: the whole job goes slower for a while."""
+        """Report that the cluster is overloaded or does not answer: the whole job slows down for a while."""
         with self._lock:
             self._send({"slow": reason[:_REASON_LENGTH]})
-            # Ask before the next request, also where there was no limit until now.
+            # Ask before the next request, even if there was no limit so far.
             self._free_until = 0.0
 
     def reject(self) -> int:
-        """Report a row that cannot be written; return how many there are in the whole job."""
+        """Report a row that cannot be written; return how many the whole job has."""
         with self._lock:
             self._send({"rejected": 1})
             answer = self._line.receive()
@@ -280,7 +280,7 @@ class BudgetClient:
             return int(answer["rejected"])
 
     def has_ended(self) -> bool:
-        """Whether the job's driver process has gone; whoever waits for its answer will hear of it."""
+        """Whether the job's driver process has ended; False while another thread waits for its answer."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -289,7 +289,7 @@ class BudgetClient:
             self._lock.release()
 
     def close(self) -> None:
-        """Report what is left, and end the connection."""
+        """Report what is left, and close the connection."""
         with self._lock:
             with contextlib.suppress(RetriableError):
                 self._touched_at = 0.0
@@ -336,11 +336,11 @@ class BudgetClient:
                 with self._lock:
                     self._report()
             except (OSError, RetriableError, ValueError):
-                # Whoever asks next hears of it.
+                # The next call that asks raises the error.
                 return
 
     def _report(self) -> None:
-        """Report what was used, and return what lies idle; both in one message."""
+        """Report what was used, and return unused credit, in one message."""
         report: dict[str, Amounts] = {}
         if any(self._used):
             report["used"], self._used = self._used, NOTHING
@@ -366,14 +366,14 @@ _MAKING = threading.Lock()
 
 
 def budget_client(address: BudgetAddress) -> BudgetClient:
-    """Return the client that all tasks of this process share; it is made after the fork.
+    """Return the client that all tasks of this process share; it is created after the fork.
 
     Raises:
         RetriableError: the job's driver process does not answer.
     """
     key = (os.getpid(), address)
     with _MAKING:
-        # A process of Spark's outlives jobs and their budgets.
+        # A worker process of Spark outlives jobs and their budgets.
         for ended in [known for known, client in _CLIENTS.items() if client.has_ended()]:
             _CLIENTS.pop(ended).close()
         if key not in _CLIENTS:

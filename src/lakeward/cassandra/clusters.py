@@ -1,4 +1,4 @@
-"""Which cluster a command means: one of the configuration by name, or an address; and where its password is."""
+"""Find the cluster of a command, by its name in the configuration or by its address, and its password."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _PLAIN = (
 )  # fmt: skip
 _FILES = ("ca", "certificate", "key")
 _TLS = (*_FILES, "check_host_name", "server_name")
-# Not urllib's urlsplit: whether it takes several hosts in brackets differs between releases of Python.
+# Not urllib's urlsplit: whether it accepts several hosts in brackets differs between releases of Python.
 _ADDRESS = re.compile(
     r"(?P<scheme>cassandra|keyspaces)://(?P<netloc>[^/?#]+)(?P<path>/*)(\?(?P<query>[^#]*))?(?P<fragment>)"
 )
-# A host with its port; an address of IPv6 is in brackets, since it holds colons itself.
+# A host with its port; an IPv6 address is in brackets, since it contains colons.
 _HOST = re.compile(r"(\[(?P<address>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(:(?P<port>[^:\[\]]*))?")
 
 
 @dataclass(frozen=True)
 class LiveTable:
-    """A table, and how its cluster is reached."""
+    """A table and the address of its cluster."""
 
     address: ClusterAddress
     name: TableName
@@ -54,7 +54,7 @@ class LiveTable:
         return f"{self.address.name}/{self.name}"
 
     def ledger(self, address: str | None) -> TableName | None:
-        """Return the named table as the ledger of this one; None where none is named.
+        """Return the ledger table named by an address; None where none is named.
 
         Raises:
             ConfigurationError: it is a table of another cluster.
@@ -69,10 +69,10 @@ class LiveTable:
 
 
 def find_cluster(config: Config, table: TableAddress | None, option: str | None) -> ClusterAddress:
-    """Find the cluster of a table: the one its address names, else that of ``--cluster``, else the only one there is.
+    """Return the cluster of a table: the one its address names, else ``--cluster``, else the only one configured.
 
     Raises:
-        ConfigurationError: there is no such cluster, or more than one to choose from; names what is configured.
+        ConfigurationError: there is no such cluster, or more than one to choose from; the message lists them.
     """
     named = table.cluster if table is not None and table.cluster else option
     if named is None:
@@ -90,12 +90,12 @@ def find_cluster(config: Config, table: TableAddress | None, option: str | None)
 
 
 def parse_cluster(text: str) -> ClusterAddress:
-    """Read an address that says all: ``cassandra://host:port``, or ``keyspaces://region``.
+    """Parse a complete address: ``cassandra://host:port``, or ``keyspaces://region``.
 
-    The password of ``?username=…`` is that of the variable CASSANDRA_PASSWORD.
+    The password for ``?username=…`` comes from the variable CASSANDRA_PASSWORD.
 
     Raises:
-        ConfigurationError: it is no such address, or holds a password.
+        ConfigurationError: it is not such an address, or contains a password.
     """
     split = _split(text)
     if split.scheme == "keyspaces":
@@ -121,7 +121,7 @@ def _split(text: str) -> SplitResult:
 
 
 def limits_for(address: ClusterAddress, limits: RateLimits) -> RateLimits:
-    """Add to a job's limits what the cluster's settings allow in all."""
+    """Return a job's limits, with the request limit of the cluster's settings where the job has none."""
     if limits.requests_per_second is not None or address.settings.max_requests_per_second is None:
         return limits
     return replace(limits, requests_per_second=address.settings.max_requests_per_second)
@@ -133,7 +133,7 @@ def _configured(config: Config) -> str:
 
 
 def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
-    """Resolve relative paths of certificates against the configuration file."""
+    """Return settings whose paths of certificates are resolved against the configuration file."""
     if settings.tls is None:
         return settings
     found = {name: getattr(settings.tls, name) for name in _FILES}
@@ -142,10 +142,10 @@ def _with_paths(config: Config, settings: ClusterSettings) -> ClusterSettings:
 
 
 def _hosts_and_port(place: str) -> tuple[list[str], dict[str, str]]:
-    """Take ``a,b:9043``, ``a:9043,b:9043`` or ``[::1],[::2]:9043`` apart.
+    """Split ``a,b:9043``, ``a:9043,b:9043`` or ``[::1],[::2]:9043`` into hosts and port.
 
     Raises:
-        ConfigurationError: a part is no host, or the hosts have different ports.
+        ConfigurationError: a part is not a host, or the hosts have different ports.
     """
     found = [_host_and_port(part) for part in place.split(",")]
     ports = list(dict.fromkeys(port for _, port in found if port is not None))
@@ -203,10 +203,10 @@ _EXTRA = "pip install 'lakeward[aws]'"
 
 
 def password_of(name: str, settings: ClusterSettings) -> str | None:
-    """Fetch the password that a cluster's settings point at; None: it needs none.
+    """Return the password that a cluster's settings point to; None if it needs none.
 
     Raises:
-        ConfigurationError: it is not where they say.
+        ConfigurationError: it is not there.
     """
     if settings.password is None:
         return None
@@ -216,7 +216,7 @@ def password_of(name: str, settings: ClusterSettings) -> str | None:
 
 
 def _secret(cluster: str, secret: str) -> str:
-    """Read a secret: text that is the password, or a JSON object whose ``password`` is."""
+    """Return the password in a secret, whose text is the password or a JSON object with a ``password``."""
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
@@ -224,7 +224,7 @@ def _secret(cluster: str, secret: str) -> str:
         msg = f"the password of cluster {cluster} is in AWS Secrets Manager; the package for it is not installed"
         raise ConfigurationError(msg, hint=_EXTRA) from error
     try:
-        # An ARN says itself in which region it is.
+        # An ARN contains its region.
         region = secret.split(":")[3] if secret.startswith("arn:") else None
         client = boto3.client("secretsmanager", region_name=region)
         try:

@@ -1,7 +1,7 @@
-"""A table compared with its copy in another cluster, and the change set that would make the copy like it.
+"""Compare a table with its copy in another cluster, and write the change set that would repair the copy.
 
-Rows of ranges that differ are put into files, so that they are compared as they were at one reading. Rows that differ
-are read again: only these are judged by the next look.
+The rows of ranges that differ are staged in files, so that they are compared as they were when they were read. Rows
+that differ are read again after a pause, and only these count in the next round.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """Where the rows of live tables are put, and by how many tasks they are read."""
+    """The folder in which the rows of live tables are staged, and how many tasks read them."""
 
     spark: SparkSession
     store: FileSystem
@@ -62,12 +62,12 @@ class StagingFolder:
     tasks: int
 
     def remove(self) -> None:
-        """Remove what was put there."""
+        """Remove the staged files."""
         present = self.store.files(self.folder)
         remove_files(self.store, self.folder, [path for path in present if is_group_file(path)])
 
     def side(self, plan: ReadPlan, shown: TableSchema, ranges: Sequence[TokenRange], name: str) -> Side:
-        """Read ranges of a table into a folder of that name and give them as a side of a comparison.
+        """Read ranges of a table into a subfolder, and return them as a side of a comparison.
 
         ``shown`` is the table with the types in which its values are compared.
 
@@ -88,10 +88,10 @@ class StagingFolder:
 def open_staging_folder(
     spark: SparkSession, config: Config, place: str | None, tasks: int | None
 ) -> Iterator[StagingFolder]:
-    """Yield a stage in a folder below ``place``, by default a temporary one; it is removed afterwards.
+    """Yield a staging folder below ``place``, by default a temporary one; it is removed afterwards.
 
     Raises:
-        ConfigurationError: no place is named, and Spark runs on more machines than this one.
+        ConfigurationError: no place is named, and Spark runs on more than this machine.
     """
     if place is None and not str(spark.sparkContext.master).startswith("local"):
         msg = "Spark runs on other machines too, and no staging folder is named that all of them can reach"
@@ -107,7 +107,7 @@ def open_staging_folder(
 
 
 def live_identity(plan: ReadPlan, started: datetime, ended: datetime) -> dict[str, Any]:
-    """Return what a side is: a table of a cluster at a time, with all that applying its rows elsewhere needs."""
+    """Return the identity of a side: a table of a cluster at a time, with what applying its rows elsewhere needs."""
     name = plan.schema.name
     return {
         "kind": LIVE,
@@ -135,14 +135,14 @@ _KEY = f"{S.PREFIX}key_"
 
 @dataclass(frozen=True)
 class Suspects:
-    """Keys of rows that differ, in files of their own."""
+    """The keys of rows that differ, kept in files."""
 
     keys: DataFrame
     count: int
 
     @classmethod
     def of(cls, sides: Sequence[Side], options: DiffOptions, stage: StagingFolder, look: int) -> Suspects | None:
-        """Compare two sides and keep the keys that differ; None where there are none."""
+        """Return the keys at which two sides differ; None where there are none."""
         names = sides[0].primary_key
         path = stage.store.for_spark(f"{stage.folder}/look-{look}/keys")
         with SideComparison(sides[0], sides[1], names, options) as comparison, comparison.translated_errors():
@@ -166,18 +166,18 @@ def _renamed(names: Sequence[str]) -> list[str]:
     return [f"{_KEY}{at}" for at in range(len(names))]
 
 
-# What one task reads at a time; more of them leave less to read again where something differs.
+# More ranges leave less to read again where something differs.
 _RANGES_PER_TASK = 16
 
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What to compare: ``table`` is right, ``copy`` is what a change set would put right.
+    """What to compare: ``table`` is correct, ``copy`` is what a change set would repair.
 
-    to: folder of exports below which the change set is written; None: none is.
-    rechecks: how often rows that differ are looked at again, each time after ``pause`` seconds: what was only on its
-        way to one of the clusters is then the same.
-    ranges: into how many ranges the ring is cut; None: as many as fit the tasks.
+    to: folder of exports below which the change set is written; None: none is written.
+    rechecks: how often rows that differ are read again, each time after ``pause`` seconds: writes that had not yet
+        reached one of the clusters have then arrived.
+    ranges: into how many ranges the ring is cut; None: depends on the number of tasks.
     """
 
     table: LiveTable
@@ -193,7 +193,7 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """What came out. Rows are those of the first look; ``result`` is None where no range differs.
+    """The result of a comparison. Rows are those of the first look; ``result`` is None where no range differs.
 
     ``lacking`` are columns of the table that the copy does not have.
     """
@@ -221,7 +221,7 @@ class ComparisonReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows the copy lacks, has with other values, and has too many."""
+        """How many rows are missing in the copy, differ, or are only in the copy."""
         found = self.result.summary if self.result is not None else None
         words = {"missing": "inserted", "different": "changed", "surplus": "deleted"}
         return {name: getattr(found, word) if found is not None else 0 for name, word in words.items()}
@@ -255,13 +255,13 @@ def compare_tables(
     *,
     on_progress: Callable[[str], None] | None = None,
 ) -> ComparisonReport:
-    """Compare two tables by token ranges, and write what makes the copy like the table if that is wanted.
+    """Compare two tables by token ranges, and write the change set that repairs the copy if requested.
 
-    First every range of both is read for a digest of its rows. Only the rows of ranges that differ are then put into
-    the stage's folder and compared one by one, and those that differ are looked at again.
+    First every range of both is read for a digest of its rows. Only the rows of ranges that differ are then staged and
+    compared one by one, and those that differ are read again.
 
     Raises:
-        ConfigurationError: a table is not there, or the two have different keys.
+        ConfigurationError: a table does not exist, or the two have different keys.
         RefusedInputError: the change set would delete too much, or the minute has one already.
         RetriableError: a cluster did not answer.
     """
@@ -294,7 +294,7 @@ def compare_tables(
 def _budgets(
     spark: SparkSession, request: CompareRequest, on_progress: Callable[[str], None]
 ) -> Iterator[list[BudgetServer]]:
-    """Keep a budget for each cluster: the limits are what one of them may be asked for."""
+    """Yield a budget for each cluster: the limits hold for each of them."""
     host = str(spark.conf.get("spark.driver.host", "127.0.0.1"))
     with ExitStack() as stack:
         yield [
@@ -305,7 +305,7 @@ def _budgets(
 
 @dataclass(frozen=True)
 class _Pair:
-    """Both tables by what they have in common, and the ranges of each.
+    """Both tables with the columns they share, and the ranges of each.
 
     ``shown`` are the tables with the types in which they are compared.
     """
@@ -342,7 +342,7 @@ class _Pair:
 
 
 class _Looks:
-    """The looks at both tables, one after the other, each at less than the one before."""
+    """The rounds of a comparison: each looks only at what differed in the one before."""
 
     def __init__(
         self,
@@ -362,7 +362,7 @@ class _Looks:
         self._began = datetime.now(UTC)
 
     def result(self) -> DiffResult | None:
-        """Look as often as wanted; None where nothing differs any more."""
+        """Return the difference after all rounds; None where nothing differs any more."""
         options = diff_options(self._plans[0].schema.primary_key, [plan.schema.names for plan in self._plans])
         suspects: Suspects | None = None
         while (sides := self._sides(suspects)) is not None:
@@ -376,7 +376,7 @@ class _Looks:
         return None
 
     def _sides(self, suspects: Suspects | None) -> tuple[Side, Side] | None:
-        """Return the rows of ranges that differ, the copy's first, only the suspects if there are any."""
+        """Return the rows of ranges that differ, the copy first, reduced to the suspects if there are any."""
         self._ranges = self._differing()
         self.looks += 1
         if not any(self._ranges):
@@ -391,7 +391,7 @@ class _Looks:
         return (copy, table) if suspects is None else (suspects.only(copy), suspects.only(table))
 
     def _differing(self) -> tuple[list[TokenRange], list[TokenRange]]:
-        """Return the ranges that differ, of those that did at the look before."""
+        """Return the ranges that still differ."""
         if not self._pair.is_by_range:
             # Ranges of two partitioners hold different rows: all of them are compared.
             return self._ranges
@@ -416,12 +416,12 @@ class _Looks:
             shown=shown_like_cql(*sides),
         )
         keys = self._plans[0].schema.primary_key
-        # Rows that were the same at the first look were not looked at again: what was written since is not known.
+        # Rows that were equal in the first round were not read again: later writes to them are not known.
         copy, table = (replace(side, identity={**side.identity, "since": self._began.isoformat()}) for side in sides)
         return run_comparison(self._config, copy, table, keys, options, wanted)
 
     def _wait_for_free_minute(self, to: str) -> None:
-        """Wait for the next minute where this one has a change set: all has been read by now."""
+        """Wait for the next minute if this one already has a change set, rather than lose what was read."""
         now = datetime.now(UTC)
         if open_filesystem(self._spark, self._config, to).exists(change_set_folder(to, now)):
             self._on_progress("this minute already has a change set; waiting for the next one")

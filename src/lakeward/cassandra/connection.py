@@ -1,7 +1,7 @@
-"""Sessions with a cluster: one per process, with values as Cassandra has them, and why one cannot be opened.
+"""Sessions with a cluster: one per process, with exact values, and the errors where none can be opened.
 
-The driver keeps one connection to a node, and Amazon Keyspaces takes 3,000 requests per second on each: a session may
-therefore spread its requests over several.
+The driver keeps one connection to a node, and Amazon Keyspaces accepts 3,000 requests per second on each: a session may
+therefore spread its requests over several connections.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0
-# A node that comes back is used again soon: the driver's own pauses grow to ten minutes.
+# Use a node that comes back soon: the driver's own pauses grow to ten minutes.
 _RECONNECT_SECONDS = 2.0
-# How long a task goes on trying to connect: as long as it goes on asking for a page.
+# How long a task tries to connect: as long as it tries to read a page.
 _PATIENCE_SECONDS = 60.0
-# The newest that Keyspaces speaks, and all Cassandras since 2.2 do. Later ones wrap messages once more, which costs the
-# driver a sixth of the time of writing rows.
+# The newest version that Keyspaces and all Cassandra releases since 2.2 support. Later ones frame messages once more,
+# which costs the driver a sixth of the time of writing rows.
 _PROTOCOL = 4
 
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """All that is needed to reach a cluster, also from within a task. The password travels with it and is not shown.
+    """Everything needed to reach a cluster, also from a task. The password is included and not shown.
 
-    ``nodes`` are others of its nodes, address and port, to ask where those that are configured do not answer.
+    ``nodes`` are further nodes, address and port, to try where the configured ones do not answer.
     """
 
     name: str
@@ -55,10 +55,10 @@ class ClusterAddress:
 
 
 def with_nodes(address: ClusterAddress, session: Session) -> ClusterAddress:
-    """Add the nodes that a session knows of: a task may begin when the configured ones are lost and others are not."""
+    """Return an address with the nodes that a session knows: configured nodes may be down when a task begins."""
     cluster, wanted = session.cluster, address.settings.datacenter
     hosts = cluster.metadata.all_hosts()
-    # The driver takes the data centre of a node that it is given for its own.
+    # The driver uses the data centre of the node that it connects to first.
     own = {wanted} if wanted else {host.datacenter for host in hosts if host.endpoint in cluster.endpoints_resolved}
     nodes = {(host.endpoint.address, host.endpoint.port) for host in hosts if host.datacenter in own}
     return replace(address, nodes=tuple(sorted(nodes)))
@@ -66,7 +66,7 @@ def with_nodes(address: ClusterAddress, session: Session) -> ClusterAddress:
 
 @contextmanager
 def connected(address: ClusterAddress) -> Iterator[Session]:
-    """Hold a session for the time of a ``with`` block; for the driver process.
+    """Yield a session and close it afterwards; for the driver process.
 
     Raises:
         ConfigurationError: the cluster cannot be reached as configured, or refuses the login.
@@ -79,13 +79,13 @@ def connected(address: ClusterAddress) -> Iterator[Session]:
         session.cluster.shutdown()
 
 
-# A process of Spark's serves one task after the other; connecting anew would cost each of them a second.
+# A worker process of Spark runs many tasks; a new connection would cost each of them a second.
 _SESSIONS: dict[tuple[int, ClusterAddress], Session] = {}
 _OPENING = threading.Lock()
 
 
 def task_session(address: ClusterAddress) -> Session:
-    """Return the session that tasks of this process share; it is made after the fork, and ends with the process."""
+    """Return the session that tasks of this process share; it is created after the fork, and ends with the process."""
     key = (os.getpid(), address)
     with _OPENING:
         if key not in _SESSIONS:
@@ -102,7 +102,7 @@ def _shared_session(address: ClusterAddress) -> Session:
 
 
 def _patient_session(address: ClusterAddress) -> Session:
-    """Open a session, and again after a growing pause where no node answers: one may be starting just then."""
+    """Open a session; where no node answers, try again after growing pauses, since one may be starting."""
     end = time.monotonic() + _PATIENCE_SECONDS
     for attempt in itertools.count(2):
         try:
@@ -115,7 +115,7 @@ def _patient_session(address: ClusterAddress) -> Session:
 
 
 def open_session(address: ClusterAddress) -> Session:
-    """Open a session that someone else ends, with its cluster.
+    """Open a session, whose cluster the caller shuts down.
 
     Raises:
         ConfigurationError: the cluster cannot be reached as configured, or refuses the login.
@@ -150,10 +150,10 @@ def _opened(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> S
 
 
 def require_driver() -> None:
-    """Refuse to go on without the driver.
+    """Require the driver.
 
     Raises:
-        ConfigurationError: it is not installed; says how to install it.
+        ConfigurationError: it is not installed; the hint says how to install it.
     """
     try:
         import cassandra.cluster  # noqa: F401
@@ -181,7 +181,7 @@ def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> 
     settings = address.settings
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=settings.datacenter or "")),
-        # Whether and when to ask again is decided in one place, with the budget in mind.
+        # Retries are decided in one place, which knows the budget.
         retry_policy=FallthroughRetryPolicy(),
         consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
         request_timeout=settings.timeout,
@@ -203,11 +203,11 @@ def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> 
 
 
 def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Return what is connected to, and by which names certificates are checked."""
+    """Return the contact points, and the names by which certificates are checked."""
     from lakeward.cassandra.endpoints import NamedEndPoints, names_of
 
     hosts, port = keyspaces.hosts_and_port(settings)
-    # All nodes of Keyspaces show the certificate of its endpoint, whatever their own addresses are.
+    # All nodes of Keyspaces present the certificate of its endpoint, whatever their own addresses are.
     shared = hosts[0] if settings.keyspaces else settings.tls and settings.tls.server_name
     if shared or settings.tls is None:
         named = {"ssl_options": {"server_hostname": shared}} if shared else {}
@@ -215,7 +215,7 @@ def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dic
     names = names_of(hosts, port)
     factory = NamedEndPoints(port, names)
     points = [factory.named(*node) for node in nodes or [(name, port) for name in names]]
-    # Where no name leads anywhere, the driver says so.
+    # Where no name can be resolved, the driver raises the error.
     return {"contact_points": points or hosts, "port": port, "endpoint_factory": factory}
 
 
@@ -231,7 +231,7 @@ def _login(address: ClusterAddress) -> Any:
 def _tls(address: ClusterAddress) -> ssl.SSLContext | None:
     settings = address.settings.tls
     if settings is None:
-        # Keyspaces takes encrypted connections only, with a certificate that every system knows.
+        # Keyspaces accepts only encrypted connections, with a certificate that every system trusts.
         return ssl.create_default_context() if address.settings.keyspaces else None
     try:
         context = ssl.create_default_context(cafile=settings.ca)
@@ -254,16 +254,16 @@ def _require_datacenter(cluster: Cluster, address: ClusterAddress) -> None:
 
 
 def _quieten_driver() -> None:
-    """Show the driver's own log only with --debug: what matters is raised with a message of our own."""
+    """Show the driver's own log only with --debug: errors that matter are raised with their own message."""
     is_debugging = logging.getLogger().isEnabledFor(logging.DEBUG)
     logging.getLogger("cassandra").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)
 
 
 class SpreadSession:
-    """Sends requests over several sessions in turn; everything else is that of the first.
+    """Several sessions used in turn for requests; everything else is done by the first.
 
-    A statement that one of them prepared is known to all: nodes prepare it, not connections, and each session can tell
-    a node that does not have it yet.
+    A statement that one of them prepared can be used by all: nodes prepare it, not connections, and each session can
+    prepare it again on a node that does not have it yet.
     """
 
     def __init__(self, sessions: Sequence[Any]) -> None:
@@ -272,7 +272,7 @@ class SpreadSession:
         self.__dict__["_turns"] = itertools.cycle(sessions)
 
     def prepare(self, query: str) -> Any:
-        """Prepare a statement for all sessions: within a batch, a node names it by its id alone."""
+        """Prepare a statement for all sessions: within a batch, a node refers to it only by its id."""
         first, *others = self._sessions
         statement = first.prepare(query)
         for session in others:
@@ -300,7 +300,7 @@ _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def explained(error: Exception, address: ClusterAddress, datacenters: Collection[str]) -> LakewardError:
-    """Return the error to raise for one of the driver's; ``datacenters`` are those it saw before it failed."""
+    """Return the error to raise for an error of the driver; ``datacenters`` are those it saw before it failed."""
     from cassandra import UnresolvableContactPoints
 
     if isinstance(error, LakewardError):
@@ -336,7 +336,7 @@ def _refused_login(address: ClusterAddress, error: BaseException) -> Configurati
 
 
 def _failed_tls(address: ClusterAddress, error: BaseException) -> ConfigurationError:
-    # The driver hands on only the words of what OpenSSL said.
+    # The driver passes on only the text of the OpenSSL error.
     text = _reason(error, address)
     if any(words in text for words in _WRONG_NAME):
         msg = f"the certificate of {address.name} belongs to another host: {text}"
@@ -365,14 +365,14 @@ def _places(address: ClusterAddress) -> str:
 
 
 def _reason(error: BaseException, address: ClusterAddress) -> str:
-    """Return the driver's reason, in which no server could have put the password back."""
+    """Return the driver's reason without the password, which a server could have echoed."""
     each = [*dict.fromkeys(error_text(cause) for cause in errors_of(error))]
     text = "; ".join(each) or error_text(error)
     return text.replace(address.password, "…") if address.password else text
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Go through an error, those of each node, and what led to them."""
+    """Yield an error, the errors of each node, and their causes."""
     if error is None:
         return
     yield error

@@ -1,4 +1,4 @@
-"""Values on their way: from the driver to Arrow, from a snapshot to a prepared statement, and as CQL literals."""
+"""Conversion of values: from the driver to Arrow, from a snapshot to a prepared statement, and to CQL literals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.cql import CqlType
 
-    # A value of the driver's to what Arrow takes for it. None: it is taken as it is, without a call for each value.
+    # Converts a value of the driver for Arrow. None: values are used as they are, without a call for each.
     _Change = Callable[[Any], Any] | None
 
 _SINGLE_TO_ARROW: dict[str, Callable[[Any], Any]] = {
@@ -46,10 +46,10 @@ _SINGLE_TO_ARROW: dict[str, Callable[[Any], Any]] = {
 
 
 def to_arrow(cql: CqlType, *, key: bool = False) -> Callable[[Sequence[Any]], pa.Array]:
-    """Return the function that makes an Arrow array of the values that the driver returned for a column.
+    """Return the function that converts the values that the driver returned for a column to an Arrow array.
 
-    Values that Cassandra holds with no bytes at all in a type that cannot be empty, such as an int of length zero,
-    come from the driver as null, and are null here.
+    Values without any bytes in a type that cannot be empty, such as an int of length zero, come from the driver as
+    null, and are null here.
     """
     import pyarrow as pa
 
@@ -67,7 +67,7 @@ def to_arrow(cql: CqlType, *, key: bool = False) -> Callable[[Sequence[Any]], pa
 
 
 def _uuids(values: Sequence[Any]) -> pa.Array | None:
-    """Return the texts of UUIDs in bytes; None where they come otherwise."""
+    """Return the texts of UUIDs in bytes; None where they are not in bytes."""
     return uuid_texts(values) if values and type(values[0]) is bytes else None
 
 
@@ -116,12 +116,12 @@ def _nullable(change: _Change) -> Callable[[Any], Any]:
 
 
 def _pairs(value: Any) -> Any:
-    """Return the entries of a map of the driver's; its own ``items`` serialises every key once more to look it up."""
+    """Return the entries of a map of the driver; its own ``items`` serialises every key again to look it up."""
     return getattr(value, "_items", None) or value.items()
 
 
 class MapEntries(list[tuple[Any, Any]]):
-    """A map as the driver takes one, whose keys need not be hashable: 0.0 and -0.0 stay apart, lists may be keys."""
+    """A map for the driver whose keys need not be hashable: 0.0 and -0.0 stay distinct, lists may be keys."""
 
     def items(self) -> MapEntries:
         """Return the entries."""
@@ -129,10 +129,10 @@ class MapEntries(list[tuple[Any, Any]]):
 
 
 def to_cql(cql: CqlType, *, key: bool = False) -> Callable[[Any], Any]:
-    """Return the function that makes what a statement takes of a value that ``to_pylist`` of Arrow returned.
+    """Return the function that converts a value from Arrow's ``to_pylist`` to what a statement accepts.
 
-    Timestamps and times are numbers, also within other types; null stays null. The type is that of the column written
-    to, which may be wider than that of the column which was read.
+    Timestamps and times are numbers, also within other types; null stays null. The type is that of the column to
+    write, which may be wider than that of the column that was read.
     """
     return _nullable(_key_to_cql(cql) if key else _to_cql(cql))
 
@@ -171,7 +171,7 @@ def _struct_to_cql(cql: CqlType) -> Callable[[Any], Any]:
 
 
 def _date() -> Callable[[Any], Any]:
-    # A bare number would be taken for days since 5,877,641 years before Christ.
+    # The driver takes a bare number as days since the year -5877641.
     from cassandra.util import Date
 
     found: Callable[[Any], Any] = Date
@@ -191,16 +191,16 @@ _FLOATS = ("float", "double")
 _IN_QUOTES = ("text", "ascii", "inet")
 _DAYS_BEFORE_1970 = 2**31
 TIMES = ("date", "time", "timestamp")
-# Of earlier years not every server takes a text for the same day: calendars differ.
+# For earlier years not every server reads a text as the same day: calendars differ.
 _FIRST_YEAR = 1_583
 _EPOCH, _DAY_NANOSECONDS = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000_000_000
 
 
 def cql_literal(cql: CqlType, value: Any) -> str:
-    """Write a value, in the form it has in a snapshot that is no key, as CQL takes it; exactly the same value.
+    """Return the CQL literal of exactly the same value as one of a snapshot outside of its key.
 
-    Only decimals beyond the range of a double, and IPv4 addresses in the form of IPv6, have no text that CQL takes for
-    them: theirs is for people to read.
+    Only decimals beyond the range of a double, and IPv4 addresses in the form of IPv6, have no exact literal: theirs
+    are for people to read.
     """
     if value is None:
         return "null"
@@ -218,7 +218,7 @@ def cql_literal(cql: CqlType, value: Any) -> str:
 def time_text(name: str, value: int, since: int = 1) -> str | None:
     """Return a date, time or timestamp, which a snapshot holds as a number, as CQL writes it.
 
-    None where it has no such text: outside of the years from ``since`` to 9999, and what is no time of a day.
+    None where it has no such text: outside the years from ``since`` to 9999, or not a time of day.
     """
     if name == "time":
         seconds, nanoseconds = divmod(value, 1_000_000_000)
@@ -261,6 +261,6 @@ def _single(name: str, value: Any) -> str:
     if name in TIMES and (text := time_text(name, value, since=_FIRST_YEAR)) is not None:
         return f"'{text}'"
     if name == "date":
-        # As a number, since CQL's text of a date ends at a year that the type does not end at.
+        # As a number, since the type holds dates beyond the years that CQL can write as text.
         return str(value + _DAYS_BEFORE_1970)
     return str(value).lower() if name == "boolean" else str(value)

@@ -1,4 +1,4 @@
-"""The names and types of CQL, as commands take them and as ``system_schema`` has them."""
+"""CQL names and types, as commands accept them and as ``system_schema`` holds them."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class TableAddress:
 
     @classmethod
     def parse(cls, text: str) -> TableAddress:
-        """Read ``[CLUSTER/]KEYSPACE.TABLE``; names with other characters than usual are quoted as in CQL.
+        """Parse ``[CLUSTER/]KEYSPACE.TABLE``; names with special characters are quoted as in CQL.
 
         Raises:
-            ConfigurationError: it is no such address.
+            ConfigurationError: it is not such an address.
         """
         found = _ADDRESS.match(text)
         if found is None:
@@ -64,7 +64,7 @@ def quoted(name: str) -> str:
 
 
 def unquote(inside: str | None, bare: str | None) -> str:
-    """Return a name from what stood in quotes, or without."""
+    """Return a name from its quoted or its bare form."""
     return inside.replace('""', '"') if inside is not None else str(bare)
 
 
@@ -76,7 +76,7 @@ NATIVE = frozenset(
 )
 COLLECTIONS = {"list": 1, "set": 1, "map": 2}
 UDT = "udt"
-# Made of others, which follow in angle brackets. Cassandra takes these words as names of user-defined types as well.
+# Types with parameters in angle brackets. Cassandra accepts these words as names of user-defined types as well.
 _WITH_PARAMETERS = frozenset({*COLLECTIONS, "tuple", "vector", "frozen"})
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|'([^']*)'|([A-Za-z0-9_]+)|([<>,]))""")
@@ -85,10 +85,10 @@ _BARE_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class CqlType:
-    """A type: a native one, or one made of others. The ``name`` of every user-defined type is ``udt``.
+    """A native type, or one with parameters. The ``name`` of every user-defined type is ``udt``.
 
-    ``frozen`` is told of collections, tuples and user-defined types only; it is true for all that is nested in another
-    type, and for every tuple, whether or not the text said so.
+    ``frozen`` is set only for collections, tuples and user-defined types; it is true for all that are nested in another
+    type, and for every tuple, whether or not the text says so.
     """
 
     name: str
@@ -118,7 +118,7 @@ class CqlType:
 
     @property
     def is_multi_cell(self) -> bool:
-        """Whether Cassandra keeps the parts of a value apart, each with its own time of writing."""
+        """Whether Cassandra stores the parts of a value separately, each with its own write time."""
         return not self.frozen and (self.is_collection or self.name == UDT)
 
     @property
@@ -132,14 +132,14 @@ class CqlType:
 
 
 def parse_cql_type(text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> CqlType:
-    """Read a type as ``system_schema`` writes it.
+    """Parse a type as ``system_schema`` writes it.
 
     Args:
         text: the type.
         udts: fields of the keyspace's user-defined types: names and types of each.
 
     Raises:
-        ConfigurationError: the text is no type, or one that is not known, such as a Java class of the server's.
+        ConfigurationError: the text is not a type, or an unknown one, such as a Java class of the server.
     """
     reader = _TypeParser(text, udts)
     found = reader.type()
@@ -148,7 +148,7 @@ def parse_cql_type(text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> 
 
 
 class _TypeParser:
-    """Reads one type, token by token."""
+    """A parser of one type."""
 
     def __init__(self, text: str, udts: Mapping[str, Sequence[tuple[str, str]]]) -> None:
         self.text, self.udts, self.position = text, udts, 0
@@ -238,7 +238,7 @@ class _TypeParser:
 
 
 def _frozen(cql_type: CqlType) -> CqlType:
-    """Freeze a type that can be; to a vector and to plain types it makes no difference."""
+    """Return a type as frozen; vectors and plain types are returned as they are."""
     return replace(cql_type, frozen=True) if cql_type.is_multi_cell else cql_type
 
 

@@ -1,4 +1,4 @@
-"""What changed in a table between two exports, as a change set that can be applied to another cluster."""
+"""Compare two exports of a table, and write the change set that can be applied to another cluster."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def diff_exports(
         past: the earlier export; a path, or a word such as ``previous`` or a date within ``root``.
         current: the later one.
         to: folder of exports below which the change set is written; None: that of the current export.
-        root: folder of the table's exports that a mere ``latest`` or date speaks of.
+        root: folder of the table's exports in which ``latest`` or a date is looked up.
         max_delete_share: refuse where more would be deleted; None: half of the rows, from 1,000 on.
-        limit: how many examples of each kind are given; only where nothing is written.
+        limit: how many examples of each kind are returned; only where nothing is written.
         write: False only compares.
 
     Raises:
-        RefusedInputError: a side is no complete export, they are of different tables or parts of one, too much would
+        RefusedInputError: a side is not a complete export, they are of different tables or parts of one, too much would
             be deleted, or the minute has a change set already.
     """
     sides = [_opened(spark, config, address, root) for address in (past, current)]
@@ -76,10 +76,10 @@ def _opened(spark: SparkSession, config: Config, address: str, root: str | None)
 
 @contextmanager
 def remedy_for_types(hint: str) -> Iterator[None]:
-    """Name what helps where columns have types that cannot be compared: here none can be left out.
+    """Replace the hint where columns have types that cannot be compared: here none can be ignored.
 
     Raises:
-        RefusedInputError: they have.
+        RefusedInputError: columns have such types.
     """
     try:
         yield
@@ -92,8 +92,8 @@ def remedy_for_types(hint: str) -> Iterator[None]:
 def diff_options(keys: Collection[str], columns: Sequence[Sequence[str]]) -> DiffOptions:
     """Return the options for the columns of a past and a current side.
 
-    When cells expire is not compared: computed from the time left, it may be off by a second. When they were written
-    is, where both sides tell it.
+    Expiry times are not compared: computed from the time left, they may be off by a second. Write times are, where both
+    sides have them.
     """
     found = [set(column) for column in columns]
     ignored = {name for name in set.union(*found) if name.startswith(EXPIRES)}

@@ -1,10 +1,10 @@
-"""Two tables read range by range: how many rows each range has, and a digest of them.
+"""The number of rows and a digest of each token range, for two tables that are compared.
 
-Two clusters give the rows of a range in the same order (by token, then by the clustering columns), but cut into other
+Two clusters return the rows of a range in the same order (by token, then by the clustering columns), but in different
 pages. A digest therefore does not depend on where batches end: every column is a few streams of bytes (which values are
-null, how long they are, the values themselves), and each stream is hashed as if it were whole. Static rows come
-wherever a page begins, so that they are hashed apart. Both tables are read by the columns that they share, each in the
-wider of its two types, so that equal values look equal.
+null, how long they are, the values themselves), and each stream is hashed as a whole. Static rows are hashed
+separately, since they come wherever a page begins. Both tables are read by the columns that they share, each in the
+wider of its two types, so that equal values have equal bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BYTES = 16
 
 
 class RangeDigest:
-    """Takes batches of rows in order; ``clustering`` is the first clustering column, None where there is none."""
+    """A digest of rows that are added in order; ``clustering`` is the first clustering column, if there is one."""
 
     def __init__(self, columns: Sequence[str], clustering: str | None) -> None:
         self.rows = 0
@@ -46,7 +46,7 @@ class RangeDigest:
         self._streams: dict[str, Any] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self.rows += batch.num_rows
         if self._clustering is None:
             self._add("rows", batch)
@@ -68,7 +68,7 @@ class RangeDigest:
                 self._values(f"{what}/{at}", batch.column(name))
 
     def _feed(self, stream: str, values: pa.Array) -> None:
-        """Hash numbers; those of an array without nulls are its bytes."""
+        """Hash the bytes of numbers, none of which is null."""
         if stream not in self._streams:
             self._streams[stream] = hashlib.blake2b(digest_size=_BYTES)
         self._streams[stream].update(values.to_numpy(zero_copy_only=False).tobytes())
@@ -107,7 +107,7 @@ def _offsets(values: pa.Array) -> pa.Array:
 
 
 def _span(values: pa.Array) -> tuple[int, int]:
-    """Return where the content of an array begins and ends among that of the one it is a part of."""
+    """Return where the content of an array slice begins and ends in its buffer."""
     ends = _offsets(values)
     return ends[0].as_py(), ends[-1].as_py()
 
@@ -122,18 +122,18 @@ def _bytes(values: pa.Array) -> pa.Array:
 
 
 def shared(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """Return a table by the columns that the other one has too."""
+    """Return a table with only the columns that the other one also has."""
     return replace(schema, columns=tuple(own for own in schema.columns if own.name in other.names))
 
 
 def widened(schema: TableSchema, other: TableSchema) -> TableSchema:
-    """Return a table with the types of another one that has the same columns, where those hold all its values."""
+    """Return a table with the types of another one that has the same columns, where they are wider."""
     columns = tuple(replace(own, type=_wider(own.type, other.column(own.name).type)) for own in schema.columns)
     return replace(schema, columns=columns)
 
 
 def _wider(own: CqlType, other: CqlType) -> CqlType:
-    # Types that a keyspace defines are known by their names, which are the other one's.
+    # User-defined types belong to the keyspace of one of the tables.
     return other if widens(own, other) and not (_is_defined(own) or _is_defined(other)) else own
 
 
@@ -158,7 +158,7 @@ def fitted_frame(frame: DataFrame, schema: TableSchema) -> DataFrame:
 
 @dataclass(frozen=True)
 class RangeContent:
-    """What a range of a table holds."""
+    """The number of rows of a range, and their digest."""
 
     rows: int
     digest: str
@@ -171,7 +171,7 @@ def look(
     ranges: Sequence[TokenRange],
     tasks: int,
 ) -> list[dict[TokenRange, RangeContent]]:
-    """Return for each of the tables what every range holds; all are read in one job, so that they are read together.
+    """Return the content of every range for each of the tables; one job reads all of them at the same time.
 
     ``shown`` are the tables with the types in which they are compared.
 
@@ -179,7 +179,7 @@ def look(
         RetriableError: a cluster did not answer.
     """
     groups = grouped(ranges, tasks)
-    # Side by side: a range of one table is read when that of the other is.
+    # Side by side: a range is read from both tables at about the same time.
     work = [(at, group) for group in groups for at in range(len(plans))]
     found: list[dict[TokenRange, RangeContent]] = [{} for _ in plans]
     if work:
@@ -191,7 +191,7 @@ def look(
 
 
 def differing(looks: Sequence[Mapping[TokenRange, RangeContent]]) -> list[TokenRange]:
-    """Return the ranges that do not hold the same everywhere."""
+    """Return the ranges whose content is not the same in all tables."""
     first, *others = looks
     return [
         token_range for token_range, content in first.items() if any(other[token_range] != content for other in others)
@@ -213,6 +213,6 @@ def _in_task(
 
 
 def digest_for(plan: ReadPlan, first: ReadPlan) -> RangeDigest:
-    """Begin the digest of a range; columns count in the order of the first table."""
+    """Return an empty digest of a range, with the columns in the order of the first table."""
     clustering = plan.schema.clustering
     return RangeDigest([selected.name for selected in first.selected], clustering[0].name if clustering else None)

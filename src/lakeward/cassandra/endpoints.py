@@ -1,6 +1,6 @@
 """The nodes of a cluster by the names that their certificates hold.
 
-The driver goes on with addresses once it has looked names up, and would hold a certificate against the address.
+The driver uses addresses once it has resolved names, and would check a certificate against the address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NamedEndPoint(DefaultEndPoint):  # type: ignore[misc]
-    """A node whose certificate must hold a name."""
+    """A node whose certificate must contain a name."""
 
     def __init__(self, address: str, port: int, name: str) -> None:
         super().__init__(address, port)
@@ -25,29 +25,29 @@ class NamedEndPoint(DefaultEndPoint):  # type: ignore[misc]
 
     @property
     def ssl_options(self) -> dict[str, str]:
-        """What is said when the connection is encrypted."""
+        """The options of an encrypted connection."""
         return {"server_hostname": self.ssl_name}
 
 
 class NamedEndPoints(DefaultEndPointFactory):  # type: ignore[misc]
-    """Makes nodes of what others tell of them: those that are configured by a name keep it."""
+    """A factory of nodes: those that are configured by a name keep it."""
 
     def __init__(self, port: int, names: Mapping[str, str]) -> None:
         super().__init__(port)
         self._names = names
 
     def create(self, row: Mapping[str, object]) -> EndPoint:
-        """Make a node of a row of ``system.peers``."""
+        """Return the node of a row of ``system.peers``."""
         found = super().create(row)
         return self.named(found.address, found.port)
 
     def named(self, address: str, port: int) -> EndPoint:
-        """Make a node of its address."""
+        """Return the node of an address."""
         return NamedEndPoint(address, port, self._names.get(address, address))
 
 
 def names_of(hosts: Iterable[str], port: int) -> dict[str, str]:
-    """Return the configured name of each address that it leads to; names that lead nowhere are left out."""
+    """Return the configured name of each address; names that cannot be resolved are left out."""
     found: dict[str, str] = {}
     for host in hosts:
         try:

@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 _RANGES_PER_TASK, _RANGE_BYTES, _MOST_RANGES = 8, 32 * 2**20, 50_000
 # Ranges that a task reads into one file: as many as are under way at one time.
 _RANGES_PER_GROUP = 4
-# From this version on the server tells the times of a collection's elements.
+# From this version on the server returns the times of a collection's elements.
 _ELEMENT_TIMES_SINCE = (5,)
-# From these on, and from 4.1 on, those of a frozen collection, which has only one (CASSANDRA-17628).
+# From these on, and from 4.1 on, it returns the time of a frozen collection (CASSANDRA-17628).
 _FROZEN_TIMES_SINCE, _FROZEN_TIMES_FIXED = (4, 1), ((3, 0, 28), (3, 11, 14), (4, 0, 5))
 _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """What the cluster said: the table, its parts, and what the manifest tells of the server."""
+    """The table to export as the cluster describes it: schema, ranges, and the versions for the manifest."""
 
     schema: TableSchema
     read: ReadPlan
@@ -82,11 +82,11 @@ class SourceTable:
 
 
 def examine_source(session: Session, address: ClusterAddress, request: ExportRequest, parallelism: int) -> SourceTable:
-    """Look at a table, and let the server look at what shall be asked of it.
+    """Read the definition and size of a table, and have the server check the query.
 
     Raises:
         ConfigurationError: the table or a column does not exist, may not be read, holds counters, or the condition
-            cannot be asked.
+            is not valid.
     """
     schema = read_table_schema(session, request.table, request.columns)
     partitioner = partitioner_of(session)
@@ -114,7 +114,7 @@ def examine_source(session: Session, address: ClusterAddress, request: ExportReq
         read=read,
         groups=tuple(grouped(ranges, groups)),
         partitioner=partitioner,
-        # Where partitions hold several rows, nobody knows how many.
+        # The number of rows is known only where each partition has one.
         expected_rows=size[0] if size and not schema.clustering and not request.where else None,
         server=server,
         driver=importlib.metadata.version("cassandra-driver"),
@@ -126,7 +126,7 @@ def _splits(parallelism: int, size: int) -> int:
 
 
 def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns besides the key that are wanted, in the table's order."""
+    """Return the requested columns besides the key, in the order of the table."""
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         msg = f"{schema.name} has no column {', '.join(unknown)}; it has {', '.join(schema.names)}"
@@ -138,7 +138,7 @@ def _known(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _require_names(read: ReadPlan) -> None:
-    """Refuse columns whose names are those that a snapshot gives to times."""
+    """Refuse columns with names that a snapshot uses for times."""
     taken = [column.name for column in read.selected if column.name.startswith(OWN_COLUMNS)]
     if taken:
         msg = f"{read.schema.name} has columns that begin like the time columns of a snapshot: {', '.join(taken)}"
@@ -146,7 +146,7 @@ def _require_names(read: ReadPlan) -> None:
 
 
 def _has_frozen_times(version: tuple[int, ...]) -> bool:
-    """Whether the server gives the times of frozen collections: older releases take them for others."""
+    """Whether the server returns the times of frozen collections: older releases treat them as not frozen."""
     fixed = any(version[:2] == release[:2] and version >= release for release in _FROZEN_TIMES_FIXED)
     return fixed or version >= _FROZEN_TIMES_SINCE
 
@@ -162,11 +162,11 @@ LAYOUTS = (SET, PLAIN)
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What is exported, and where to: ``<to>/<keyspace>/<table>/snapshot/year=…/…/minute=…``.
+    """What to export, and where to: ``<to>/<keyspace>/<table>/snapshot/year=…/…/minute=…``.
 
     ``columns`` are those besides the key, none meaning all. ``ttl`` implies ``writetime``. ``tasks`` limits how many
-    tasks read at one time, ``splits`` says into how many ranges the ring is cut. ``restart`` drops what an interrupted
-    export has read already, ``restart_other`` only where that was of something else, which is refused otherwise.
+    tasks read at one time, ``splits`` is the number of ranges into which the ring is cut. ``restart`` discards what an
+    interrupted export has read, ``restart_other`` only where that was a different export, which is refused otherwise.
     """
 
     table: TableName
@@ -185,7 +185,7 @@ class ExportRequest:
     restart_other: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what does not exist.
+        """Check the format and the layout.
 
         Raises:
             ConfigurationError: the format or the layout is not known.
@@ -194,7 +194,7 @@ class ExportRequest:
             known = f"{', '.join(FORMATS)} and {', '.join(LAYOUTS)}"
             msg = f"unknown format or layout: {self.format!r}, {self.layout!r}; expected {known}"
             raise ConfigurationError(msg)
-        # Only Parquet has buckets; and when a value expires is told by its time of writing and its TTL.
+        # Only Parquet has buckets; and the expiry of a value needs its write time and its TTL.
         object.__setattr__(self, "layout", self.layout if self.format == "parquet" else PLAIN)
         object.__setattr__(self, "writetime", self.writetime or self.ttl)
 
@@ -205,7 +205,7 @@ class ExportReport(
     keys=("folder", "id", "table", "rows", "ranges", "started", "ended", "resumed", "format", "layout", "checksum"),
     write={"table": str, "started": datetime.isoformat, "ended": datetime.isoformat},
 ):
-    """An export that is there."""
+    """A complete export."""
 
     folder: str
     table: TableName
@@ -228,7 +228,7 @@ def export_table(
     *,
     on_progress: OnProgress | None = None,
 ) -> ExportReport:
-    """Export a table. An export that was interrupted is gone on with: what was read of it is not read again.
+    """Export a table, or resume an export that was interrupted: what was read is not read again.
 
     Args:
         spark: a session that counts in UTC and takes column names exactly (``table_session``).
@@ -241,7 +241,7 @@ def export_table(
         ConfigurationError: the table, the columns, the condition or the cluster is not as it must be.
         RefusedInputError: the minute has an export already, or an interrupted one was of something else.
         ConflictError: another one is under way.
-        RetriableError: the cluster did not answer; the same command goes on where this one stopped.
+        RetriableError: the cluster did not answer; the same command resumes where this one stopped.
     """
     job = _Job(spark, config, address, replace(request, to=absolute(request.to)), on_progress)
     with connected(address) as session:
@@ -265,7 +265,7 @@ def export_table(
 
 
 class _Job:
-    """An export with all that it works with."""
+    """An export and everything it works with."""
 
     def __init__(
         self,
@@ -289,11 +289,11 @@ class _Job:
         return self.request.tasks or max(self.spark.sparkContext.defaultParallelism, 1)
 
     def folder_of(self, plan: ExportPlan) -> str:
-        """Return the folder in which an export is to be seen."""
+        """Return the folder in which an export is published."""
         return snapshot_folder(self.root, plan.started)
 
     def taken_up(self, asked: SourceTable) -> tuple[ExportPlan, bool]:
-        """Begin an export, or go on with an interrupted one; give its plan, and whether it was there."""
+        """Begin an export or resume an interrupted one; return its plan, and whether it is resumed."""
         wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
         if found is not None and self.request.restart_other and is_outdated(found, wanted):
             self.say(f"discarding what was read at {found.started:%Y-%m-%d %H:%M} UTC: it is of another export")
@@ -306,14 +306,14 @@ class _Job:
         return plan, found is not None
 
     def _interrupted(self) -> ExportPlan | None:
-        """Return an export that was interrupted, is of today and shall be gone on with."""
+        """Return an interrupted export that is recent enough to resume; None where there is none."""
         found = self.journal.plan()
         if found is None or self.request.restart or is_too_old(found):
             return None
         return None if is_published(self.store, self.folder_of(found), found.id) else found
 
     def read(self, asked: SourceTable, plan: ExportPlan) -> tuple[ReadGroup, ...]:
-        """Read what is missing."""
+        """Read the groups that were not read yet."""
         done = self.journal.done(plan)
         missing = [group for group in plan.groups if group.number not in done]
         if done:
@@ -334,7 +334,7 @@ def _nobody(line: str) -> None:
 
 
 def _wanted(address: ClusterAddress, request: ExportRequest, asked: SourceTable) -> dict[str, Any]:
-    """Return what must be the same for an interrupted export to be gone on with."""
+    """Return what must be the same for an interrupted export to be resumed."""
     # Not the format and the layout: what tasks have read is the same for all of them.
     names = ("where", "writetime", "ttl")
     return {
@@ -348,7 +348,7 @@ def _wanted(address: ClusterAddress, request: ExportRequest, asked: SourceTable)
 
 
 def _about(asked: SourceTable, plan: ExportPlan, groups: tuple[ReadGroup, ...]) -> dict[str, Any]:
-    """Return what the manifest says of the table and of its reading."""
+    """Return the part of the manifest about the table and how it was read."""
     wanted, table = plan.wanted, asked.schema.name
     ended = max((group.ended for group in groups), default=plan.started.isoformat())
     ranges = [

@@ -1,4 +1,4 @@
-"""The folder of a table's exports and the change sets between them: how an export is published, and what is complete.
+"""The folder of a table's exports and change sets: publish an export, and list what is complete.
 
 The ``_manifest.json`` of an export holds:
 
@@ -68,10 +68,10 @@ def snapshot_folder(root: str, moment: datetime) -> str:
 
 
 def require_free_minute(store: FileSystem, folder: str, export_id: str) -> None:
-    """Refuse the second export of a minute, and a folder that holds anything else, before a row is read.
+    """Refuse a second export in a minute, and a folder with other files, before a row is read.
 
     Raises:
-        RefusedInputError: there is one; the message says which.
+        RefusedInputError: the folder is taken; the message says by what.
         ConflictError: another process is writing there.
     """
     first = _complete(store, folder)
@@ -83,12 +83,12 @@ def require_free_minute(store: FileSystem, folder: str, export_id: str) -> None:
 
 
 def is_published(store: FileSystem, folder: str, export_id: str) -> bool:
-    """Whether an export is there already: who wrote it was ended before it could tidy up."""
+    """Whether an export is already complete: its process was killed before it removed the journal."""
     return (_complete(store, folder) or {}).get("id") == export_id
 
 
 def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
-    """Return the manifest of what is complete in a folder."""
+    """Return the manifest of a complete folder; None where it is not complete."""
     text = store.read_text(f"{folder}/{MANIFEST}")
     if text is None or not store.exists(f"{folder}/{SUCCESS}"):
         return None
@@ -99,7 +99,7 @@ def _complete(store: FileSystem, folder: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """All that tasks have read: its files in ``folder``, the columns they have, and the key of the table."""
+    """The rows that tasks have read: files in ``folder``, their columns, and the key of the table."""
 
     store: FileSystem
     folder: str
@@ -142,7 +142,7 @@ def publish(
     layout: str,
     about: Mapping[str, Any],
 ) -> Published:
-    """Publish an export; ``about`` is what its manifest says beside what the files show.
+    """Publish an export; ``about`` is what its manifest contains besides the files.
 
     Raises:
         RefusedInputError: the folder is taken.
@@ -158,7 +158,7 @@ def publish(
             written = _as_it_is(staged, claim)
         return written, _manifest(staged, written, format, layout, about)
 
-    # Who works on an export with this number holds it alone.
+    # Only one process works on an export with this id.
     return publish_folder(staged.store, folder, write, lease=str(about["id"]))
 
 
@@ -168,7 +168,7 @@ def _as_set(spark: SparkSession, staged: StagedRows, claim: Claim) -> Published:
 
 
 def _as_it_is(staged: StagedRows, claim: Claim) -> Published:
-    """Take the files as tasks wrote them, under names that say whose they are."""
+    """Publish the files as tasks wrote them, under names that identify the writer."""
     begin = claim.store.signature
     places = {group.file: f"{begin}-{group.number:05d}.parquet" for group in staged.groups if group.file is not None}
     staged.store.link({f"{staged.folder}/{old}": f"{claim.folder}/{new}" for old, new in places.items()})
@@ -176,7 +176,7 @@ def _as_it_is(staged: StagedRows, claim: Claim) -> Published:
 
 
 def _as_text(spark: SparkSession, staged: StagedRows, claim: Claim, kind: str) -> Published:
-    """Write text, and hold what reads back of it against what was read from the cluster."""
+    """Write text files, read them back, and compare with what was read from the cluster."""
     rows, folder = staged.read(spark), claim.folder
     claim.record([SIDECAR])
     write_text(rows, claim.store, folder, kind)
@@ -218,7 +218,7 @@ def _type(data_type: DataType) -> Any:
 _REMOVED, _REMOVED_BY = "_REMOVED", "by lakeward\n"
 MINUTE_NAME = "year=%Y/month=%m/day=%d/hour=%H/minute=%M"
 _MINUTE_SECONDS = 60
-# By so much the clocks of machines that export and that sync may differ.
+# How much the clocks of the machines that export and that sync may differ.
 CLOCKS_DIFFER = timedelta(days=1)
 
 
@@ -228,18 +228,18 @@ def table_folder(to: str, name: TableName) -> str:
 
 
 def seconds_to_next_minute(now: datetime) -> float:
-    """Return how long it is until what is named by its minute gets another name."""
+    """Return the seconds until the next minute begins."""
     return _MINUTE_SECONDS - now.timestamp() % _MINUTE_SECONDS
 
 
 def name_in(identity: Mapping[str, Any]) -> str:
-    """Return the name of the export that a recorded state speaks of; nothing where it is none."""
+    """Return the name of the export that a recorded state identifies; empty where it is not an export."""
     _, found, name = str(identity.get("location", "")).rpartition(f"/{SNAPSHOTS}/")
     return name if found else ""
 
 
 def _earlier(name: str, span: timedelta) -> str:
-    """Return the name of what was made some time before; nothing, which all come after, where a name tells no time."""
+    """Return the name of an earlier time; empty, which sorts first, where a name is not a time."""
     try:
         return (datetime.strptime(f"{name} +0000", f"{MINUTE_NAME} %z") - span).strftime(MINUTE_NAME)
     except ValueError:
@@ -251,7 +251,7 @@ class KnownExport:
     """A complete export: ``name`` is its path below ``snapshot/``, which sorts by time.
 
     ``cluster`` is that of the table; ``part`` says which part of the table it holds, None where it holds all of it.
-    ``expires`` tells that its cells do, where they did in the table.
+    ``expires`` is whether it has the expiry times of cells.
     """
 
     name: str
@@ -273,14 +273,14 @@ class KnownChangeSet:
 
 @dataclass(frozen=True)
 class FoundExports:
-    """The exports that can be followed, the oldest first, and of others why they cannot, by their folders."""
+    """The usable exports, the oldest first, and by folder the reason why others are not usable."""
 
     exports: tuple[KnownExport, ...]
     unusable: Mapping[str, str]
 
 
 def _has_sidecar(manifest: str | None) -> bool:
-    """Whether an export has a file beside those that its manifest lists: the schema of files of text."""
+    """Whether an export has a schema file that its manifest does not list, as text formats do."""
     with refusing_damage(
         "the manifest of an export", hint="remove that export's folder, or restore its _manifest.json"
     ):
@@ -291,8 +291,8 @@ def _has_sidecar(manifest: str | None) -> bool:
 class ExportFolder:
     """``<to>/<keyspace>/<table>``: exports below ``snapshot/``, change sets below ``incremental/``.
 
-    What other processes add is seen with the next question. Of an export that was seen whole only its files are looked
-    at again, not its manifest.
+    What other processes add is seen by the next call. The manifest of a complete export is read once; later calls only
+    check its files.
     """
 
     def __init__(self, store: FileSystem, folder: str) -> None:
@@ -300,13 +300,13 @@ class ExportFolder:
         self._known: dict[str, tuple[KnownExport, Mapping[str, int]]] = {}
 
     def names(self) -> list[str]:
-        """Return the names of the exports that have the mark of complete ones, the oldest first."""
+        """Return the names of the exports that are marked as complete, the oldest first."""
         return self._complete(SNAPSHOTS)
 
     def exports(self, after: str = "") -> FoundExports:
-        """Return the exports later than one, all of them by default.
+        """Return the exports later than the named one, by default all.
 
-        One is whole once every file that its manifest lists is there: a tool that copies it may bring its mark first.
+        An export is complete once every file of its manifest is there: a tool that copies it may copy the mark first.
         """
         listing = self._listing(SNAPSHOTS)
         names = set(listing.complete)
@@ -321,7 +321,7 @@ class ExportFolder:
         return FoundExports(tuple(usable), unusable)
 
     def newest(self) -> KnownExport | None:
-        """Return the latest export that can be followed; None where there is none."""
+        """Return the latest usable export; None where there is none."""
         listing = self._listing(SNAPSHOTS)
         for name in sorted((known for known in listing.complete if known), reverse=True):
             found = self._usable(name, listing.files)
@@ -330,7 +330,7 @@ class ExportFolder:
         return None
 
     def _usable(self, name: str, present: Mapping[str, int]) -> KnownExport | str:
-        """Return an export, or why it cannot be followed."""
+        """Return an export, or the reason why it is not usable."""
         if name not in self._known:
             try:
                 self._known[name] = self._read(name)
@@ -339,7 +339,7 @@ class ExportFolder:
         export, files = self._known[name]
         wrong = not_as_written({f"{name}/{path}": size for path, size in files.items()}, present)
         if wrong is not None:
-            # Whatever comes in its place has a manifest of its own.
+            # What replaces it has its own manifest.
             del self._known[name]
             return wrong
         return export if export.part is None else f"holds {export.part}"
@@ -353,7 +353,7 @@ class ExportFolder:
         return export, {file["path"]: file["size"] for file in manifest["files"]}
 
     def export(self, name: str) -> KnownExport:
-        """Return what is known of an export.
+        """Return an export by its name.
 
         Raises:
             RefusedInputError: its manifest is damaged.
@@ -361,7 +361,7 @@ class ExportFolder:
         return self._read(name)[0]
 
     def name_of(self, identity: Mapping[str, Any]) -> str | None:
-        """Return the name of the export that a recorded state speaks of; None where it is not in this folder."""
+        """Return the name of the export that a recorded state identifies; None where it is not in this folder."""
         name = name_in(identity)
         folder = f"{self.folder}/{SNAPSHOTS}/{name}"
         if not name or not self.store.exists(f"{folder}/{SUCCESS}"):
@@ -369,8 +369,8 @@ class ExportFolder:
         return name if self._manifest(folder)["id"] == identity.get("id") else None
 
     def change_set(self, past_id: str, current: KnownExport) -> KnownChangeSet | None:
-        """Find a change set that leads from one export to another."""
-        # It was made when both were there, by another clock maybe: those of the days before need not be opened.
+        """Return the change set that leads from one export to another; None where there is none."""
+        # It was made after both exports, maybe by another clock: older change sets need not be opened.
         first = _earlier(current.name, CLOCKS_DIFFER)
         for name in reversed([known for known in self._complete(INCREMENTAL) if known >= first]):
             folder = f"{self.folder}/{INCREMENTAL}/{name}"
@@ -382,18 +382,18 @@ class ExportFolder:
         return None
 
     def remove_before(self, name: str) -> list[str]:
-        """Remove exports older than one, and the change sets made before it; return the folders that were removed.
+        """Remove the exports and change sets older than the named export; return the removed folders.
 
-        Of each go the files that its manifest lists. What else lies there stays, and so does a folder without one.
+        Only files that a manifest lists are removed. Other files stay, and so does a folder without a manifest.
         """
         old = [folder for kind in (SNAPSHOTS, INCREMENTAL) for folder in self._older(self._listing(kind), name)]
         return [folder for folder in old if self._is_removed(folder)]
 
     def _is_removed(self, folder: str) -> bool:
-        """Remove what the manifest of a folder lists; whether there was any, or such a removal was interrupted."""
+        """Remove the files that a manifest lists, or finish such a removal; return whether there was one."""
         manifest = self.store.read_text(f"{folder}/{MANIFEST}")
         if listed_files(manifest) is not None:
-            # This mark lets the rest be found, however this ends.
+            # If this is interrupted, the mark lets the next call find the rest.
             self.store.write_text(f"{folder}/{_REMOVED}", _REMOVED_BY)
             remove_listed(self.store, folder, manifest, others=[SIDECAR] if _has_sidecar(manifest) else [])
         elif self.store.read_text(f"{folder}/{_REMOVED}") != _REMOVED_BY:
@@ -424,7 +424,7 @@ class ExportFolder:
         what, remedy = f"{folder}: its {MANIFEST}", "remove that folder, or restore its files"
         with refusing_damage(what, hint=remedy, kind=RefusedInputError):
             found = json_object(self.store.read_text(f"{folder}/{MANIFEST}") or "")
-            # Touched here, so that what is missing is told here.
+            # Accessed here, so that a missing key is reported here.
             named = ("past", "current", "counts") if found.get("kind") == CHANGE_SET else ("files",)
             _ = [found[name] for name in ("id", *named)]
         return found

@@ -1,12 +1,12 @@
-"""An export under way: what it is of, which ranges it reads, what of them is there, and which process works on it.
+"""The journal of an export in progress: its plan, the groups of ranges that were read, and the process that owns it.
 
-All of it lies in a hidden folder beside the exports of the table, so that whoever resumes it needs nothing else::
+Everything is in a hidden folder beside the exports of the table, so that resuming it needs nothing else::
 
     .export-in-progress/plan.json                    what was asked for, the table's schema, all groups of ranges
     .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and the note that says so
 
-One process works on it at a time, and a dead one keeps nobody out. A process that was taken for dead may still write
-there: names and notes say which export they belong to.
+One process works on it at a time, and a dead process blocks no other. A process that was wrongly considered dead may
+still write there: names and notes contain the id of their export.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".export-in-progress"
 _PLAN = "plan.json"
-# What was read first would be a day older than what is read last.
+# The rows of one export should not be more than a day apart.
 _TOO_OLD = timedelta(hours=24)
 
 
@@ -50,7 +50,7 @@ def _token_pairs(groups: Iterable[RangeGroup]) -> list[list[list[int]]]:
 
 @dataclass(frozen=True)
 class ExportPlan(Document, write={"started": datetime.isoformat, "groups": _token_pairs}):
-    """What an export reads: ``wanted`` is all that must be the same for another process to go on with it."""
+    """What an export reads: ``wanted`` is what must be the same for another process to resume it."""
 
     id: str
     started: datetime
@@ -81,17 +81,17 @@ def _numbered(export: str, groups: Sequence[Sequence[TokenRange]]) -> tuple[Rang
 
 
 class Journal:
-    """The folder of an export under way."""
+    """The folder of an export in progress."""
 
     def __init__(self, store: FileSystem, root: str) -> None:
-        """Name the folder of the table's exports."""
+        """Take the folder of the table's exports."""
         self.store, self.folder = store, f"{root}/{FOLDER}"
 
     def plan(self) -> ExportPlan | None:
-        """Return what an interrupted export was to read; None where there is none, or one that nobody can go on with.
+        """Return the plan of an interrupted export; None where there is none, or it cannot be resumed.
 
         Raises:
-            RefusedInputError: a file of somebody else is in its place.
+            RefusedInputError: a foreign file is in its place.
         """
         text = self.store.read_text(f"{self.folder}/{_PLAN}")
         if text is None:
@@ -99,19 +99,19 @@ class Journal:
         try:
             return ExportPlan.from_json(text)
         except (KeyError, TypeError):
-            # Of another version: the next one begins anew.
+            # Written by another version: start again.
             return None
         except MALFORMED as error:
             msg = f"{self.folder}/{_PLAN} is not the plan of an export: {error}; it is not replaced"
             raise RefusedInputError(msg, hint="inspect it, and move it elsewhere or remove it") from error
 
     def begin(self, plan: ExportPlan) -> None:
-        """Begin anew; what another one left is removed."""
+        """Start a new export and remove what an earlier one left."""
         self.remove()
         self.store.write_text(f"{self.folder}/{_PLAN}", plan.to_json())
 
     def done(self, plan: ExportPlan) -> dict[int, ReadGroup]:
-        """Return the groups that were read, by their numbers; one whose file is not as written was not."""
+        """Return the groups that were read, by number; a group whose file has another size does not count."""
         present = self.store.files(self.folder)
         found: dict[int, ReadGroup] = {}
         for group in plan.groups:
@@ -127,22 +127,22 @@ class Journal:
         return found
 
     def remove(self) -> None:
-        """Remove what exports wrote there; the plan goes first, so that nobody goes on with a half."""
+        """Remove what exports wrote there; the plan first, so that no partial export is resumed."""
         remove_files(self.store, self.folder, [_PLAN])
         own = [path for path in self.store.files(self.folder) if is_group_file(path)]
         remove_files(self.store, self.folder, own)
 
 
 def is_too_old(plan: ExportPlan) -> bool:
-    """Whether an interrupted export began too long ago to go on with."""
+    """Whether an interrupted export began too long ago to be resumed."""
     return now() - plan.started > _TOO_OLD
 
 
 def require_same(plan: ExportPlan, wanted: Mapping[str, Any], folder: str) -> None:
-    """Refuse to go on with an export that was asked for otherwise.
+    """Refuse to resume an export with other options.
 
     Raises:
-        RefusedInputError: naming what differs.
+        RefusedInputError: the options differ; the message says which.
     """
     differences = _differences(plan, wanted)
     if differences:
@@ -170,15 +170,15 @@ def _difference_text(name: str, then: Any, now: Any) -> str:
 
 logger = logging.getLogger(__name__)
 _NAME = ".export-owner.json"
-# A process on another machine is taken for dead when it has not been heard of for so long.
+# A process on another machine is considered dead when it has not renewed its ownership for so long.
 _RENEW_SECONDS, _SILENT = 60.0, timedelta(minutes=10)
 
 
 class Ownership:
     """The right to work on an export, for the time of a ``with`` block.
 
-    The process says every minute that it is alive. On this machine it is asked for by its number instead, so that an
-    interrupted export can be gone on with at once.
+    The process renews its ownership every minute. On the same machine its process id is checked instead, so that an
+    interrupted export can be resumed at once.
     """
 
     def __init__(self, store: FileSystem, root: str) -> None:
@@ -191,8 +191,8 @@ class Ownership:
         """Refuse while another process is at work.
 
         Raises:
-            ConflictError: naming it.
-            ConfigurationError: a file of somebody else has the name of the one that says so.
+            ConflictError: another process is; the message says which.
+            ConfigurationError: the file of the ownership is a foreign one.
         """
         found = self._found()
         if found is None or found.get("run") == self._run:
@@ -224,7 +224,7 @@ class Ownership:
         """Refuse to publish what another process has taken over.
 
         Raises:
-            ConflictError: one has.
+            ConflictError: another process has taken it over.
         """
         if not self._is_own():
             msg = f"another process has taken over this export ({self._file})"
@@ -240,7 +240,7 @@ class Ownership:
         try:
             return json_object(text)
         except MALFORMED:
-            return {}  # of somebody else: whoever asks refuses to replace it
+            return {}  # a foreign file: callers refuse to replace it
 
     def _renew(self) -> None:
         document = {"run": self._run, **Writer.here().to_dict()}
@@ -252,5 +252,5 @@ class Ownership:
                 if not self._is_own():
                     return
                 self._renew()
-            except Exception as error:  # the next minute is another try; until then nobody takes the work over
+            except Exception as error:  # tried again in a minute, before another process may take over
                 logger.warning("cannot renew the ownership of this export: %s", error, extra=event("cassandra.export"))

@@ -1,4 +1,4 @@
-"""What must hold before a table is written to: the right change set, at the right time, with plausible contents."""
+"""Checks before a table is written: the right change set, the right timestamp, and plausible contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.stored.changesets import ChangeSet, ChangeSetManifest
 
 _FORCE = "--force applies it regardless"
-# What helps where it is not known what a table holds.
+# The hint where it is not known what a table holds.
 REESTABLISH = (
     "lakeward cassandra compare TABLE COPY --to FOLDER, then apply what it wrote; or empty the copy, and import an "
     "export"
@@ -35,7 +35,7 @@ SNAPSHOT_TIME, NOW = "snapshot", "now"
 
 
 def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) -> bool:
-    """Whether the target has the state that a change set leads to."""
+    """Whether the target already has the state that a change set leads to."""
     if last is None or last.unknown is not None or manifest is None:
         return False
     if last.change_set == manifest.id:
@@ -44,12 +44,12 @@ def is_applied(last: AppliedState | None, manifest: ChangeSetManifest | None) ->
 
 
 def is_repair(manifest: ChangeSetManifest) -> bool:
-    """Whether a change set makes a live table like another one, whatever was applied to it."""
+    """Whether a change set was made by comparing two live tables, whatever was applied to the target."""
     return manifest.past.get("kind") == LIVE
 
 
 def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: bool) -> list[str]:
-    """Require that a change set begins with the state that the target has; return the warnings.
+    """Require that a change set starts from the state that the target has; return the warnings.
 
     Raises:
         RefusedInputError: the target has another state, or it is not known which.
@@ -81,7 +81,7 @@ def require_next(last: AppliedState | None, change_set: ChangeSet, *, force: boo
 
 
 def _require_fresh(last: AppliedState, label: str, seen: datetime, *, force: bool) -> list[str]:
-    """Require that a repair was made of what the target holds, and not of what it held before that."""
+    """Require that a repair was computed from what the target holds now."""
     if not is_outdated(last, seen):
         return []
     msg = (
@@ -94,19 +94,19 @@ def _require_fresh(last: AppliedState, label: str, seen: datetime, *, force: boo
 
 
 def unknown_warnings(last: AppliedState) -> list[str]:
-    """Return the warning that it is not known what the target holds, where it is not."""
+    """Return a warning if it is not known what the target holds."""
     return [f"what the target holds is not known: {last.unknown}"] if last.unknown is not None else []
 
 
 def doubt_warnings(last: AppliedState) -> list[str]:
-    """Return what may be in the target besides what is recorded."""
+    """Return a warning if the target may have rows that are not part of the recorded state."""
     if last.doubt is None:
         return []
     return [f"the target may still have {last.doubt}; lakeward cassandra compare finds them"]
 
 
 def _unsure_warnings(last: AppliedState, label: str, manifest: ChangeSetManifest) -> list[str]:
-    """Return the warning that the state of the target cannot be held against the one that a change set begins with."""
+    """Return a warning if the states of the target and of the change set's past cannot be compared."""
     if last.identity.get("kind") == manifest.past.get("kind") or is_surely_same(last.identity, manifest.past):
         return []
     held, past = shown_state(last.identity), shown_state(manifest.past)
@@ -114,10 +114,10 @@ def _unsure_warnings(last: AppliedState, label: str, manifest: ChangeSetManifest
 
 
 def require_none_under_way(begun: Job | None, job_id: str, target: str, *, force: bool) -> list[str]:
-    """Require that nothing else was begun and left: rows of it may be in the target.
+    """Require that no other job was started and left unfinished: rows of it may be in the target.
 
     Raises:
-        RefusedInputError: something was.
+        RefusedInputError: there is such a job.
     """
     if begun is None or begun.id == job_id:
         return []
@@ -132,7 +132,7 @@ def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
     """Refuse a change set that would delete a large part of the table: its current side may have lost rows.
 
     Raises:
-        RefusedInputError: naming both numbers.
+        RefusedInputError: it would; the message has both numbers.
     """
     if change_set.manifest is None:
         return
@@ -148,7 +148,7 @@ def require_few_deletes(change_set: ChangeSet, max_share: float) -> None:
 def require_whole_parents(
     change_set: ChangeSet, parents: Mapping[str, ExportOrigin | None], *, force: bool
 ) -> list[str]:
-    """Refuse deletes that only tell that a parent did not hold all rows.
+    """Refuse deletes that may only mean that a parent did not have all rows.
 
     Raises:
         RefusedInputError: a parent was not finished; or is a part of its table, and there are deletes.
@@ -173,10 +173,10 @@ def require_whole_parents(
 
 
 def chosen_timestamp(choice: str, origin: ExportOrigin | None, label: str) -> int | None:
-    """Return the time in microseconds that cells are written at; None where it was not said and is not known.
+    """Return the timestamp of cells in microseconds; None where it was not chosen and is not known.
 
     Raises:
-        ConfigurationError: the choice is none.
+        ConfigurationError: the choice is not valid.
     """
     if choice == NOW:
         return time.time_ns() // 1_000
@@ -192,10 +192,10 @@ def chosen_timestamp(choice: str, origin: ExportOrigin | None, label: str) -> in
 
 
 def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -> None:
-    """Refuse a time that is further from now than the server takes.
+    """Refuse a timestamp that is further from now than the server accepts.
 
     Raises:
-        RefusedInputError: naming it and the remedy.
+        RefusedInputError: it is.
     """
     then = datetime.fromtimestamp(timestamp / 1_000_000, UTC)
     age = datetime.now(UTC) - then
@@ -209,10 +209,10 @@ def require_accepted_timestamp(timestamp: int, limits: WriteLimits, what: str) -
 
 
 def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choice: str, *, expires: bool) -> bool:
-    """Whether the target takes times of its clients; Keyspaces does, and lets cells expire, only where turned on.
+    """Whether the target accepts client timestamps; in Keyspaces they, and TTL, must be turned on.
 
     Raises:
-        RefusedInputError: it does not, and times other than now are to be written; or nothing expires there.
+        RefusedInputError: it does not, and timestamps other than now are requested; or cells cannot expire.
     """
     if not limits.is_keyspaces:
         return True
@@ -231,12 +231,12 @@ def takes_timestamps(session: Any, limits: WriteLimits, target: TableName, choic
 def require_later(
     last: AppliedState | None, timestamp: int, what: str, *, force: bool, is_replay: bool = False
 ) -> list[str]:
-    """Require that cells are written at a later time than those that are there: earlier ones would be lost silently.
+    """Require that cells get a later timestamp than the existing ones: earlier ones would be lost silently.
 
-    Those of a replay are written at the time that they have.
+    A replay writes its cells with the timestamp that they already have.
 
     Raises:
-        RefusedInputError: they would not.
+        RefusedInputError: the timestamp is not later.
     """
     if last is None or last.timestamp is None or timestamp > last.timestamp or is_replay:
         return []
@@ -251,23 +251,23 @@ def require_later(
 
 
 def microseconds(moment: datetime) -> int:
-    """Return a moment as Cassandra counts it, exactly."""
+    """Return a moment in microseconds since 1970, exactly."""
     return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def job_id(kind: str, identity: Mapping[str, Any], *more: str) -> str:
-    """Return what tells one job from another; the same for the same thing."""
+    """Return the id of a job, which is the same for the same work."""
     text = json.dumps([kind, {**identity, "cassandra": None}, *more], sort_keys=True, default=str)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def plain_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what tells a state from others, without the table's definition."""
+    """Return an identity without the definition of its table."""
     return {name: value for name, value in identity.items() if name != "cassandra"}
 
 
 def rejected_warnings(last: AppliedState | None) -> tuple[str, ...]:
-    """Return the warning that rows were rejected when the target got its state, where some were."""
+    """Return a warning if rows were rejected when the target got its state."""
     if last is None or not last.rejected:
         return ()
     return (f"{last.rejected:,} rows were rejected when it was written; they are in {last.dead_letters}",)

@@ -1,4 +1,4 @@
-"""A snapshot written into a table: every cell at the time that is recorded for it, or at the snapshot's own."""
+"""Import a snapshot into a table: every cell with its recorded write time, or with the time of the snapshot."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from lakeward.config import Config
     from lakeward.diffing.stored.addresses import Side
 
-# What helps where there is no table.
+# The hint where there is no table.
 CREATE_TABLE = "--create-table   (creates it like the exported table)"
 
 
 @dataclass(frozen=True)
 class ImportRequest(WriteRequest):
-    """What is to be imported, and how.
+    """What to import, and how.
 
     source: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
-    timestamp: ``snapshot`` stands for the recorded times of writing, else the export's start.
-    create_table: make the table of the export's definition where there is none.
-    over: write it over what is recorded of the target, unless parts of it would lose against that.
+    timestamp: ``snapshot`` stands for the recorded write times, else the start of the export.
+    create_table: create the table from the export's definition where there is none.
+    over: write over the recorded state of the target, unless newer cells there would hide parts of the snapshot.
     """
 
     create_table: bool = False
@@ -63,10 +63,10 @@ def import_snapshot(
     *,
     on_progress: OnProgress | None = None,
 ) -> WriteReport:
-    """Write all rows of a snapshot into a table, or go on with what was interrupted.
+    """Write all rows of a snapshot into a table, or resume an import that was interrupted.
 
     Raises:
-        RefusedInputError: the snapshot is not whole or does not fit the table, or the table holds something else.
+        RefusedInputError: the snapshot is incomplete or does not fit the table, or the table holds something else.
         DataError: too many rows are rejected.
         RetriableError: the cluster does not answer.
     """
@@ -89,10 +89,10 @@ def import_snapshot(
 def decide(
     request: ImportRequest, side: Side, origin: ExportOrigin | None, ledger: Ledger, *, has_recorded_times: bool
 ) -> JobDecision | None:
-    """Decide by what is recorded of a target whether a snapshot is written to it; None where there is nothing to do.
+    """Decide from the record of a target whether a snapshot is written to it; None where there is nothing to do.
 
     Raises:
-        RefusedInputError: the target holds another state, or a half of one.
+        RefusedInputError: the target holds another state, or a part of one.
     """
     last = ledger.last()
     last = last.with_latest_time if last is not None else None
@@ -109,7 +109,7 @@ def decide(
         has_rows=last is None and not is_begun and ledger.has_rows(),
     )
     if last is None and is_begun:
-        # The rows that are there are its own, but for those that were there before it.
+        # The rows in the target are its own, except those that were there before it.
         outcome = replace(outcome, why=ledger.doubt_of(job))
     warnings += tuple(guards.require_none_under_way(begun, job.id, str(request.into), force=request.force))
     return JobDecision(job, outcome, warnings + _target_warnings(last, side, request, outcome))
@@ -120,7 +120,7 @@ def _is_held(last: AppliedState | None, side: Side) -> bool:
 
 
 def _forget_lost(ledger: Ledger) -> tuple[str, ...]:
-    """Begin from nothing where what was written is not there any more: units that are done would be left out."""
+    """Drop the record where the rows are gone: finished units would otherwise not be written again."""
     lost = ledger.lost()
     if lost is None:
         return ()
@@ -176,7 +176,7 @@ def _rows(request: ImportRequest, side: Side, origin: ExportOrigin | None, targe
 def _job(
     request: ImportRequest, side: Side, origin: ExportOrigin | None, ledger: Ledger
 ) -> tuple[Job, tuple[str, ...]]:
-    """Return the job as it was begun, or as it begins now."""
+    """Return the job as it was recorded when it began, or a new one."""
     identity = guards.plain_identity(side.identity)
     own = guards.job_id(IMPORT, identity, request.timestamp)
     warnings: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ def _job(
 
 
 def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
-    """Return the recorded times of all values, null where there is none; nothing where none is recorded at all."""
+    """Return the recorded times of all values, null where there is none; empty where none is recorded at all."""
     if not any(mark + name in frame.columns for name in values):
         return []
     none = F.lit(None).cast("bigint")
@@ -201,7 +201,7 @@ def _times(frame: DataFrame, mark: str, values: Sequence[str]) -> list[Column]:
 def _target_warnings(
     last: AppliedState | None, side: Side, request: ImportRequest, outcome: JobOutcome
 ) -> tuple[str, ...]:
-    """Refuse a target that holds another state, or a half of one; return the warnings."""
+    """Refuse a target that holds another state, or a part of one; return the warnings."""
     stay = f"those that {side.label} does not have stay, and so do newer cells (--timestamp now overwrites them)"
     if last is None:
         return (f"{request.into} already has rows: {stay}",) if outcome.why is not None else ()

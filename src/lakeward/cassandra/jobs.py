@@ -1,12 +1,12 @@
-"""What is recorded of a table that is written to, and what a job makes of it.
+"""The record of a table that is written to, and the effect of a job on it.
 
-A table of Cassandra keeps, of each cell, what was written at the latest time. A job therefore leads to the state that
-it was made for only where it begins with the right one and no cell that is there is later. Otherwise the target holds
-parts of two states, which the record must say: a change set that is then applied as if one of them were there would
-leave rows that no later one puts right.
+Cassandra keeps the value with the latest timestamp of each cell. A job therefore leads to its intended state only if
+the target has the right state before and no cell there is newer. Otherwise the target holds parts of two states, and
+the record must say so: a change set applied as if one of them were there would leave rows that no later change set
+corrects.
 
-The exception is a job that is written again. Its cells are in the target already, at the same time or below later ones,
-and so nothing changes as long as the marks of later deletes are kept (``gc_grace_seconds``).
+The exception is a job that is written again. Its cells are already in the target, with the same timestamp or hidden by
+newer ones, so nothing changes as long as the tombstones of later deletes are kept (``gc_grace_seconds``).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _OPEN, _DONE = "open", "done"
 
 @dataclass(frozen=True)
 class Job(Record):
-    """Something that is written to a target: ``id`` is that of the change set or of the snapshot.
+    """A snapshot or a change set that is written to a target; ``id`` identifies it.
 
-    ``identity`` is the state that the target has when the job is done; ``timestamp`` is that of its cells, so that a
-    job which goes on writes what it wrote before. ``is_repair`` tells that it leaves the state as it is.
+    ``identity`` is the state of the target when the job is done; ``timestamp`` is that of its cells, so that a resumed
+    job writes the same cells again. ``is_repair`` means that the recorded state stays the same.
     """
 
     id: str
@@ -53,13 +53,13 @@ class AppliedState(
     write={"at": datetime.isoformat},
     read={"at": datetime.fromisoformat},
 ):
-    """The state that a target had after the last job: the identity of a snapshot, and what led to it.
+    """The state of a target after the last job: the identity of a snapshot, and what led to it.
 
-    ``timestamp`` is that of its cells, where it was written and not only recorded. ``table_id`` is that of the table
-    which has it: one that was dropped and made anew has another; None where it was not recorded. ``unknown`` says why
-    the target does not hold this state any more, and nobody knows which: ``identity`` is then the last one that was
-    known. ``doubt`` says what may be there besides the rows of the state. ``repaired`` is the time of the cells that a
-    repair wrote, which change sets of earlier exports need not be after: they lose against what is right already.
+    ``timestamp`` is that of its cells, if it was written and not only recorded. ``table_id`` is the id of the table,
+    which changes when it is dropped and created again; None where it was not recorded. ``unknown`` is why the content
+    of the target is not known any more: ``identity`` is then the last known state. ``doubt`` is what may be in the
+    target besides the rows of the state. ``repaired`` is the timestamp of the cells that a repair wrote. Change sets of
+    earlier exports may be older than it: what they lose against is already correct.
     """
 
     identity: Mapping[str, Any]
@@ -75,20 +75,20 @@ class AppliedState(
 
     @property
     def with_latest_time(self) -> Self:
-        """The same with the time of its latest cells, those of a repair included."""
+        """The same state with the timestamp of its latest cells, including those of a repair."""
         known = [time for time in (self.timestamp, self.repaired) if time is not None]
         return replace(self, timestamp=max(known, default=None))
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows were written for it, as far as is known."""
+        """Whether the target should have rows, as far as is known."""
         rows = self.identity.get("rows")
         return rows is None or int(rows) > self.rejected
 
 
 @dataclass(frozen=True)
 class Finished(Record):
-    """When all of a job was written first, at which time of its cells, and whether the target had its state then."""
+    """When a job was first finished, the timestamp of its cells, and whether the target then had its state."""
 
     at: str
     timestamp: int
@@ -104,9 +104,9 @@ class Begun(
     write={"is_open": lambda is_open: _OPEN if is_open else _DONE},
     read={"is_open": lambda status: status == _OPEN},
 ):
-    """A job as it was begun last: how often before, of which table, and whether it has ended since.
+    """A job that was begun: the number of earlier attempts, the id of the table, and whether it is still open.
 
-    ``finished`` tells of the last time that all of it was written, ``doubt`` what was in the target when it was begun.
+    ``finished`` is set once all of it was written; ``doubt`` is what else was in the target when it began.
     """
 
     job: Job
@@ -118,16 +118,16 @@ class Begun(
     doubt: str | None = None
 
     def led_to(self, last: AppliedState | None) -> bool:
-        """Whether the target has the state that the job leads to, at its time or a later one."""
+        """Whether the target has the state that the job leads to, with its timestamp or a later one."""
         if last is None or last.timestamp is None or last.identity != self.job.identity or last.unknown is not None:
             return False
         is_late = self.job.timestamp > last.timestamp and not self.job.is_repair
         return last.change_set == self.job.change_set and not is_late
 
 
-# Clocks differ, and a mark that is about to be removed helps nobody.
+# Clocks differ, and a tombstone that is about to be removed does not help.
 _CLOCKS = timedelta(hours=1)
-# By how much later than its job a list may be written, each time that the job is begun.
+# How much later than the timestamp of its job a list may be written, for each attempt.
 _LIST_STEP = 1_000
 
 
@@ -141,9 +141,9 @@ class JobEffect(StrEnum):
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """The effect of a job. ``why`` is the reason of one that mixes, and of one that leads what may be there besides.
+    """The effect of a job. ``why`` is the reason if it mixes states; if it leads to one, what may be there besides.
 
-    ``seen`` is, of a repair, since when it does not know what was written.
+    ``seen`` is, for a repair, when its comparison began: later writes are not known to it.
     """
 
     effect: JobEffect = JobEffect.LEADS
@@ -151,7 +151,7 @@ class JobOutcome:
     seen: datetime | None = None
 
     def warnings(self, target: str) -> list[str]:
-        """Return what a person should know of the target afterwards."""
+        """Return the warnings about the state of the target afterwards."""
         if self.effect is JobEffect.MIXES:
             msg = f"what {target} holds afterwards is not known: {self.why}"
             return [f"{msg}; lakeward cassandra compare shows what differs, and --to writes what repairs it"]
@@ -162,7 +162,7 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class JobDecision:
-    """A job that may be written, what it makes of its target, and what a person should know."""
+    """A job that may be written, its effect on the target, and the warnings."""
 
     job: Job
     outcome: JobOutcome
@@ -174,18 +174,18 @@ LEADS, KEEPS = JobOutcome(), JobOutcome(JobEffect.KEEPS)
 
 @dataclass(frozen=True)
 class JobHistory:
-    """The jobs that were written to a target completely, and how long it keeps the marks of deletes."""
+    """The jobs that were begun on a target, and how long it keeps tombstones."""
 
     jobs: Sequence[Begun]
     marks_kept: timedelta
     now: datetime
 
     def has_written(self, job: Job) -> bool:
-        """Whether all cells of a job are in the target, or hidden there by later ones."""
+        """Whether all cells of a job are in the target, or hidden by newer ones."""
         return any(self._is_of(begun_job, job) and begun_job.job.id == job.id for begun_job in self.jobs)
 
     def has_led_to(self, job: Job) -> bool:
-        """Whether the target once held the state of a job, as of the job's time."""
+        """Whether the target once had the state of a job, with the timestamp of the job."""
         same = (
             begun_job
             for begun_job in self.jobs
@@ -200,7 +200,7 @@ class JobHistory:
         return is_marked and not self._reaches_later(job)
 
     def _reaches_later(self, job: Job) -> bool:
-        """Whether lists of the job, which are written a little later each time, could win over those of a later job."""
+        """Whether lists of the job, written a little later at each attempt, could win over those of a later job."""
         attempts = max(
             (begun_job.attempt for begun_job in self.jobs if begun_job.job.timestamp == job.timestamp), default=0
         )
@@ -211,13 +211,13 @@ class JobHistory:
 def import_outcome(
     last: AppliedState | None, job: Job, history: JobHistory, *, has_recorded_times: bool, has_rows: bool
 ) -> JobOutcome:
-    """Return what an import makes of its target.
+    """Return the effect of an import on its target.
 
     Args:
-        last: what is recorded of the target.
+        last: the recorded state of the target.
         job: the import.
         history: what was written to the target before.
-        has_recorded_times: whether cells are written at times of their own, any of which may be an early one.
+        has_recorded_times: whether cells are written with their own timestamps, which may be old ones.
         has_rows: whether the target has rows, where nothing is recorded of it.
     """
     if last is None:
@@ -240,7 +240,7 @@ def import_outcome(
 def apply_outcome(
     last: AppliedState | None, job: Job, manifest: ChangeSetManifest | None, history: JobHistory, *, lost: str | None
 ) -> JobOutcome:
-    """Return what applying a change set makes of its target; ``lost`` says why what was recorded is not there."""
+    """Return the effect of a change set on its target; ``lost`` is why the recorded state is gone."""
     what = f"the change set {job.change_set or job.identity.get('location')}"
     if lost is not None:
         return JobOutcome(JobEffect.MIXES, f"{what} was applied although {lost}")
@@ -256,7 +256,7 @@ def apply_outcome(
 
 
 def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: JobHistory) -> bool:
-    """Whether a target has the state of a change set after it: it has that already, or the one that is its past."""
+    """Whether a change set leads to its state: the target has that state already, or the past of the change set."""
     if last.unknown is not None:
         return False
     if last.change_set == job.change_set or is_surely_same(last.identity, job.identity):
@@ -266,14 +266,14 @@ def _leads(last: AppliedState, job: Job, manifest: ChangeSetManifest, history: J
 
 
 def is_replay(last: AppliedState, job: Job, history: JobHistory) -> bool:
-    """Whether a job was begun before at the time of the latest cells: it then competes with its own cells alone."""
+    """Whether a job was begun before with the latest timestamp: it then competes only with its own cells."""
     return job.timestamp == last.timestamp and any(
         begun_job.job.id == job.id and begun_job.job.timestamp == job.timestamp for begun_job in history.jobs
     )
 
 
 def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetManifest) -> JobOutcome:
-    """A repair makes the target right if the comparison saw all that was written, and nothing is later."""
+    """Return the effect of a repair, which is correct if its comparison saw all writes and no cell is newer."""
     seen = compared_since(manifest)
     if last is None:
         return JobOutcome(seen=seen)
@@ -284,15 +284,15 @@ def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetMani
 
 
 def is_outdated(last: AppliedState, seen: datetime) -> bool:
-    """Whether a repair whose comparison began then cannot know what the target holds.
+    """Whether a repair whose comparison began at ``seen`` does not know what the target holds.
 
-    What was applied in order since does not matter: it leads to where the repair leads, or to what comes before.
+    Change sets applied in order since then do not matter: they lead to the state of the repair, or to an earlier one.
     """
     return seen <= last.at and (last.unknown is not None or last.doubt is not None)
 
 
 def compared_since(manifest: ChangeSetManifest) -> datetime:
-    """Return when the comparison began that a repair was made by: what was written later it does not know."""
+    """Return when the comparison of a repair began: later writes are not known to it."""
     began = manifest.past.get("since") or manifest.past.get("created")
     return datetime.fromisoformat(str(began)) if began else datetime.min.replace(tzinfo=UTC)
 
@@ -308,17 +308,17 @@ def state_after(
     dead_letters: str | None = None,
     table_id: str | None = None,
 ) -> AppliedState | None:
-    """Return what is recorded after a job; None where the record stays as it is.
+    """Return the state to record after a job; None where the record stays as it is.
 
     Args:
-        last: what is recorded before.
+        last: the state recorded before.
         job: what was written.
         outcome: its effect on a target to which nothing else was written.
-        others: jobs that were begun, have written rows, and are left as they are.
-        at: the time of now.
+        others: jobs that were begun, have written rows, and were not finished.
+        at: the current time.
         rejected: how many rows of the job were rejected.
         dead_letters: where these are.
-        table_id: the table that the rows went to.
+        table_id: the id of the table that was written.
     """
     outcome = _beside(outcome, job, others)
     if outcome.effect is JobEffect.KEEPS and last is not None:
@@ -343,14 +343,14 @@ def state_after(
 
 
 def undefined(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an identity without the definition of its table, which the record need not hold."""
+    """Return an identity without the definition of its table, which the record does not need."""
     return {name: value for name, value in identity.items() if name != "cassandra"}
 
 
 def _beside(outcome: JobOutcome, job: Job, others: Sequence[Begun]) -> JobOutcome:
-    """Return the outcome of a job that leaves halves of others in the target."""
+    """Return the outcome of a job where other jobs have left rows in the target."""
     if outcome.seen is not None:
-        # What the comparison saw is made right, where it does not win.
+        # The repair corrects what its comparison saw, except for newer cells.
         others = [
             begun_job
             for begun_job in others
@@ -367,21 +367,21 @@ def _beside(outcome: JobOutcome, job: Job, others: Sequence[Begun]) -> JobOutcom
 
 
 def _is_whole(job: Job, last: AppliedState) -> bool:
-    """Whether a job writes again what was rejected before."""
+    """Whether a job writes the rows again that were rejected before."""
     return job.kind == IMPORT or job.is_repair or job.change_set == last.change_set
 
 
 def _latest(last: AppliedState | None, job: Job, others: Sequence[Begun], *, is_mixed: bool) -> int:
-    """Return the time that later jobs have to be after: no cell of the target is of a later one."""
+    """Return the timestamp that later jobs must exceed: no cell of the target is newer."""
     known = [last.timestamp] if last is not None and last.timestamp is not None else []
     if job.is_repair and known and not is_mixed:
-        # What follows the state that a repair leaves as it is may be of an export that began before the repair.
+        # The next change set may be of an export that began before the repair.
         return known[0]
     return max([*known, job.timestamp, *(begun_job.job.timestamp for begun_job in others)])
 
 
 def _repaired(last: AppliedState | None, job: Job) -> int | None:
-    """Return the time of the cells of repairs, where nothing later was written over them."""
+    """Return the timestamp of repaired cells, unless something newer was written over them."""
     times = [job.timestamp] if job.is_repair else []
     if last is not None and last.repaired is not None and (job.is_repair or job.timestamp <= last.repaired):
         times.append(last.repaired)

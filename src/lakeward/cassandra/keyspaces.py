@@ -1,7 +1,7 @@
-"""What only Amazon Keyspaces does, what Cassandra does in its place, and what reads and writes cost in its units.
+"""The differences between Amazon Keyspaces and Cassandra, and the cost of reads and writes in capacity units.
 
-Written from the service's documentation and tested without it: nothing here was run against Keyspaces itself. Its units
-are a good measure of work for any cluster.
+Written from the documentation of the service and never run against Keyspaces itself. Its units are a good measure of
+work for any cluster.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class WriteLimits:
-    """What a cluster takes at once. None: no limit of its own.
+    """The limits of a cluster for writes. None: no limit.
 
-    ``columns`` and ``columns_with_ttl`` are values of one statement, ``batch_bytes`` those of a batch together,
-    ``partition_write_units`` what a partition takes per second. Client timestamps must lie between
+    ``columns`` and ``columns_with_ttl`` are the values of one statement, ``batch_bytes`` the size of a batch,
+    ``partition_write_units`` the units of a partition per second. Client timestamps must lie between
     ``oldest_timestamp`` before the server's time and ``newest_timestamp`` after it.
     """
 
@@ -70,7 +70,7 @@ def is_keyspaces(settings: ClusterSettings) -> bool:
 
 
 def limits_of(settings: ClusterSettings) -> WriteLimits:
-    """Return what the cluster takes at once."""
+    """Return the write limits of a cluster."""
     return _KEYSPACES if is_keyspaces(settings) else _CASSANDRA
 
 
@@ -91,7 +91,7 @@ def hosts_and_port(settings: ClusterSettings) -> tuple[list[str], int]:
 
 
 def signing_provider(region: str) -> Any:
-    """Return the driver's way to log in with this process's AWS credentials.
+    """Return the authentication provider that uses this process's AWS credentials.
 
     Raises:
         ConfigurationError: the package for it is missing, or there are no credentials.
@@ -111,10 +111,10 @@ def signing_provider(region: str) -> Any:
 
 
 def require_partitioner(partitioner: str, *, cluster: str) -> str:
-    """Return a partitioner's short name where its tokens can be asked for.
+    """Return the short name of a partitioner that has token ranges.
 
     Raises:
-        ConfigurationError: it is Keyspaces' own, which has no token ranges, or an unknown one.
+        ConfigurationError: it is the default one of Keyspaces, which has no token ranges, or an unknown one.
     """
     name = partitioner.rpartition(".")[2]
     if name in _PARTITIONERS:
@@ -124,12 +124,12 @@ def require_partitioner(partitioner: str, *, cluster: str) -> str:
 
 
 def has_client_timestamps(session: Any, keyspace: str, table: str) -> bool:
-    """Whether a table of Keyspaces takes timestamps of writes: a property that is off unless asked for."""
+    """Whether a table of Keyspaces accepts client timestamps, a property that is off by default."""
     return _is_enabled(session, keyspace, table, "client_side_timestamps")
 
 
 def has_ttl(session: Any, keyspace: str, table: str) -> bool:
-    """Whether values of a table of Keyspaces may expire: a property that is off unless asked for."""
+    """Whether values of a table of Keyspaces may expire, a property that is off by default."""
     return _is_enabled(session, keyspace, table, "ttl")
 
 
@@ -142,23 +142,23 @@ def _is_enabled(session: Any, keyspace: str, table: str, name: str) -> bool:
 
 
 def enabling_statement(table_cql: str, name: str) -> str:
-    """Return the statement that turns a property of a table on; Keyspaces does not let one turn it off again."""
+    """Return the statement that turns on a property of a table, which cannot be turned off again."""
     return f"ALTER TABLE {table_cql} WITH CUSTOM_PROPERTIES = {{'{name}': {{'status': 'enabled'}}}}"
 
 
 WRITE_UNIT_BYTES = 1024
 READ_UNIT_BYTES = 4096
-# What Keyspaces counts beside the data: for each row, and at most for each of its columns.
+# What Keyspaces counts besides the data: for each row, and at most for each of its columns.
 ROW_BYTES, COLUMN_BYTES = 100, 4
 
 
 def write_units(size: float) -> float:
-    """Return the units (WCU) of writing or deleting a row of so many bytes: one for each started KB."""
+    """Return the units (WCU) of writing or deleting a row of this size: one for each started KB."""
     return float(max(math.ceil(size / WRITE_UNIT_BYTES), 1))
 
 
 def write_units_of(sizes: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """Return the units of writing rows of so many bytes each, as `write_units` does for one."""
+    """Return the units of writing rows of these sizes, as :func:`write_units` does for one."""
     import numpy
 
     units: numpy.ndarray[Any, Any] = numpy.maximum(numpy.ceil(sizes / WRITE_UNIT_BYTES), 1.0)
@@ -166,6 +166,6 @@ def write_units_of(sizes: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
 
 
 def read_units(size: float, *, consistency: str = "LOCAL_QUORUM") -> float:
-    """Return the units (RCU) of reading so many bytes: one for each started 4 KB, half of that for one replica."""
+    """Return the units (RCU) of reading this many bytes: one for each started 4 KB, half of that at ONE."""
     whole = float(max(math.ceil(size / READ_UNIT_BYTES), 1))
     return whole / 2 if consistency in {"ONE", "LOCAL_ONE"} else whole

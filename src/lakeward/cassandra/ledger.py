@@ -1,8 +1,8 @@
-"""What was written to a table, kept in a small table beside it.
+"""The ledger: the record of what was written to a table, in a small table beside it.
 
-For every target it holds the state that was applied last and, of each job, how often it was begun and which of its
-units are done. It is in the cluster that is written to, so that it survives whatever happens to the job, and is asked
-and written at LOCAL_QUORUM, so that it survives the loss of a node too.
+For every target it holds the state that was applied last and, for each job, the number of attempts and the units that
+are done. It is in the cluster that is written to, so that it survives the job, and is read and written at LOCAL_QUORUM,
+so that it survives the loss of a node too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from lakeward.cassandra.jobs import Job
 
 LEDGER = "lakeward_applied"
-# Rows of a target that are no unit: what a job is, and (of no job) the state that was applied last.
+# Rows of a target that are not units: the header of a job and, without a job, the state that was applied last.
 _HEADER, _NO_JOB = -1, ""
-# Where lists may be there of a job that nobody knows of any more, this second's number is most likely not one of its.
+# A target with rows but without a record may have lists of a forgotten job. An attempt number taken from the clock most
+# likely differs from those that the job used.
 _FIRST_UNKNOWN, _UNKNOWN = 100, 900
 
 
@@ -48,17 +49,17 @@ class Ledger:
     """The ledger of one target."""
 
     def __init__(self, session: Any, target: TableName, table: TableName | None = None) -> None:
-        """Name the target and the ledger's own table; by default that is in the target's keyspace."""
+        """Take the target and the ledger's own table, which is by default in the keyspace of the target."""
         self._session, self._name, self._target = session, target, str(target)
         self._is_there, self._only_looks = True, False
         self.table = table or TableName(target.keyspace, LEDGER)
 
     def look(self) -> None:
-        """Only read from here on, where there is a table; where there is none, nothing is recorded."""
+        """Only read from now on; without a table, nothing is recorded."""
         self._is_there, self._only_looks = is_there(self._session, self.table), True
 
     def create(self) -> None:
-        """Make the ledger's table where there is none yet.
+        """Create the table of the ledger if it does not exist.
 
         Raises:
             ConfigurationError: there is no such keyspace, or it may not be written to.
@@ -87,9 +88,9 @@ class Ledger:
         return self._is_other(last.table_id, table_id(self._session, self._name))
 
     def lost(self) -> str | None:
-        """Return why what is recorded of the target is not there any more; None where it may be.
+        """Return why the recorded state of the target is gone; None where it may still be there.
 
-        That is so where the target was dropped, and where it has no row at all though some were written.
+        It is gone where the target was dropped, or has no rows although some were written.
         """
         last, begun = self.last(), self._open_jobs()
         current = table_id(self._session, self._name)
@@ -110,18 +111,18 @@ class Ledger:
         return any(int(unit["rows"]) > int(unit["rejected"]) for unit in self._units(job).values())
 
     def under_way(self, kind: str | None = None) -> Job | None:
-        """Return the job that was begun last and has not ended, of a kind if one is named."""
+        """Return the open job that was begun last, optionally of one kind; None where there is none."""
         current = table_id(self._session, self._name)
         begun = [begun_job for begun_job in self._open_jobs() if kind in (None, begun_job.job.kind)]
         there = [begun_job for begun_job in begun if not self._is_other(begun_job.table_id, current)]
         return max(there, key=lambda begun_job: begun_job.at).job if there else None
 
     def known(self, job_id: str) -> Job | None:
-        """Return a job that was begun and has not ended, as it was begun."""
+        """Return an open job as it was begun; None where there is none with this id."""
         return next((begun_job.job for begun_job in self._open_jobs() if begun_job.job.id == job_id), None)
 
     def _open_jobs(self) -> list[Begun]:
-        """Return the jobs that have not ended; one that led to the state which is recorded has, killed at its end."""
+        """Return the open jobs, without those killed after their state was recorded."""
         last = self.last()
         return [begun_job for begun_job in self._begun() if begun_job.is_open and not begun_job.led_to(last)]
 
@@ -140,18 +141,18 @@ class Ledger:
         return has_rows(self._session, self._name)
 
     def history(self) -> JobHistory:
-        """Return the jobs that were begun on the target, by which one that is written again is known."""
+        """Return the jobs that were begun on the target, which show whether a job is written again."""
         current = table_id(self._session, self._name)
         there = [begun_job for begun_job in self._begun() if not self._is_other(begun_job.table_id, current)]
         return JobHistory(there, deletes_kept(self._session, self._name), datetime.now(UTC))
 
     def begin(self, job: Job, *, anew: bool = False, doubt: str | None = None) -> int:
-        """Record that a job is begun, or goes on, and give how often lists were written at its times before.
+        """Record that a job begins or is resumed; return the number of its attempt.
 
         Args:
-            job: what is begun.
-            anew: count none of its units as done.
-            doubt: what is in the target besides.
+            job: the job.
+            anew: treat none of its units as done.
+            doubt: what else is in the target.
         """
         begun, current = self._begun(), table_id(self._session, self._name)
         before = next((begun_job for begun_job in begun if begun_job.job.id == job.id), None)
@@ -166,14 +167,14 @@ class Ledger:
         return attempt
 
     def doubt_of(self, job: Job) -> str | None:
-        """Return what was in the target when an import was begun that has not ended; None where nothing is known."""
+        """Return what else was in the target when an open import began; None where nothing is known."""
         return next((begun_job.doubt for begun_job in self._open_jobs() if begun_job.job.id == job.id), None)
 
     def _next_attempt(self, job: Job, begun: Iterable[Begun]) -> int:
-        """Count past every job whose lists may have the times of this one's.
+        """Return an attempt number beyond those of all jobs whose lists may have the same timestamps.
 
-        Those are the ones of its own time and, since imports write cells at the times that are recorded for them, all
-        imports for an import.
+        Those are the jobs with the same timestamp and, since imports write cells with their recorded timestamps, for an
+        import all other imports.
         """
         known = list(begun)
         jobs = [(begun_job.job, begun_job.attempt) for begun_job in known]
@@ -187,11 +188,11 @@ class Ledger:
         return max(same, default=-1) + 1
 
     def done(self, job: Job) -> set[int]:
-        """Return the units of a job whose rows are all dealt with."""
+        """Return the units of a job that are done."""
         return set(self._units(job))
 
     def rejected(self, job: Job) -> int:
-        """Return how many rows of the units that are done were rejected."""
+        """Return how many rows of the finished units were rejected."""
         return sum(int(unit["rejected"]) for unit in self._units(job).values())
 
     def _units(self, job: Job) -> dict[int, Any]:
@@ -200,7 +201,7 @@ class Ledger:
             return {unit: json_object(text) for unit, text in units.items() if text is not None}
 
     def _read_units(self, job: Job) -> dict[int, str | None]:
-        """Return what is recorded of each unit that was begun; None of one that is not done."""
+        """Return the document of each unit that was begun; None for a unit that is not done."""
         query = f"SELECT unit, document FROM {self.table.cql} WHERE target = %s AND job = %s"
         rows = self._execute(query, (self._target, job.id))
         return {int(unit): text for unit, text in rows if unit != _HEADER}
@@ -210,7 +211,7 @@ class Ledger:
         return refusing_damage(f"a row of {self.table}", hint=hint)
 
     def claim(self, job: Job, unit: int) -> int:
-        """Record that a unit is begun, and give how often it was before: lists are written later each time."""
+        """Record that a unit begins; return how often it began before: lists get a later timestamp each time."""
         rows = self._read(job.id, unit)
         attempt = int(rows[0][0]) + 1 if rows and rows[0][0] is not None else 0
         query = f"INSERT INTO {self.table.cql} (target, job, unit, attempt) VALUES (%s, %s, %s, %s)"
@@ -226,10 +227,9 @@ class Ledger:
     def finish(
         self, job: Job, outcome: JobOutcome = LEADS, *, rejected: int = 0, dead_letters: str | None = None
     ) -> AppliedState | None:
-        """Record that a job is done and what the target holds since; what else was begun counts no more.
+        """Record that a job is done and the state it led to, and close all other open jobs; return the recorded state.
 
-        All of it is recorded at once: a target with the state of a job that seems to go on would be stuck. Return what
-        is recorded then.
+        All of it is recorded at once: a target that has the state of a job that is still open would be stuck.
 
         Raises:
             ConflictError: another job was begun and finished in the meantime.
@@ -247,7 +247,7 @@ class Ledger:
             at=datetime.now(UTC),
             rejected=rejected,
             dead_letters=dead_letters,
-            # The table that the rows went to: if it was dropped since, the one of its name does not have them.
+            # The table that the rows were written to: if it was dropped since, its successor does not have them.
             table_id=own.table_id if own is not None else None,
         )
         led = outcome.effect is JobEffect.LEADS and state is not None and state.unknown is None and not job.is_repair
@@ -260,7 +260,7 @@ class Ledger:
         return state or last
 
     def _left(self, job: Job, last: AppliedState | None, begun: Iterable[Begun]) -> list[Begun]:
-        """Return the other jobs of which rows are in the target, though not all, and not as those of a replay."""
+        """Return the other open jobs that have written some of their rows, except replays."""
         history = self.history()
         there = [
             begun_job
@@ -274,17 +274,17 @@ class Ledger:
         ]
 
     def record(self, identity: Mapping[str, Any], change_set: str | None = None, *, assumed: bool = False) -> None:
-        """Record the state that the target has, without the definition of the table that it is of.
+        """Record the state of the target without writing to it.
 
         Args:
             identity: the state.
-            change_set: the one that leads to it, which has no changes.
-            assumed: a person says that the target has it and nothing else, whatever was recorded before.
+            change_set: the change set without changes that leads to it.
+            assumed: a person asserts that the target has this state and nothing else.
         """
         last, current = self.last(), table_id(self._session, self._name)
         if last is not None and self._is_other(last.table_id, current):
             last = None
-        # Its cells are as old as they were, and those that do not belong to it, or are missing, still are or do.
+        # The cells are unchanged: their timestamps stay, and so do surplus and rejected rows.
         state = AppliedState(
             undefined(identity),
             change_set,
@@ -298,7 +298,7 @@ class Ledger:
         self._together([self._state(state)])
 
     def forget(self) -> None:
-        """Remove all that is recorded of the target; where it is only looked at, nothing of it counts from here on."""
+        """Remove the record of the target; in a dry run, only ignore it from now on."""
         if self._only_looks:
             self._is_there = False
         self._execute(f"DELETE FROM {self.table.cql} WHERE target = %s", (self._target,))
@@ -320,7 +320,7 @@ class Ledger:
         )  # fmt: skip
 
     def _together(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Write rows at once: they are of one partition, of which Cassandra writes all or nothing."""
+        """Write rows atomically: they are in one partition."""
         from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
         query = f"INSERT INTO {self.table.cql} (target, job, unit, attempt, document) VALUES (%s, %s, %s, %s, %s)"
@@ -354,7 +354,7 @@ class Ledger:
 
 
 def _finished(begun: Begun, job: Job, *, led: bool) -> Begun:
-    """Return the header of a job that ended; one that was written again counts from the first time."""
+    """Return the header of a finished job; if it was written again, the first time counts."""
     before = begun.finished if begun.finished is not None and begun.finished.timestamp == job.timestamp else None
     at, has_led = (before.at, before.led) if before is not None else (_now(), False)
     return replace(begun, finished=Finished(at, job.timestamp, led or has_led))
