@@ -83,10 +83,6 @@ class Ledger:
         with self._reading():
             return AppliedState.from_dict(json_object(rows[0][1]))
 
-    def holds_other_table(self, last: AppliedState) -> bool:
-        """Whether the target was dropped since a state of it was recorded; one of that name may be there anew."""
-        return self._is_other(last.table_id, table_id(self._session, self._name))
-
     def lost(self) -> str | None:
         """Return why the recorded state of the target is gone; None where it may still be there.
 

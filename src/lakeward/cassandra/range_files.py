@@ -1,4 +1,4 @@
-"""Groups of token ranges: what one task reads, and the file that it leaves, which appears whole or not at all."""
+"""Groups of token ranges: a task reads each into one file, which appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 
 class TaskFolder(Protocol):
-    """A folder that tasks write into; it travels to them."""
+    """A folder that tasks write into; it is sent to them."""
 
     @property
     def folder(self) -> str:
         """Where it is."""
 
     def new_file(self, name: str) -> AbstractContextManager[NativeFile]:
-        """Return a stream to write a file by; the file is there once the block ended well."""
+        """Return a stream to a new file, which exists once the block has ended without an error."""
 
 
 def task_folder(store: FileSystem, folder: str) -> TaskFolder:
-    """Return the way by which tasks write into a folder.
+    """Return a folder as tasks write into it.
 
     Raises:
         ConfigurationError: only Spark itself can write there.
@@ -73,7 +73,7 @@ class LocalTaskFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[NativeFile]:
-        """Write a draft, which then takes its name."""
+        """Write a draft, and rename it at the end."""
         target = Path(self.folder) / name
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{name}.{uuid.uuid4().hex[:8]}")
@@ -87,7 +87,7 @@ class LocalTaskFolder:
 
 @dataclass(frozen=True)
 class S3TaskFolder:
-    """A prefix in a bucket. Keys that the settings name travel along; without them each machine finds its own."""
+    """A prefix in a bucket. Keys from the settings are sent along; without them each machine uses its own."""
 
     folder: str
     settings: S3Settings
@@ -95,7 +95,7 @@ class S3TaskFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[NativeFile]:
-        """Write a temporary file, which is then sent."""
+        """Write a temporary file, and upload it at the end."""
         target = S3Location.parse(f"{self.folder}/{name}", "--to")
         handle, draft = tempfile.mkstemp(prefix="lakeward-", suffix=".draft")
         os.close(handle)
@@ -110,13 +110,13 @@ class S3TaskFolder:
 
 @dataclass(frozen=True)
 class ArrowTaskFolder:
-    """Any other file system that Arrow can open by its address, such as HDFS or Google's store."""
+    """Any other file system that Arrow can open by its address, such as HDFS or Google Cloud Storage."""
 
     folder: str
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[NativeFile]:
-        """Write a draft, which then takes its name."""
+        """Write a draft, and rename it at the end."""
         system, folder = _arrow_system(self.folder)
         system.create_dir(folder, recursive=True)
         draft = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
@@ -146,7 +146,7 @@ def _arrow_system(folder: str) -> tuple[Any, str]:
     return system, str(path)
 
 
-# Rows, or bytes of them, that are held until they are written: large enough to be packed and read well.
+# The size of row groups: large enough to compress and read well.
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 100_000, 64 * 2**20
 
 
@@ -154,13 +154,13 @@ _OWN_NAME = re.compile(r"\.?group-\d{5,}(-[0-9a-f]{32})?(-[0-9a-f]{8})?\.(parque
 
 
 def is_group_file(path: str) -> bool:
-    """Whether a file has a name as tasks name what they have read, its notes and its drafts."""
+    """Whether a file is named like those that tasks write: rows, notes and drafts."""
     return _OWN_NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True)
 class RangeGroup:
-    """Ranges that are read by one task into one file; ``export`` is the number of the export that they are of."""
+    """Ranges that one task reads into one file; ``export`` is the id of their export."""
 
     number: int
     ranges: tuple[TokenRange, ...]
@@ -168,12 +168,12 @@ class RangeGroup:
 
     @property
     def name(self) -> str:
-        """What the names of its files begin with; those of two exports in one folder differ."""
+        """The prefix of its file names; those of two exports in one folder differ."""
         return f"group-{self.number:05d}" + (f"-{self.export}" if self.export else "")
 
     @property
     def note(self) -> str:
-        """The name of the file that says that it is read."""
+        """The name of the note, which is written once the group is read."""
         return f"{self.name}.json"
 
 
@@ -193,7 +193,7 @@ class ReadGroup(Record):
 def read_groups(
     spark: SparkSession, plan: ReadPlan, place: TaskFolder, groups: Sequence[RangeGroup], *, tasks: int | None = None
 ) -> list[ReadGroup]:
-    """Read groups by tasks of Spark, each into a file with a note beside it; up to ``tasks`` of them at one time.
+    """Read groups by Spark tasks, each into a file with a note beside it, up to ``tasks`` of them at a time.
 
     Raises:
         ConfigurationError: the table changed while it was read, or the place cannot be written to.
@@ -212,9 +212,9 @@ def _in_task(plan: ReadPlan, place: TaskFolder, group: RangeGroup) -> ReadGroup:
 
 
 def read_group(plan: ReadPlan, place: TaskFolder, group: RangeGroup) -> ReadGroup:
-    """Read a group into a file of its own, then say so in its note: who finds the note finds a whole file."""
+    """Read a group into a new file, then write its note: where the note exists, the file is complete."""
     started = datetime.now(UTC).isoformat()
-    # An attempt that was given up may still be writing: each has its own name, and the note says which one counts.
+    # An abandoned attempt may still be writing: each has its own file, and the note names the one that counts.
     name = f"{group.name}-{uuid.uuid4().hex[:8]}.parquet"
     rows = dict.fromkeys(group.ranges, 0)
     size = _write(plan, place, group, name, rows)
@@ -233,7 +233,7 @@ def read_group(plan: ReadPlan, place: TaskFolder, group: RangeGroup) -> ReadGrou
 
 
 def _write(plan: ReadPlan, place: TaskFolder, group: RangeGroup, name: str, rows: dict[TokenRange, int]) -> int:
-    """Write the rows of a group, count them by range, and give the size of the file; 0 and no file without rows."""
+    """Write the rows of a group, count them by range, and return the size of the file; no file and 0 without rows."""
     found = _counted(read_ranges(task_session(plan.address), plan, group.ranges), rows)
     first = next(found, None)
     if first is None:
@@ -255,7 +255,7 @@ def _counted(
 
 
 class _Writer:
-    """Writes batches as a Parquet file, in row groups of a good size."""
+    """A Parquet file that is written in row groups of a good size."""
 
     def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
         self._schema = schema

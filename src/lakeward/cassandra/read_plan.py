@@ -1,4 +1,4 @@
-"""What is read of a table: the ring of tokens cut into ranges, the columns, and the statement that reads a range."""
+"""The plan of reading a table: the token ring cut into ranges, the columns, and the query of a range."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from lakeward.cassandra.cql import CqlType, TableName
     from lakeward.cassandra.schema import CqlColumn, TableSchema
 
-# With so many times more pieces than were asked for, neighbours are read together though they have other replicas.
+# Beyond this many times the requested ranges, neighbours are joined although they have different replicas.
 _TOO_MANY = 2
 
 
 @dataclass(frozen=True, order=True)
 class TokenRange:
-    """Tokens behind ``start`` up to and with ``end``; no range goes beyond the end of the ring."""
+    """The tokens after ``start`` up to and including ``end``; no range wraps around the end of the ring."""
 
     start: int
     end: int
@@ -45,13 +45,13 @@ class TokenRange:
 
 @dataclass(frozen=True)
 class Partitioner:
-    """How a cluster makes tokens of keys: all of them are in ``ring``."""
+    """How a cluster computes tokens from keys; all tokens are in ``ring``."""
 
     name: str
     ring: TokenRange
 
 
-# The lowest number of each is no key's token: of Murmur3's by definition, of the other's because it is no MD5 sum.
+# The start of each ring is never the token of a key: by definition for Murmur3, and -1 is not an MD5 sum.
 MURMUR3 = Partitioner("Murmur3Partitioner", TokenRange(-(2**63), 2**63 - 1))
 RANDOM = Partitioner("RandomPartitioner", TokenRange(-1, 2**127))
 _KNOWN = {partitioner.name: partitioner for partitioner in (MURMUR3, RANDOM)}
@@ -68,10 +68,10 @@ def partitioner_of(session: Session) -> Partitioner:
 
 
 def ring_ranges(session: Session, name: TableName, *, splits: int) -> list[TokenRange]:
-    """Cut the ring into about so many ranges; each token is in exactly one of them.
+    """Cut the ring into about this many ranges; each token is in exactly one of them.
 
-    Ranges end where the data of one set of replicas do, as far as that makes not many more of them. Those with the
-    same first replica come one behind the other.
+    Ranges end where the replicas change, unless that makes far too many of them. Those with the same first replica
+    follow each other.
 
     Raises:
         ConfigurationError: the partitioner is not known.
@@ -85,7 +85,7 @@ def ring_ranges(session: Session, name: TableName, *, splits: int) -> list[Token
 
 
 def cut(ring: TokenRange, owners: Mapping[int, tuple[str, ...]], splits: int) -> list[TokenRange]:
-    """Cut a ring into about ``splits`` ranges; ``owners`` has the replicas of the tokens up to each one of its keys."""
+    """Cut a ring into about ``splits`` ranges; ``owners`` maps the last token of a part to its replicas."""
     pieces = _by_owner(ring, owners)
     if len(pieces) > _TOO_MANY * splits:
         pieces = _joined(pieces, ring.width // splits)
@@ -94,7 +94,7 @@ def cut(ring: TokenRange, owners: Mapping[int, tuple[str, ...]], splits: int) ->
 
 
 def grouped(ranges: Sequence[TokenRange], groups: int) -> list[tuple[TokenRange, ...]]:
-    """Share ranges out, in their order, to up to so many groups that are about equally wide."""
+    """Divide ranges, in order, into up to this many groups of about the same width."""
     whole = sum(token_range.width for token_range in ranges)
     found: list[tuple[TokenRange, ...]] = []
     group: list[TokenRange] = []
@@ -109,7 +109,7 @@ def grouped(ranges: Sequence[TokenRange], groups: int) -> list[tuple[TokenRange,
 
 
 def estimated_size(session: Session, name: TableName, partitioner: Partitioner) -> tuple[int, int] | None:
-    """Estimate the partitions and bytes of a table from what one node tells of its own; None where it tells nothing."""
+    """Estimate the partitions and bytes of a table from the estimates of one node; None where it has none."""
     from cassandra import InvalidRequest, Unauthorized
 
     try:
@@ -120,12 +120,12 @@ def estimated_size(session: Session, name: TableName, partitioner: Partitioner) 
             (name.keyspace, name.table),
         )
     except (InvalidRequest, Unauthorized):
-        # The size is only a help: not every service has this table, and not every login may see it.
+        # The size is optional: not every service has this table, and not every login may read it.
         return None
     covered = partitions = size = 0
     whole = partitioner.ring.width
     for start, end, count, mean in rows:
-        # A range that goes around the end of the ring ends at a lower token than it starts with.
+        # A range that wraps around the end of the ring has a lower end than start.
         covered += (int(end) - int(start)) % whole or whole
         partitions += count
         size += count * mean
@@ -136,9 +136,9 @@ def estimated_size(session: Session, name: TableName, partitioner: Partitioner) 
 
 
 def _by_owner(ring: TokenRange, owners: Mapping[int, tuple[str, ...]]) -> list[tuple[TokenRange, tuple[str, ...]]]:
-    """Cut a ring where its replicas change."""
+    """Return the parts of a ring with their replicas, cut where the replicas change."""
     tokens = sorted(token for token in owners if ring.start < token < ring.end)
-    # Tokens behind the last one belong to whom the first one belongs.
+    # Tokens after the last one have the replicas of the first one.
     behind = owners[min(owners)] if owners else ()
     found: list[tuple[TokenRange, tuple[str, ...]]] = []
     for start, end in pairwise([ring.start, *tokens, ring.end]):
@@ -153,7 +153,7 @@ def _by_owner(ring: TokenRange, owners: Mapping[int, tuple[str, ...]]) -> list[t
 def _joined(
     pieces: Sequence[tuple[TokenRange, tuple[str, ...]]], width: int
 ) -> list[tuple[TokenRange, tuple[str, ...]]]:
-    """Join neighbours until they are so wide."""
+    """Join neighbours until they have at least this width."""
     found: list[tuple[TokenRange, tuple[str, ...]]] = []
     for piece, owner in pieces:
         if found and found[-1][0].width < width:
@@ -164,26 +164,26 @@ def _joined(
 
 
 def _parts(piece: TokenRange, ring: TokenRange, splits: int) -> list[TokenRange]:
-    """Cut a piece into as many equal parts as are its share of all."""
+    """Cut a piece into equal parts, as many as its share of the ring."""
     count = min(max(round(piece.width * splits / ring.width), 1), piece.width)
     cuts = [piece.start + piece.width * number // count for number in range(count + 1)]
     return [TokenRange(start, end) for start, end in pairwise(cuts)]
 
 
-# What would take rows away, or put them together, without anyone being told.
+# These would silently drop or merge rows.
 _MORE_THAN_A_CONDITION = re.compile(r"\b(LIMIT|ORDER\s+BY|GROUP\s+BY|ALLOW\s+FILTERING)\b|;|--|/\*", re.IGNORECASE)
-# Where reading is limited, pages are small: those that all tasks ask for at first come at once.
+# With a rate limit, pages are small: the first pages of all tasks arrive at the same time.
 _FEWEST_ROWS, _PAGE_SECONDS = 100, 0.1
-# Of some 1 KB each; a unit is 4 KB.
+# Assuming 1 KB per row; a unit is 4 KB.
 _ROWS_PER_UNIT = 4
-# What a query is given each time: the tokens behind which and up to which it reads.
+# The bound values of a query: the start and the end of the range.
 _TOKENS = 2
 CHANGED = "if the table or the login's permissions just changed: run the same command again, an export with --restart"
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 
 
 class Part(Enum):
-    """What a cell of the answer is of a column."""
+    """What a cell of the result is: the value of a column, its write time or its expiry."""
 
     VALUE = ""
     WRITETIME = WRITETIME
@@ -192,7 +192,7 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in the rows that come back."""
+    """One position in the rows of the result."""
 
     column: CqlColumn
     part: Part
@@ -205,12 +205,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A table, and what of it is read; ``columns`` are those besides the key, none meaning all of them.
+    """A table and what is read from it; ``columns`` are those besides the key, none meaning all of them.
 
-    ``element_times`` says that the server tells the times of collections, as Cassandra does from 5.0 on, and
-    ``frozen_times`` that it tells those of frozen ones; where it does not, a collection gets the latest time of the
-    other values in its row. ``page_rows`` is how many rows a page has at
-    most, where it is not as configured.
+    ``element_times`` is whether the server returns the times of collections, as Cassandra does from 5.0 on, and
+    ``frozen_times`` whether it returns those of frozen ones; otherwise a collection gets the latest time of the other
+    values in its row. ``page_rows`` overrides the configured page size.
     """
 
     address: ClusterAddress
@@ -231,7 +230,7 @@ class ReadPlan:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What is asked for, in order."""
+        """The cells of the result, in order."""
         found = [Cell(column, Part.VALUE) for column in self.selected]
         values = [column for column in self.selected if not column.kind.is_key and column not in self.without_times]
         if self.writetime or self.ttl:
@@ -242,7 +241,7 @@ class ReadPlan:
 
     @property
     def without_times(self) -> tuple[CqlColumn, ...]:
-        """Columns whose times the server does not tell, though they are wanted."""
+        """Columns whose times are requested, but not returned by the server."""
         if not (self.writetime or self.ttl):
             return ()
         return tuple(column for column in self.selected if not column.kind.is_key and not self._has_times(column.type))
@@ -254,12 +253,12 @@ class ReadPlan:
 
     @property
     def needs_slow_reader(self) -> bool:
-        """Whether the answer holds lists with nulls in them, which the driver's fast reader cannot take."""
+        """Whether the result has lists that contain nulls, which the driver's fast reader cannot decode."""
         return any(cell.part is Part.EXPIRES and cell.column.type.is_multi_cell for cell in self.cells)
 
     @property
     def statement(self) -> str:
-        """The query of one range; it takes the tokens behind which and up to which it reads."""
+        """The query of one range, with the start and the end of the range as bound values."""
         token = f"token({', '.join(quoted(column.name) for column in self.schema.partition_key)})"
         what = ", ".join(_expression(cell) for cell in self.cells)
         condition = f" AND {self.where} ALLOW FILTERING" if self.where else ""
@@ -269,8 +268,8 @@ class ReadPlan:
         """Have the server check the query, and retry where it does not answer.
 
         Raises:
-            ConfigurationError: it refuses it, mostly because of the condition.
-            RetriableError: it did not answer, however often it was asked.
+            ConfigurationError: the server refuses it, mostly because of the condition.
+            RetriableError: the server did not answer any attempt.
         """
         from cassandra import InvalidRequest, Unauthorized
         from cassandra.protocol import SyntaxException
@@ -290,17 +289,17 @@ class ReadPlan:
 
 
 def page_rows(address: ClusterAddress, limits: RateLimits) -> int | None:
-    """Return how many rows a page may have where reading is limited: a tenth of a second's, and no more than usual."""
+    """Return the page size for limited reading, a tenth of a second of the rate; None without a limit."""
     allowed = [limits.rows_per_second, None if limits.read_units is None else limits.read_units * _ROWS_PER_UNIT]
     rates = [rate for rate in allowed if rate is not None]
     return min(address.settings.page_size, max(_FEWEST_ROWS, int(min(rates) * _PAGE_SECONDS))) if rates else None
 
 
 def require_condition(where: str | None) -> None:
-    """Refuse what is more than a condition.
+    """Refuse clauses that are not part of a condition.
 
     Raises:
-        ConfigurationError: naming what is in the way.
+        ConfigurationError: there is one; the message says which.
     """
     found = _MORE_THAN_A_CONDITION.search(_QUOTED.sub("''", where or ""))
     if found:

@@ -1,6 +1,6 @@
-"""Ranges of a table read as Arrow batches, several at one time.
+"""Read ranges of a table as Arrow batches, several at a time.
 
-The next page of a range is on its way while one is worked on, and is asked for again if it does not come.
+The next page of a range is requested while the current one is processed, and requested again if it fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Page(NamedTuple):
-    """Rows that came, the second in which they were asked for, and how many were asked for."""
+    """The rows of a page, the second in which it was requested, and the requested number of rows."""
 
     rows: Sequence[tuple[Any, ...]]
     asked_at: int
@@ -42,9 +42,9 @@ class Page(NamedTuple):
 
 
 class Query:
-    """The query of a table, as a session runs it for one range after the other.
+    """The query of a table, which a session runs for one range after the other.
 
-    ``page_rows`` is how many rows a page has at most; ``is_limited`` says that they are paid for.
+    ``page_rows`` is the most rows of a page; ``is_limited`` is whether they count against the budget.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Query:
         self._handler = exact_handler(compiled=not slow, in_bytes=True)
 
     def ask(self, token_range: TokenRange, state: bytes | None) -> ResponseFuture:
-        """Ask for a page of a range, the first or the one that follows."""
+        """Request a page of a range, the first or the next."""
         if self.budget is not None:
-            # A whole page is paid for before it is asked for, as all tasks may do so at once.
+            # A full page is paid for in advance, since all tasks may request one at once.
             self.budget.take(rows=self.page_rows if self.is_limited else 0, requests=1)
         bound = self._prepared.bind((token_range.start, token_range.end))
         bound.fetch_size = self.page_rows
@@ -74,18 +74,18 @@ class Query:
             return self._session.execute_async(bound, execution_profile=self._profile, paging_state=state)
 
     def ask_for_less(self, wanted: int) -> None:
-        """Halve pages of so many rows, which the cluster could not give in time; the place in a range stays good."""
+        """Halve the page size after a time-out; the position in a range stays valid."""
         self.page_rows = min(self.page_rows, max(wanted // 2, 1))
 
     def account(self, page: Page, read_units: float) -> None:
-        """Pay for what a page was, and take back what was paid for rows that it did not have."""
+        """Pay for the size of a page, and take back what was paid for rows that it did not have."""
         if self.budget is not None:
             paid = page.wanted if self.is_limited else 0
             self.budget.spent(rows=len(page.rows) - paid, read_units=read_units, requests=0)
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
-        """Decode the answers to what is asked in the block by another reader."""
+        """Use this query's protocol handler for requests in the block."""
         usual, self._session.client_protocol_handler = self._session.client_protocol_handler, self._handler
         try:
             yield
@@ -94,7 +94,7 @@ class Query:
 
 
 class RangePages:
-    """The pages of a range in their order. One is always on its way while the one before it is worked on."""
+    """The pages of a range in order. The next one is always requested while one is processed."""
 
     def __init__(self, query: Query, token_range: TokenRange) -> None:
         self.range, self._query = token_range, query
@@ -107,12 +107,11 @@ class RangePages:
     def next_page(self) -> Page:
         """Return the next page.
 
-        One that fails to come is asked for again at the place where the range had got to, and a smaller one where time
-        was too short for it.
+        A page that fails is requested again from the same position, with fewer rows after a time-out.
 
         Raises:
-            ConfigurationError: the cluster does not take the query any more.
-            RetriableError: the cluster did not give it, however often it was asked.
+            ConfigurationError: the cluster no longer accepts the query.
+            RetriableError: all attempts failed.
         """
         result = self._received()
         page = Page(result.current_rows, self._asked_at, self._wanted)
@@ -125,7 +124,7 @@ class RangePages:
     def _ask(self) -> ResponseFuture:
         self._wanted = self._query.page_rows
         self._asked = self._query.ask(self.range, self._state)
-        # From here on what the values have left counts; they may lie here for a while before they are looked at.
+        # The time left of values counts from here; the page may wait a while before it is processed.
         self._asked_at = int(time.time())
         return self._asked
 
@@ -159,7 +158,7 @@ def _too_slow() -> tuple[type[Exception], ...]:
 
 
 def _whole_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]] | None) -> Sequence[tuple[Any, ...]]:
-    """Raise where a reader of the driver's loses rows: some return none at all if they cannot decode them."""
+    """Raise if the driver's reader lost rows: some return none at all if they cannot decode them."""
     if rows is None:
         msg = f"the driver returned no rows for the columns {', '.join(names)}"
         raise BugError(msg)
@@ -167,10 +166,10 @@ def _whole_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]] | None) ->
 
 
 class BatchMaker:
-    """Makes batches of the pages of one range, which must come in their order.
+    """Converts the pages of one range, in order, to batches.
 
-    Cassandra repeats the static values of a partition in each of its rows. Here they are a row of their own, and null
-    in all others: a change of one is then one change.
+    Cassandra repeats the static values of a partition in each of its rows. Here they are a separate row, and null in
+    all others: a change of a static value is then one change.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
@@ -181,7 +180,7 @@ class BatchMaker:
         self._last: tuple[Any, ...] | None = None
 
     def batch(self, rows: Sequence[tuple[Any, ...]], read_at: int) -> pa.RecordBatch:
-        """Return rows as a batch; ``read_at`` is the second of their reading, from which what they have left counts."""
+        """Return rows as a batch; ``read_at`` is the second from which their time left counts."""
         if not rows:
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         columns = dict(zip([cell.field for cell in self._cells], zip(*rows, strict=True), strict=True))
@@ -192,9 +191,9 @@ class BatchMaker:
         return self._split(whole) if self._plan.schema.statics else whole
 
     def _require_keys(self, rows: pa.RecordBatch) -> None:
-        """Refuse keys of no bytes, which Cassandra allows and the driver gives as nothing: rows would be lost.
+        """Refuse empty keys, which Cassandra allows and the driver returns as null: rows would be lost.
 
-        Only the static part of a partition has no clustering key; then it has none at all, and no regular value.
+        Only the static row of a partition has null in its clustering columns; then in all, and no regular value.
         """
         schema = self._plan.schema
         absent = [column for column in schema.partition_key if rows.column(column.name).null_count]
@@ -218,13 +217,13 @@ class BatchMaker:
                 known = [name for name in same if mark + name in found]
                 latest = pc.max_element_wise(*[found[mark + name] for name in known]) if known else nothing
                 for name in known if mark == EXPIRES else ():
-                    # A value without an expiry stays for ever, and so may the collection.
+                    # A value without an expiry stays forever, and so may the collection.
                     stays = pc.and_(pc.is_valid(found[name]), pc.is_null(found[mark + name]))
                     latest = pc.if_else(stays, nothing, latest)
                 found[mark + column.name] = pc.if_else(pc.is_valid(found[column.name]), latest, nothing)
 
     def _split(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Set static values apart: one row for each partition that has any, before its others."""
+        """Move static values to a separate row for each partition that has any, before its other rows."""
         schema = self._plan.schema
         statics, regulars = self._static_places(rows), _places_of_valid(rows.column(schema.clustering[0].name))
         in_static = pa.array([*statics, *[None] * len(regulars)], pa.int64())
@@ -242,7 +241,7 @@ class BatchMaker:
 
     def _static_places(self, rows: pa.RecordBatch) -> list[int]:
         """Return the first row of each partition that begins here and has a static value."""
-        # As snapshots hold them, keys that are told apart by Cassandra differ, and others do not: NaN equals NaN.
+        # In the form of a snapshot, keys are equal exactly where Cassandra considers them equal: NaN equals NaN.
         keys = list(
             zip(*[rows.column(column.name).to_pylist() for column in self._plan.schema.partition_key], strict=True)
         )
@@ -270,18 +269,18 @@ def _maker(cell: Cell) -> Callable[[Mapping[str, Sequence[Any]], int], pa.Array]
 
 
 def _moments(left: Iterable[int | None], read_at: int) -> pa.Array:
-    """Return the seconds in which values expire, from how long each has left."""
+    """Return the second in which each value expires, from its time left."""
     return pa.array([None if seconds is None else read_at + seconds for seconds in left], pa.int64())
 
 
 def _left_of_elements(left: Sequence[int | None] | None, _: Any = None) -> int | None:
-    """Return the longest time that an element has left; None where one stays for ever."""
+    """Return the longest time left of the elements; None where one stays forever."""
     found = [field for field in left or () if field is not None]
     return max(found) if found and len(found) == len(left or ()) else None
 
 
 def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | None) -> int | None:
-    """Return the longest time that a field has left; those without a value have no time either."""
+    """Return the longest time left of the fields; those without a value have no time either."""
     pairs = zip(left or (), value or (), strict=True)
     return _left_of_elements([seconds for seconds, part in pairs if part is not None])
 
@@ -290,7 +289,7 @@ IN_FLIGHT = 4
 
 
 def read_range(session: Session, plan: ReadPlan, token_range: TokenRange) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a range, each once; see :func:`read_ranges`."""
+    """Yield the rows of a range, each once; see :func:`read_ranges`."""
     for _, batch in read_ranges(session, plan, [token_range]):
         yield batch
 
@@ -298,15 +297,14 @@ def read_range(session: Session, plan: ReadPlan, token_range: TokenRange) -> Ite
 def read_ranges(
     session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
 ) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:
-    """Return the rows of ranges, each once, with the range that they are of; every range has one batch at least.
+    """Yield the rows of ranges, each once, with their range; every range has at least one batch.
 
-    While a page is worked on, the next ones of up to ``in_flight`` ranges are on their way, or of as many as the
-    cluster's ``max_in_flight`` allows. Requests that fail are repeated with growing pauses; nothing that was given is
-    given again.
+    While a page is processed, the next ones of up to ``in_flight`` ranges are requested, or of as many as the cluster's
+    ``max_in_flight`` allows. Requests that fail are repeated with growing pauses; no row is yielded twice.
 
     Raises:
-        ConfigurationError: the server does not take the query, or the table changed while it was read.
-        RetriableError: the cluster did not answer, however often it was asked.
+        ConfigurationError: the server does not accept the query, or the table changed while it was read.
+        RetriableError: the cluster did not answer any attempt.
     """
     budget = budget_client(plan.budget) if plan.budget is not None else None
     prepared, settings = plan.prepare(session, budget), plan.address.settings

@@ -1,4 +1,4 @@
-"""Which errors of a cluster pass, which are a row's own fault, and asking again with growing pauses."""
+"""Classify the errors of a cluster as transient, overload or rejected row, and retry with growing pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-# About a minute in all: a node that was lost is noticed after some ten seconds.
+# About a minute in all: a lost node is noticed after about ten seconds.
 ATTEMPTS = 12
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
 
@@ -46,7 +46,7 @@ def is_passing(error: BaseException) -> bool:
 
     if isinstance(error, NoHostAvailable):
         return not any(is_refusal(cause) for cause in errors_of(error))
-    # A server error is what Cassandra and Keyspaces call whatever went wrong inside them.
+    # Cassandra and Keyspaces report any internal failure as a server error.
     passing = (
         OperationTimedOut, ReadTimeout, WriteTimeout, ReadFailure, WriteFailure, Unavailable, ConnectionException,
         ConnectionBusy, NoConnectionsAvailable, OverloadedErrorMessage, IsBootstrappingErrorMessage,
@@ -56,7 +56,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_overload(error: BaseException) -> bool:
-    """Whether the cluster has too much to do: then the whole job must go slower."""
+    """Whether the cluster is overloaded, so that the whole job must slow down."""
     from cassandra import OperationTimedOut, ReadTimeout, WriteTimeout
     from cassandra.cluster import NoHostAvailable
     from cassandra.protocol import OverloadedErrorMessage
@@ -67,7 +67,7 @@ def is_overload(error: BaseException) -> bool:
 
 
 def is_rejection(error: BaseException) -> bool:
-    """Whether the row itself is what the server, or the driver before it, does not take."""
+    """Whether the server, or the driver before it, rejects the row itself."""
     from cassandra import InvalidRequest
     from cassandra.protocol import SyntaxException
 
@@ -75,7 +75,7 @@ def is_rejection(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the login or its permissions are what is wrong."""
+    """Whether the login or its permissions are refused."""
     from cassandra import AuthenticationFailed, Unauthorized
     from cassandra.protocol import BadCredentials
 
@@ -90,12 +90,12 @@ def call_again(
     what: str = "the request",
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Do work, and again after a growing pause where it failed in a way that passes.
+    """Call ``work``, and again after growing pauses where it fails with a transient error; return its result.
 
-    Other errors are raised as they are. ``budget`` is told of overload, so that the whole job goes slower.
+    Other errors are raised as they are. Overload is reported to ``budget``, so that the whole job slows down.
 
     Raises:
-        RetriableError: it failed in each of ``attempts``; says with what.
+        RetriableError: all ``attempts`` failed; the message has the last error.
     """
     begun = time.monotonic()
     for attempt in range(1, attempts + 1):
@@ -116,19 +116,19 @@ def call_again(
 
 
 def pause_before(attempt: int) -> float:
-    """Return the seconds to wait before an attempt, the second being 2: doubled each time, with a random part."""
+    """Return the seconds to wait before an attempt, counted from 1: doubled each time, with a random part."""
     longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 2), LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error of the driver's as one line."""
+    """Return an error of the driver as one line."""
     from cassandra.cluster import NoHostAvailable
 
     if isinstance(error, NoHostAvailable):
         each = [f"{host}: {error_text(cause)}" for host, cause in _nodes(error)]
         return f"no node answers ({'; '.join(each)})" if each else "no node answers"
-    # What follows is what the driver tried before.
+    # The text before it is the history of the driver's own attempts.
     text = " ".join(str(error).split()).rpartition("Last error: ")[2]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -141,14 +141,14 @@ def _nodes(error: BaseException) -> list[tuple[str, BaseException]]:
 
 
 def errors_of(error: BaseException) -> list[BaseException]:
-    """Return what went wrong with each node, where none could do the work."""
+    """Return the error of each node, where no node could execute the request."""
     return [cause for _, cause in _nodes(error)]
 
 
 def rows_of(session: Any, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Run a small query, or one that changes the schema, and again where it failed in a way that passes.
+    """Return the rows of a small query or of a schema change, retried after transient errors.
 
     Raises:
-        RetriableError: it failed each time.
+        RetriableError: all attempts failed.
     """
     return call_again(lambda: list(session.execute(query, tuple(values))))

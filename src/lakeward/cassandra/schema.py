@@ -1,4 +1,4 @@
-"""A table's columns and keys, as ``system_schema`` and the manifests of exports have them."""
+"""The columns and keys of a table, as ``system_schema`` and the manifests of exports hold them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ColumnKind(StrEnum):
-    """What part a column plays, in the words of ``system_schema``."""
+    """The kind of a column, as ``system_schema`` names it."""
 
     PARTITION_KEY = "partition_key"
     CLUSTERING = "clustering"
@@ -59,22 +59,22 @@ class TableSchema:
 
     @property
     def partition_key(self) -> tuple[CqlColumn, ...]:
-        """The columns that decide where a row is."""
+        """The columns of the partition key."""
         return self._of(ColumnKind.PARTITION_KEY)
 
     @property
     def clustering(self) -> tuple[CqlColumn, ...]:
-        """The columns that order and tell apart the rows of a partition."""
+        """The columns that order and identify the rows of a partition."""
         return self._of(ColumnKind.CLUSTERING)
 
     @property
     def statics(self) -> tuple[CqlColumn, ...]:
-        """The columns that a partition has one value of."""
+        """The columns with one value per partition."""
         return self._of(ColumnKind.STATIC)
 
     @property
     def regulars(self) -> tuple[CqlColumn, ...]:
-        """The columns that every row has a value of."""
+        """The columns with a value per row."""
         return self._of(ColumnKind.REGULAR)
 
     @property
@@ -128,7 +128,7 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_dict` gave."""
+        """Return the schema that :meth:`to_dict` wrote."""
         udts = {name: tuple((field, text) for field, text in fields) for name, fields in document["udts"].items()}
         columns = tuple(
             CqlColumn(
@@ -143,7 +143,7 @@ class TableSchema:
         return cls(TableName(document["keyspace"], document["table"]), columns, udts)
 
     def create_statements(self, target: TableName) -> list[str]:
-        """Return the statements that make such a table elsewhere, after the types that it needs."""
+        """Return the statements that create the same table elsewhere, after the types that it needs."""
         types = [
             f"CREATE TYPE IF NOT EXISTS {quoted(target.keyspace)}.{quoted(name)} ("
             + ", ".join(f"{quoted(field)} {text}" for field, text in self.udts[name])
@@ -171,7 +171,7 @@ class TableSchema:
         return f" WITH CLUSTERING ORDER BY ({orders})"
 
     def used_types(self) -> list[str]:
-        """Return the types that the columns use, each after those that it is made of itself."""
+        """Return the user-defined types of the columns, each after those that it contains."""
         found: dict[str, None] = {}
 
         def add(cql_type: CqlType) -> None:
@@ -224,7 +224,7 @@ def read_table_schema(session: Any, name: TableName, columns: Sequence[str] = ()
 def _known_type(
     where: str, text: str, udts: Mapping[str, Sequence[tuple[str, str]]], kind: ColumnKind, is_wanted: bool
 ) -> CqlType | None:
-    """Read the type of a column; None where it is not known, nor wanted."""
+    """Return the type of a column; None where it is unknown and not requested."""
     try:
         return parse_cql_type(text, udts)
     except ConfigurationError as error:
@@ -255,10 +255,10 @@ def _did_you_mean(near: Sequence[str]) -> str | None:
 
 
 def differences(source: TableSchema, target: TableSchema, columns: Sequence[str] | None = None) -> list[str]:
-    """Return why rows of one table do not fit another, a sentence each; nothing if they do.
+    """Return the reasons why rows of one table do not fit another; empty if they fit.
 
-    They do when the key is made of the same columns and every other column is there, of the same kind, with a type that
-    takes all its values. Further columns of the target, and another order of clustering, are no hindrance.
+    They fit if the key has the same columns and every other column exists, of the same kind, with a type that holds all
+    its values. Further columns of the target and another clustering order do not matter.
 
     Args:
         source: where the rows are from.

@@ -1,4 +1,4 @@
-"""What a snapshot says of its table: its columns, which table it is an export of, and its values as people write them.
+"""The columns of a snapshot, the table that it is an export of, and its values as text.
 
 A snapshot holds dates and times as numbers; examples of a comparison show them as CQL does.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeward.diffing.report.examples import Example
     from lakeward.diffing.stored.addresses import Side
 
-# What the columns begin with that a snapshot has besides those of its table.
+# The prefix of the columns that a snapshot has besides those of its table.
 OWN_COLUMNS = "_lw_"
 WRITETIME = f"{OWN_COLUMNS}writetime_"
 EXPIRES = f"{OWN_COLUMNS}expires_"
@@ -41,8 +41,8 @@ def snapshot_struct(
     Args:
         schema: the table.
         columns: those that are read besides the key; default all.
-        writetime: whether there is a column for each value's time of writing, in microseconds since 1970.
-        ttl: whether there is also one for the time it expires, in seconds since 1970.
+        writetime: whether there is a column for the write time of each value, in microseconds since 1970.
+        ttl: whether there is also one for the time at which it expires, in seconds since 1970.
     """
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -86,10 +86,10 @@ BLOCK = "cassandra"
 
 @dataclass(frozen=True)
 class ExportOrigin:
-    """An export: its cluster and table, the time in which it was read, and what of the table is in it.
+    """The origin of an export: its cluster and table, when it was read, and which part of the table it holds.
 
-    ``where`` and ``columns`` are those that were asked for; with either, rows or columns that the table has are not in
-    the export, and their absence tells nothing.
+    ``where`` and ``columns`` are the options of the export; with either, rows or columns that it does not have may
+    still be in the table.
     """
 
     cluster: str
@@ -103,7 +103,7 @@ class ExportOrigin:
 
     @property
     def part(self) -> str | None:
-        """Which part of its table it holds; None: all of it."""
+        """The part of the table that it holds; None: all of it."""
         return part_of(self.where, self.columns)
 
     @property
@@ -113,17 +113,17 @@ class ExportOrigin:
 
 
 def part_of(where: str | None, columns: Collection[str]) -> str | None:
-    """Return which part of its table an export holds that was asked for so; None: all of it."""
+    """Return the part of the table that an export with these options holds; None: all of it."""
     parts = [f"the rows where {where}"] if where else []
     parts += [f"the columns {', '.join(sorted(columns))}"] if columns else []
     return " and ".join(parts) or None
 
 
 def origin_of(identity: Mapping[str, Any]) -> ExportOrigin | None:
-    """Return the origin of a side, or of a parent of a change set; None where it is no export of a table.
+    """Return the origin of a side, or of a parent of a change set; None where it is not an export of a table.
 
     Raises:
-        RefusedInputError: it is one, but what it says of itself is damaged.
+        RefusedInputError: it is an export, but its description is damaged.
     """
     document = identity.get(BLOCK)
     if not isinstance(document, dict):
@@ -145,7 +145,7 @@ def origin_of(identity: Mapping[str, Any]) -> ExportOrigin | None:
 
 
 def shown_like_cql(*sides: Side) -> Callable[[Example], Example] | None:
-    """Return what makes the texts of an example those of CQL values; None where no side is an export of a table."""
+    """Return a function that shows the values of an example as CQL does; None where no side is an export."""
     types: dict[str, CqlType] = {}
     for origin in filter(None, (origin_of(side.identity) for side in sides)):
         types.update({column.name: column.type for column in origin.schema.columns})
@@ -168,7 +168,7 @@ def shown_value(cql: CqlType, text: str) -> str:
     try:
         return json.dumps(_within(cql, json.loads(text)), ensure_ascii=False, separators=(",", ":"))
     except ValueError:
-        # One that was too long to be shown whole.
+        # The text was too long and is cut off.
         return text
 
 

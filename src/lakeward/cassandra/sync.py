@@ -1,4 +1,4 @@
-"""A table kept current in another cluster: exported, compared with what the copy holds, the difference applied."""
+"""Keep a copy of a table up to date: export the table, compare with what the copy holds, apply the difference."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SyncRequest:
-    """What is kept up to date, from where, and how.
+    """The copy to keep up to date, its source, and how.
 
     source: the cluster of the table; None: another job puts its exports into the folder.
     table: the table whose exports are in the folder.
     to: folder of exports.
-    first: what happens to a target with rows of which nothing is recorded; None: it is refused.
-    any_cluster: follow exports whichever cluster they say they are of.
+    first: what to do with a target that has rows and no record; None: refuse it.
+    any_cluster: follow exports of any cluster.
     keep: how many exports stay; None: all.
-    export_limits, limits: what may be asked of the source and of the target.
+    export_limits, limits: rate limits for the source and for the target.
     """
 
     source: ClusterAddress | None
@@ -79,8 +79,8 @@ def sync_once(
 ) -> SyncReport:
     """Bring a copy of a table up to date: finish what is open, then export the source and apply what changed.
 
-    Killed at any moment, the next call goes on where this one was: what is complete in the folder and what the
-    target's ledger says is all that is needed.
+    If it is killed at any moment, the next call resumes: complete exports and change sets in the folder and the
+    target's ledger are all that is needed.
 
     Raises:
         RefusedInputError: the target holds something unknown, too much would be deleted, or exports do not fit.
@@ -111,7 +111,7 @@ def sync_forever(
     stop: Callable[[], bool] = lambda: False,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Do :func:`sync_once` again and again: ``every`` so many seconds, else whenever another job adds an export.
+    """Call :func:`sync_once` repeatedly: ``every`` so many seconds, else whenever another job adds an export.
 
     Errors that pass by themselves go to ``on_error``, and the next round tries again; all others are raised.
 
@@ -134,7 +134,7 @@ def followed_table(named: str | None, other: TableName) -> TableName:
     """Return the table whose exports are followed: the named one, else ``other``.
 
     Raises:
-        ConfigurationError: a cluster is named too, which nobody would ask.
+        ConfigurationError: a cluster is named too, which would not be used.
     """
     if not named:
         return other
@@ -161,11 +161,12 @@ def _target(request: SyncRequest) -> Iterator[_LedgerTarget]:
 
 
 def _require_target(session: Any, request: SyncRequest) -> None:
-    """Refuse a target that could not be written to as it is asked for.
+    """Refuse a target that cannot be written as requested.
 
     Raises:
-        ConfigurationError: there is no such table and none is to be made, it may not be written, or the time is none.
-        RefusedInputError: it is the table itself; it takes no times, or none as old as those of cells.
+        ConfigurationError: the table does not exist and is not to be created, it may not be written, or the timestamp
+            is not valid.
+        RefusedInputError: it is the source itself; it accepts no timestamps, or none as old as those of cells.
     """
     guards.chosen_timestamp(request.timestamp, None, str(request.into))
     _require_another_table(request)
@@ -181,7 +182,7 @@ def _require_target(session: Any, request: SyncRequest) -> None:
 
 
 def _require_another_table(request: SyncRequest) -> None:
-    """Refuse to copy a table into itself: its cells would get other times, and those that expire would stay."""
+    """Refuse to copy a table into itself: its cells would get new timestamps, and expiring ones would stay."""
     if request.source is None or request.into != request.table:
         return
     source, target = request.source.settings, request.target.settings
@@ -192,7 +193,7 @@ def _require_another_table(request: SyncRequest) -> None:
 
 
 def _require_place(session: Any, request: SyncRequest) -> None:
-    """Refuse a table that is not there and could not be made, or is not to be."""
+    """Refuse a table that does not exist and cannot or must not be created."""
     try:
         read_table_schema(session, request.into)
     except ConfigurationError as error:
@@ -209,7 +210,7 @@ def _or_meant(remedy: str, meant: str | None) -> str:
 
 @contextmanager
 def _own_hints() -> Iterator[None]:
-    """Leave out of hints what only the commands of the steps can do."""
+    """Remove options from hints that only the commands of the single steps have."""
     try:
         yield
     except RefusedInputError as error:
@@ -219,7 +220,7 @@ def _own_hints() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _LedgerTarget:
-    """A target by what its ledger says and what it holds."""
+    """The target as its ledger records it."""
 
     session: Any
     name: TableName
@@ -227,7 +228,7 @@ class _LedgerTarget:
 
     def applied(self) -> Mapping[str, Any] | None:
         last = self.ledger.last()
-        # A repair was made of live tables: which export the target equals since is for a person to say.
+        # A repair comes from live tables: only a person can say which export the target equals now.
         return last.identity if last is not None and last.identity.get("kind") != LIVE else None
 
     def under_way(self) -> Mapping[str, Any] | None:
@@ -277,7 +278,7 @@ class _ClusterWork:
             source=step.export.folder,
             into=sync.into,
             create_table=sync.create_table,
-            # Of a repair or a part, which a person said is to be written over.
+            # The target holds a repair or a partial export, which a person chose to overwrite.
             over=True,
             timestamp=sync.timestamp,
             limits=sync.limits,
@@ -310,7 +311,7 @@ class _ClusterWork:
             source=step.change_set.folder,
             into=sync.into,
             timestamp=sync.timestamp,
-            # The diff was held against the same limit.
+            # The diff was checked against the same limit.
             max_delete_share=1.0,
             limits=sync.limits,
             ledger=sync.ledger,

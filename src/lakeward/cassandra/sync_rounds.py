@@ -1,4 +1,4 @@
-"""Rounds of a sync: one brings a copy to the newest export, and a loop repeats them at an interval or for new exports.
+"""Rounds of a sync: a round brings a copy to the newest export, and a loop repeats it by interval or for new exports.
 
 Everything with an effect is passed in: the work of the steps, the clock, and the waits.
 """
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from lakeward.cassandra.sync_steps import SyncTarget
     from lakeward.errors import LakewardError
 
-# How often a folder is looked at where nothing reports changes, and where the operating system does.
+# Seconds between looks into a folder where nothing reports changes, and where the operating system does.
 REMOTE_POLL, LOCAL_POLL = 30.0, 5.0
 # Files of one export come together.
 _GROUP_MS, _QUIET_MS = 300, 100
 
 
 class SyncWork(Protocol):
-    """The steps done for real; each gives what its command shows as JSON."""
+    """The work of the steps; each method returns what its command shows as JSON."""
 
     def export(self) -> Mapping[str, Any]:
-        """Export the source into the folder, or go on with an export that was interrupted."""
+        """Export the source into the folder, or resume an interrupted export."""
 
     def perform(self, step: NextStep) -> Mapping[str, Any]:
-        """Do any other step."""
+        """Perform any other step."""
 
 
 @dataclass(frozen=True)
 class SyncStep:
-    """A step that was done: ``result`` is what the command of that name shows."""
+    """A finished step; ``result`` is what the command of that name shows."""
 
     action: Action
     result: Mapping[str, Any]
 
     @property
     def rejected(self) -> int:
-        """How many rows the target refused."""
+        """How many rows were rejected."""
         return int(self.result.get("rejected", 0))
 
 
@@ -79,12 +79,12 @@ class SyncReport(
 
     @property
     def rejected(self) -> int:
-        """How many rows the target refused in all steps."""
+        """How many rows were rejected in all steps."""
         return sum(step.rejected for step in self.steps)
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences for people: those of the steps, and of exports that are not followed."""
+        """The warnings of the steps, and about exports that are not followed."""
         lines = [str(line) for step in self.steps for line in step.result.get("warnings", ())]
         return lines + [f"{folder} is left out: {why}" for folder, why in self.left_out.items()]
 
@@ -103,9 +103,9 @@ class SyncReport(
 
 @dataclass(frozen=True)
 class SyncRound:
-    """One round: what is open is finished first, then, if there is a source, it is exported and followed.
+    """One round: unfinished work first, then, if there is a source, a new export that is applied.
 
-    keep: how many exports stay in the folder; None: all. The one that the target holds and later ones always do.
+    keep: how many exports stay in the folder; None: all. The one that the target holds and later ones always stay.
     """
 
     folder: ExportFolder
@@ -118,10 +118,10 @@ class SyncRound:
     wait: Callable[[float], None] = time.sleep
 
     def run(self) -> SyncReport:
-        """Do all steps.
+        """Perform all steps and return the report.
 
         Raises:
-            RefusedInputError: a step cannot be done as things are; the next round begins with it.
+            RefusedInputError: a step is refused; the next round begins with it.
         """
         before = self.target.applied()
         steps = self._follow()
@@ -135,7 +135,7 @@ class SyncRound:
         return SyncReport(tuple(steps), holds, tuple(self._removed()), left_out)
 
     def _follow(self) -> list[SyncStep]:
-        """Bring the target to the newest export, one export after the other; rejected rows end it."""
+        """Bring the target to the newest export, one export after the other; stop at rejected rows."""
         done: list[SyncStep] = []
         last: NextStep | None = None
         while (step := next_step(self.folder, self.target, self.rules)) is not None:
@@ -152,7 +152,7 @@ class SyncRound:
         return done
 
     def _require_latest_minute(self) -> None:
-        """Require that a new export sorts after the newest one: otherwise it would not be followed."""
+        """Require that a new export sorts after the newest one: otherwise it would be ignored."""
         names = self.folder.names()
         newest = names[-1] if names else None
         if newest is not None and newest > self._minute():
@@ -164,7 +164,7 @@ class SyncRound:
         self._wait_for_free_minute("an export", newest)
 
     def _require_known_time(self, export: KnownExport) -> None:
-        """Refuse an export of the far future: change sets for it are looked for among those of its own day."""
+        """Refuse an export of the far future: change sets for it are looked up near its own time."""
         latest = self._minute(CLOCKS_DIFFER)
         if export.name > latest:
             msg = f"{export.folder} is more than {CLOCKS_DIFFER} in the future (now: {self._minute()}, UTC)"
@@ -179,7 +179,7 @@ class SyncRound:
         return (self.now() + ahead).astimezone(UTC).strftime(MINUTE_NAME)
 
     def _wait_for_free_minute(self, what: str, taken: str | None) -> None:
-        """Wait until the next minute where this one has such a folder already."""
+        """Wait until the next minute if this one already has such a folder."""
         if taken is None or taken != self._minute():
             return
         seconds = seconds_to_next_minute(self.now())
@@ -217,10 +217,10 @@ def _step_text(step: NextStep) -> str:
 
 @dataclass(frozen=True)
 class SyncLoop:
-    """Rounds one after the other, until ``stop`` returns true or an error occurs that does not pass by itself.
+    """A loop of rounds, until ``stop`` returns true or an error occurs that is not transient.
 
-    sync: does one round.
-    wait: waits for the next one; it gets the report of this one, None where it failed.
+    sync: runs one round.
+    wait: waits for the next one; called with the report of the last round, None where it failed.
     on_report, on_error: called after a round with its report, or with the error that the next round may not have.
     stop: asked after every round and every wait.
     """
@@ -232,7 +232,7 @@ class SyncLoop:
     stop: Callable[[], bool] = lambda: False
 
     def run(self) -> None:
-        """Do rounds. A cluster or storage that does not answer, or another writer, is left to the next round."""
+        """Run rounds. After a transient error or a conflict the next round tries again."""
         while not self.stop():
             try:
                 report = self.sync()
@@ -248,7 +248,7 @@ class SyncLoop:
 
 
 class Interval:
-    """Waits until so many seconds after the round before began; one that took longer is followed at once."""
+    """Waits until a number of seconds after the start of the last round, or not at all if it took longer."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class Interval:
 
 
 class NewExport:
-    """Waits until another job has put a complete export into a folder, later than the one that the copy holds."""
+    """Waits until a folder has a complete export that is later than the one that the copy holds."""
 
     def __init__(
         self, folder: ExportFolder, poll: float | None = None, *, sleep: Callable[[float], None] = time.sleep
@@ -275,7 +275,7 @@ class NewExport:
         self._folder, self._poll, self._sleep = folder, poll, sleep
 
     def __call__(self, report: SyncReport | None) -> None:
-        """Wait for an export, or after a failed round for the time between two looks.
+        """Wait for an export, or after a failed round for the polling interval.
 
         Raises:
             RetriableError: the storage does not answer.
@@ -294,7 +294,7 @@ class NewExport:
                 self._sleep(self._poll or REMOTE_POLL)
 
     def _wait_for_change(self, path: Path, seconds: float) -> None:
-        """Wait for a change below a folder, at most some time: changes before the watch begins are not reported."""
+        """Wait for a change below a folder for a limited time: changes before the watch begins are not reported."""
         if not path.is_dir():
             self._sleep(min(seconds, 1.0))
             return

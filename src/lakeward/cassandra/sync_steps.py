@@ -1,7 +1,7 @@
-"""What a sync has to do next, told from the folder of exports and the target's ledger alone.
+"""The next step of a sync, derived only from the folder of exports and the target's ledger.
 
-Every step ends with something that the next look sees: an export in the folder, a change set in the folder, a state in
-the ledger. A sync that is killed anywhere therefore needs no memory: the next one looks, and goes on from there.
+Every step ends with a visible result: an export in the folder, a change set in the folder, or a state in the ledger.
+A sync that is killed anywhere therefore needs no other memory: the next one continues from these results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHOICE = "--first import writes the newest export over it, --first assume assum
 
 
 class Action(StrEnum):
-    """A step."""
+    """A kind of step."""
 
     EXPORT = "export"
     IMPORT = "import"
@@ -33,7 +33,7 @@ class Action(StrEnum):
 
 
 class First(StrEnum):
-    """What happens to a target of which nothing is recorded: it is filled, or taken for what the export holds."""
+    """What to do with a target without a record: import the export, or assume that the target holds it."""
 
     IMPORT = "import"
     ASSUME = "assume"
@@ -41,11 +41,11 @@ class First(StrEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """What a sync was told.
+    """The options of a sync.
 
-    first: what happens to a target of whose rows nothing is known; None: it is refused.
-    source: the cluster that is exported; None: exports of another job are followed.
-    any_cluster: follow exports whichever cluster they say they are of.
+    first: what to do with a target that has rows and no record; None: refuse it.
+    source: the cluster that is exported; None: follow the exports of another job.
+    any_cluster: follow exports of any cluster.
     """
 
     first: First | None = None
@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do: with which export, made of which past, by which change set."""
+    """The next action, with its export, the export before it, and the change set between them."""
 
     action: Action
     export: KnownExport
@@ -64,33 +64,33 @@ class NextStep:
 
 
 class SyncTarget(Protocol):
-    """What a sync must know of the table it keeps up to date."""
+    """The table that a sync keeps up to date."""
 
     def applied(self) -> Mapping[str, Any] | None:
         """Return the identity of the export that the target holds, as recorded; None where nothing is."""
 
     def under_way(self) -> Mapping[str, Any] | None:
-        """Return the identity of the snapshot whose import was begun and has not ended; None where there is none."""
+        """Return the identity of the snapshot whose import is unfinished; None where there is none."""
 
     def is_empty(self) -> bool:
         """Whether the table has no rows."""
 
     def lost(self) -> str | None:
-        """Return why the table does not hold any more what is recorded of it; None where it may."""
+        """Return why the recorded state of the table is gone; None where it may still be there."""
 
     def unknown(self) -> str | None:
-        """Return why it is not known which state the table holds; None where the record says it."""
+        """Return why it is not known which state the table holds; None where it is known."""
 
 
 def next_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextStep | None:
     """Return the next step; None where the target holds the newest export, or there is none yet.
 
     Raises:
-        RefusedInputError: the target holds something of which it is not known how it relates to the exports.
+        RefusedInputError: the relation between the target and the exports is not known.
     """
     begun = target.under_way()
     if begun is not None and (name := folder.name_of(begun)) is not None:
-        # Rows of it are in the target: any other export would leave those that it does not have.
+        # Rows of it are in the target: importing another export would leave those that it does not have.
         return NextStep(Action.IMPORT, _of_source(folder.export(name), rules))
     applied = target.applied()
     if applied is None:
@@ -126,7 +126,7 @@ def _held(folder: ExportFolder, applied: Mapping[str, Any]) -> KnownExport:
 
 
 def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> NextStep | None:
-    """Fill a target that lost all its rows, unless they had a time to live that may have come to its end."""
+    """Return the import for a target that lost all its rows, unless they may simply have expired."""
     newest = folder.newest()
     if newest is None or (newest.expires and newest.id == applied.get("id")):
         return None
@@ -134,7 +134,7 @@ def _filling(folder: ExportFolder, applied: Mapping[str, Any], rules: Rules) -> 
 
 
 def _of_source(export: KnownExport, rules: Rules, past: KnownExport | None = None) -> KnownExport:
-    """Return an export that is of the cluster which is exported, and of its past's."""
+    """Return an export after checking that it is from the expected cluster."""
     expected = rules.source or (past.cluster if past is not None else None)
     if rules.any_cluster or expected is None or export.cluster == expected:
         return export
@@ -162,10 +162,10 @@ def _first_step(folder: ExportFolder, target: SyncTarget, rules: Rules) -> NextS
 
 
 def require_known_target(target: SyncTarget, first: First | None) -> None:
-    """Refuse a target with rows of which nothing is recorded; to be asked before an export, which may be long.
+    """Refuse a target that has rows and no record; called before an export, which may take long.
 
     Raises:
-        RefusedInputError: nobody said what they are.
+        RefusedInputError: it has, and ``first`` is not chosen.
     """
     if first is None and target.applied() is None and target.under_way() is None and not target.is_empty():
         msg = "the target already has rows, and nothing is recorded about where they come from"

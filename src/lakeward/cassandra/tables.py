@@ -1,4 +1,4 @@
-"""What is asked of a cluster before work begins: its version, the login's permissions, and whether a table exists."""
+"""Queries about a cluster before work begins: its version, permissions, and whether a table exists; create tables."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from lakeward.cassandra.schema import TableSchema
 
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 120, 0.5
-# The default of gc_grace_seconds; Keyspaces keeps marks about as long, whatever a table says.
+# The default of gc_grace_seconds; Keyspaces keeps tombstones about as long, whatever a table says.
 _MARKS_SECONDS = 864_000
 
 
 def is_there(session: Any, table: TableName) -> bool:
-    """Whether there is such a table."""
+    """Whether a table exists."""
     return bool(_ids(session, table))
 
 
 def table_id(session: Any, table: TableName) -> str | None:
-    """Return what tells a table from one that had its name before; None where there is none, or it has no id."""
+    """Return the id of a table, which changes when it is created again; None where it does not exist or has none."""
     found = _ids(session, table)
     return str(found[0]) if found and found[0] is not None else None
 
 
 def deletes_kept(session: Any, table: TableName) -> timedelta:
-    """Return how long a table surely keeps the marks of what was deleted; 0 where that is not known."""
+    """Return how long a table keeps tombstones at least; 0 where that is not known."""
     query = "SELECT gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s"
     found = rows_of(session, query, (table.keyspace, table.table))
     seconds = found[0][0] if found else None
@@ -46,28 +46,28 @@ def deletes_kept(session: Any, table: TableName) -> timedelta:
 
 
 def has_rows(session: Any, table: TableName) -> bool:
-    """Whether there is such a table with at least one row."""
+    """Whether a table exists and has at least one row."""
     return is_there(session, table) and bool(rows_of(session, f"SELECT * FROM {table.cql} LIMIT 1"))
 
 
 def has_keyspace(session: Any, table: TableName) -> bool:
-    """Whether there is the keyspace that a table is in, or would be."""
+    """Whether the keyspace of a table exists."""
     query = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
     return bool(rows_of(session, query, (table.keyspace,)))
 
 
 def make_table(session: Any, table: TableName, statements: Sequence[str], *, what: str, otherwise: str = "") -> None:
-    """Make a table, and wait until it can be used.
+    """Create a table, and wait until it can be used.
 
     Args:
         session: of the cluster.
         table: its name.
-        statements: those that make it, and the types it needs.
-        what: what it is called in messages.
-        otherwise: what helps, too, where it cannot be made.
+        statements: those that create it, and the types it needs.
+        what: its name in messages.
+        otherwise: a further hint where it cannot be created.
 
     Raises:
-        ConfigurationError: there is no such keyspace, this login may not, or the cluster does not take it.
+        ConfigurationError: the keyspace does not exist, this login may not, or the cluster refuses it.
         RetriableError: it does not become ready.
     """
     import cassandra
@@ -96,13 +96,13 @@ def _remedy(session: Any, table: TableName, error: Exception) -> str:
 
 
 def _await_agreement(session: Any, table: TableName) -> None:
-    """Wait until all nodes that are up know of a table: the next statement may be sent to any of them."""
+    """Wait until all nodes that are up know a table: the next statement may be sent to any of them."""
     from cassandra import DriverException
 
     def look(patience: float) -> None:
         session.cluster.refresh_table_metadata(table.keyspace, table.table, max_schema_agreement_wait=patience)
 
-    # The node that is asked may be lost meanwhile: then another is, soon.
+    # If the queried node is lost meanwhile, another one is queried soon.
     wrong = f"{table} was created, but after {_PATIENCE_SECONDS} s not all nodes know about it"
     _until_done(
         look, DriverException, wrong, hint="nodetool describecluster   (shows which), then run the same command again"
@@ -110,7 +110,7 @@ def _await_agreement(session: Any, table: TableName) -> None:
 
 
 def _await(session: Any, table: TableName) -> None:
-    """Wait until a table that was just made can be read: Keyspaces makes them after it has answered."""
+    """Wait until a new table can be read: Keyspaces creates tables asynchronously."""
     from cassandra import InvalidRequest
 
     wrong = f"{table} was created, but cannot be read after {_PATIENCE_SECONDS} s"
@@ -119,11 +119,11 @@ def _await(session: Any, table: TableName) -> None:
 
 
 def _until_done(look: Callable[[float], object], passing: type[Exception], wrong: str, *, hint: str) -> None:
-    """Look again while it fails in a way that passes, and for so long; each look hears how much time is left."""
+    """Call ``look`` with the time left until it succeeds, or the time is over; ``passing`` errors are retried."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            # Never 0, by which the driver means not to wait at all.
+            # Never 0, which the driver takes as not waiting at all.
             look(max(end - time.monotonic(), _PAUSE_SECONDS))
         except passing as error:
             if time.monotonic() > end:
@@ -140,7 +140,7 @@ def _ids(session: Any, table: TableName) -> list[Any]:
 
 
 def examine_cluster(session: Any, address: ClusterAddress) -> str:
-    """Return what a cluster is; used by ``lakeward doctor``.
+    """Return a description of a cluster for ``lakeward doctor``.
 
     Raises:
         ConfigurationError: its tables cannot be read by token ranges.
@@ -187,7 +187,7 @@ def require_exportable(session: Any, schema: TableSchema, *, counters: bool = Fa
 
     Raises:
         ConfigurationError: this login may not read it.
-        RefusedInputError: it has counters, and nobody asked for them.
+        RefusedInputError: it has counters, which were not requested.
     """
     if schema.has_counters and not counters:
         msg = (
@@ -199,7 +199,7 @@ def require_exportable(session: Any, schema: TableSchema, *, counters: bool = Fa
 
 
 def require_table(session: Any, name: TableName, *, remedy: str | None) -> TableSchema:
-    """Read the schema of a table that must be there; ``remedy`` is what helps where it is not.
+    """Return the schema of a table that must exist; ``remedy`` is the hint where it does not.
 
     Raises:
         ConfigurationError: there is no such table.
@@ -231,7 +231,7 @@ def require_writable(session: Any, schema: TableSchema) -> None:
     from cassandra import InvalidRequest
     from cassandra.protocol import SyntaxException
 
-    # The server looks at permissions before it finds that no row is meant; one that finds it first says so.
+    # Most servers check permissions before they find that no row matches; others refuse the statement.
     none = " AND ".join(f"{quoted(column.name)} IN ()" for column in schema.partition_key)
     with contextlib.suppress(InvalidRequest, SyntaxException):
         _require(session, f"DELETE FROM {schema.name.cql} WHERE {none}", schema.name, "MODIFY", "write")

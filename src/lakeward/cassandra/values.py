@@ -1,4 +1,4 @@
-"""CQL values as a snapshot holds them.
+"""The representation of CQL values in a snapshot.
 
 =========================================  ==============================================================
 text, ascii                                string
@@ -122,12 +122,12 @@ def is_key_text(cql: CqlType) -> bool:
 
 
 def key_text(cql: CqlType, value: Any) -> str:
-    """Write a value, in the form it has in an Arrow array that is no key, as text: equal texts are equal keys."""
+    """Return the text of a key from its value in an Arrow array that is not a key; equal keys have equal texts."""
     return json.dumps(_plain_key(cql, value), ensure_ascii=False, separators=(",", ":"))
 
 
 def key_value(cql: CqlType, text: str) -> Any:
-    """Read what :func:`key_text` wrote."""
+    """Return the value of a text that :func:`key_text` wrote."""
     return _value(cql, json.loads(text))
 
 
@@ -173,13 +173,13 @@ def _single_value(name: str, plain: Any) -> Any:
     return bytes.fromhex(plain) if name == "blob" else plain
 
 
-# Python writes a decimal with E where its first digit stands further behind the point.
+# Python writes a decimal with E where its first digit is further behind the point.
 _SMALLEST_PLAIN = -5
 _DURATION = re.compile(r"(-?)(\d+)mo(\d+)d(\d+)ns\Z")
 
 
 def varint_text(value: int) -> str:
-    """Write a whole number of any size."""
+    """Return the text of a whole number of any size."""
     try:
         return str(value)
     except ValueError:
@@ -188,7 +188,7 @@ def varint_text(value: int) -> str:
 
 
 def varint_value(text: str | int) -> int:
-    """Read a whole number of any size; one that is a number already is taken as it is."""
+    """Return a whole number of any size from its text, or a number as it is."""
     try:
         return int(text)
     except ValueError:
@@ -196,7 +196,7 @@ def varint_value(text: str | int) -> int:
 
 
 def uuid_text(value: UUID | bytes) -> str | None:
-    """Write a UUID; of no bytes at all there is none."""
+    """Return the text of a UUID; None for empty bytes."""
     if type(value) is not bytes:
         return str(value)
     digits = value.hex()
@@ -204,7 +204,7 @@ def uuid_text(value: UUID | bytes) -> str | None:
 
 
 def decimal_text(value: Decimal | bytes) -> str | None:
-    """Write a decimal as Python does, with all its digits and its scale; of no bytes at all there is none."""
+    """Return the text of a decimal as Python writes it, with all digits and its scale; None for empty bytes."""
     if type(value) is not bytes:
         return str(value)
     if not value:
@@ -220,14 +220,14 @@ def decimal_text(value: Decimal | bytes) -> str | None:
 
 
 def duration_text(value: Any) -> str:
-    """Write a duration of the driver's."""
+    """Return the text of a duration of the driver."""
     months, days, nanoseconds = value.months, value.days, value.nanoseconds
     sign = "-" if min(months, days, nanoseconds) < 0 else ""
     return f"{sign}{abs(months)}mo{abs(days)}d{abs(nanoseconds)}ns"
 
 
 def duration_value(text: str) -> Any:
-    """Read a duration, to one of the driver's.
+    """Return the duration of the driver for a text.
 
     Raises:
         DataError: the text is not one that :func:`duration_text` wrote.
@@ -251,14 +251,14 @@ _NO_DIGIT = 255
 
 
 def uuid_texts(values: Sequence[Any]) -> pa.StringArray | None:
-    """Return the texts of UUIDs that came as bytes; None where one of them is not there or has none."""
+    """Return the texts of UUIDs in bytes; None where one of them is null or empty."""
     import numpy
     import pyarrow as pa
 
     if None in values:
         return None
     joined = b"".join(values)
-    # A server has UUIDs of 16 bytes and of none: if they are as many as can be, all have theirs.
+    # UUIDs have 16 bytes or none: with the full total length, none is empty.
     if not values or len(joined) != _BYTES * len(values):
         return None
     raw = numpy.frombuffer(joined, numpy.uint8)
@@ -270,9 +270,9 @@ def uuid_texts(values: Sequence[Any]) -> pa.StringArray | None:
 
 
 def uuid_bytes(texts: pa.LargeBinaryArray) -> numpy.ndarray[Any, Any] | None:
-    """Return the bytes of texts in the usual form, 16 for each; None where one is in any other, which may still be one.
+    """Return the 16 bytes of each UUID; None where a text is not in the usual form, though it may still be valid.
 
-    ``texts`` are the letters of each, and none of them is null.
+    ``texts`` has no nulls.
     """
     import numpy
 
@@ -283,13 +283,13 @@ def uuid_bytes(texts: pa.LargeBinaryArray) -> numpy.ndarray[Any, Any] | None:
     digits = _digits()[letters[:, _DIGITS]]
     if (letters[:, _DASHES] != ord("-")).any() or (digits == _NO_DIGIT).any():
         return None
-    # What is chosen by places may lie column by column.
+    # The result of fancy indexing may be in column order.
     return numpy.ascontiguousarray((digits[:, ::2] << 4) | digits[:, 1::2])
 
 
 @cache
 def _digits() -> numpy.ndarray[Any, Any]:
-    """Return the number that each letter stands for as a hexadecimal digit."""
+    """Return the value of each letter as a hexadecimal digit."""
     import numpy
 
     found = numpy.full(256, _NO_DIGIT, dtype=numpy.uint8)
@@ -313,7 +313,7 @@ _WIDER = {
 def widens(source: CqlType, target: CqlType) -> bool:
     """Whether ``target`` holds every value of ``source`` exactly; types that are the same do.
 
-    A frozen collection does not fit one that is not: Cassandra has no empty ones of those.
+    A frozen collection does not fit one that is not frozen: Cassandra does not distinguish empty ones from null.
     """
     if source.parameters or target.parameters:
         return (
