@@ -1,17 +1,17 @@
-"""How the driver reads and writes values, made exact, and batches whose statements are bytes already.
+"""Exact reading and writing of values by the driver, and batches whose statements are already encoded.
 
-Left alone, the driver drops values or ends the connection over them:
+By default the driver drops some values or closes the connection because of them:
 
-* a timestamp outside the years 1 to 9999, or a time that is negative, cannot be decoded: numbers are taken instead;
-* a set becomes a sorted one, which keeps one of 0.0 and -0.0 only: it is taken as the list that Cassandra sends;
-* the types within a vector come as names of Java classes, where the name of a user-defined type may be taken for a
+* a timestamp outside the years 1 to 9999, or a time that is negative, cannot be decoded: numbers are used instead;
+* a set becomes a sorted one, which keeps only one of 0.0 and -0.0: it is read as the list that Cassandra sends;
+* the types within a vector come as names of Java classes, where the name of a user-defined type may be read as a
   number, and timestamps are as above;
-* a user-defined type is made a class of Python's, with a warning each time if Python does not allow the names of its
-  fields: it is taken as the tuple that Cassandra sends;
+* a user-defined type becomes a Python class, with a warning each time if Python does not allow the names of its
+  fields: it is read as the tuple that Cassandra sends;
 * a decimal of more than 4,300 digits cannot be decoded.
 
-The driver prepares statements with its usual types, whatever handler a session has, so that is done here as well. Its
-own way to write a batch is a call for every value of every row, after which it puts together the same bytes.
+The driver prepares statements with its default types, whatever handler a session has, so that is done here as well. To
+write a batch it makes a call for every value of every row; encoding them here gives the same bytes faster.
 """
 
 from __future__ import annotations
@@ -42,18 +42,17 @@ def make_exact(session: Session) -> Session:
 
 
 def exact_handler(*, compiled: bool = True, in_bytes: bool = False) -> Any:
-    """Return the driver's reader of messages, with every value as Cassandra has it.
+    """Return a protocol handler of the driver that reads every value exactly.
 
     Args:
-        compiled: whether to take its fast reader; only the one in plain Python takes lists with nulls in them, as the
-            server gives for the times that elements have left.
-        in_bytes: whether columns of UUIDs and decimals come as bytes, of which texts are made sooner than of Python's
-            own values.
+        compiled: whether to use its fast reader; only the one in plain Python can read lists that contain nulls, which
+            the server returns for the TTLs of elements.
+        in_bytes: whether to return UUIDs and decimals as bytes, which are converted to text faster than Python values.
     """
     from cassandra.obj_parser import ListParser
     from cassandra.protocol import ProtocolHandler, ResultMessage, cython_protocol_handler
 
-    # Python refuses to write a longer number as text, which the driver does to make a decimal of it.
+    # Python refuses to write a longer number as text, which the driver does to create a decimal.
     sys.set_int_max_str_digits(0)
     base = cython_protocol_handler(ListParser()) if compiled else ProtocolHandler
     messages = dict(base.message_types_by_opcode)
@@ -66,13 +65,13 @@ def exact_handler(*, compiled: bool = True, in_bytes: bool = False) -> Any:
 def _prepare(session: Session, query: str) -> PreparedStatement:
     """Prepare a statement as the driver does, but with the session's types.
 
-    Other nodes are not told of it beforehand: each is when it is first asked to run the statement.
+    It is prepared on other nodes only when they first execute it.
     """
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, ResponseFuture
     from cassandra.protocol import PrepareMessage
     from cassandra.query import PreparedStatement
 
-    # As long as any other request: the driver's own patience is always ten seconds.
+    # The time-out of any other request: the driver's own is always ten seconds.
     timeout = session.get_execution_profile(EXEC_PROFILE_DEFAULT).request_timeout
     future = ResponseFuture(session, PrepareMessage(query=query), query=None, timeout=timeout)
     future._protocol_handler = session.client_protocol_handler  # noqa: SLF001
@@ -136,12 +135,12 @@ def _message_in_bytes(known: Any) -> Any:
 
 
 def java_type(text: str) -> Any:
-    """Return the driver's type for one that the server names by its Java class."""
+    """Return the driver's type for a Java class of the server."""
     return _JavaTypeParser(_TOKEN.findall(text)).type()
 
 
 class _JavaTypeParser:
-    """Reads ``Name``, ``Name(argument, …)``, where an argument is a type, a number or ``field:type``."""
+    """A parser of ``Name`` and ``Name(argument, …)``, where an argument is a type, a number or ``field:type``."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
@@ -205,39 +204,39 @@ def _driver_type(name: str, inner: list[Any]) -> Any:
     if name == "TimestampType":
         return cqltypes.LongType
     if name == "TimeType":
-        # Within a vector the server sends the length of a time before each of them, unlike that of other numbers.
+        # Within a vector the server sends a length before each time, unlike for other numbers.
         return type("_Time", (cqltypes.LongType,), {"serial_size": classmethod(lambda _: None)})
     known = cqltypes.lookup_casstype_simple("ListType" if name == "SetType" else name)
     return known.apply_parameters(tuple(inner)) if inner else known
 
 
-# The kind of a batch and the number of its statements, which are what comes before these.
+# Before the statements of a batch: its kind and the number of statements.
 _KIND, _COUNT = slice(0, 1), slice(1, 3)
 
 
 class EncodedStatements:
-    """Statements of a batch as the protocol has them: of each the id of what was prepared, and its values."""
+    """The encoded statements of a batch: for each the id of the prepared statement, and its values."""
 
     __slots__ = ("_count", "data")
 
     def __init__(self, count: int, data: bytes | memoryview) -> None:
-        """Take the bytes of so many statements."""
+        """Take the number and the bytes of the statements."""
         self._count, self.data = count, data
 
     def __len__(self) -> int:
-        """Return their number: the driver takes an empty batch for none."""
+        """Return their number, by which the driver recognises an empty batch."""
         return self._count
 
 
 def statement_start(query_id: bytes, values: int) -> bytes:
-    """Return what is before the values of a prepared statement within a batch."""
+    """Return the bytes before the values of a prepared statement in a batch."""
     return struct.pack(f">BH{len(query_id)}sH", 1, len(query_id), query_id, values)
 
 
 def encoded_batch(statements: EncodedStatements, *, keyspace: str, partition: Sequence[bytes]) -> BatchStatement:
-    """Return a batch of statements of one partition; its key tells the driver which nodes to send it to.
+    """Return a batch of statements of one partition; by its key the driver chooses the node.
 
-    Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
+    It is unlogged: the rows are in one partition, and the job sends again what was not acknowledged.
     """
     from cassandra.query import BatchStatement, BatchType
 
@@ -249,7 +248,7 @@ def encoded_batch(statements: EncodedStatements, *, keyspace: str, partition: Se
 
 
 def taking_encoded(handler: Any) -> Any:
-    """Return a handler of the driver's messages that takes batches of bytes, too."""
+    """Return a protocol handler that also accepts encoded batches."""
 
     class EncodedBatchHandler(handler):  # type: ignore[misc]
         @classmethod
@@ -261,7 +260,7 @@ def taking_encoded(handler: Any) -> Any:
 
 
 class _EncodedMessage:
-    """A batch as the driver would write it, but for its statements."""
+    """A message with a batch whose statements are already encoded."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch

@@ -1,7 +1,7 @@
-"""A batch of Arrow turned into requests: row by row, or column by column where all rows take the same one statement.
+"""Convert Arrow batches to requests: row by row, or column by column where all rows need the same single statement.
 
-The short way for an import makes of a batch one array whose values are whole statements, so that a request is a piece
-of it. Columns become the bytes that statements are bound to, without a call per value where possible.
+The fast path of an import builds one array whose values are complete statements, so that a request is a slice of it.
+Columns are converted to the bytes of bound values, without a call per value where possible.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
     from lakeward.cassandra.write_requests import RowsRequest
     from lakeward.cassandra.write_rows import RowPlanner, Statements, WriteOperation
 
-# Numbers that Cassandra holds as they are, highest byte first.
+# Numbers that Cassandra stores in big-endian order.
 _NUMBERS = {
     "tinyint": ">i1", "smallint": ">i2", "int": ">i4", "bigint": ">i8", "timestamp": ">i8", "float": ">f4",
     "double": ">f8", "boolean": ">i1",
 }  # fmt: skip
-# Up to so many digits Python reads a number in any mood; longer ones are left to what knows them.
+# Within Python's limit of digits, whatever it is set to; longer numbers take the slow path.
 _DECIMAL = re.compile(r"-?[0-9]{1,1000}(?:\.[0-9]{1,1000})?", re.ASCII)
-# What comes of making a value of one that is none of its type.
+# The errors of converting a value that is not of its type.
 FAULTS = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, struct.error, DataError)
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """Stands for a value that the column cannot hold, and says why."""
+    """A placeholder for a value that the column cannot hold, with the reason."""
 
     reason: str
 
 
-# The bytes of a column's values, null where there is none; a list where there is an `Unfit` among them.
+# The bytes of a column's values, null where there is none; a list if it contains an `Unfit`.
 Serialized: TypeAlias = "pa.LargeBinaryArray | list[Any]"
 
 
 def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[[pa.Array], Serialized]:
-    """Return the function that makes bytes of a column's values.
+    """Return the function that serialises the values of a column.
 
-    ``bound_type`` is the driver's type of the column, as a prepared statement tells it.
+    ``bound_type`` is the driver's type of the column in a prepared statement.
     """
     name = column.target.name
     one_by_one = _one_by_one(column, bound_type, protocol)
@@ -74,19 +74,19 @@ def serializer(column: WriteColumn, bound_type: Any, protocol: int) -> Callable[
 
 
 def listed(column: Serialized) -> list[Any]:
-    """Return a column's values one by one."""
+    """Return the values of a column as a list."""
     return column if isinstance(column, list) else column.to_pylist()
 
 
 def bytes_type() -> pa.DataType:
-    """Return the type of columns of bytes: rows may be large, and so many that four bytes do not tell where one is."""
+    """Return the type of columns of bytes, with offsets of 64 bits since batches may be large."""
     import pyarrow as pa
 
     return pa.large_binary()
 
 
 def fixed_width(raw: numpy.ndarray[Any, Any], width: int) -> pa.LargeBinaryArray:
-    """Return values that all have so many bytes, laid one after the other."""
+    """Return an array of values of the same width from their concatenated bytes."""
     import numpy
     import pyarrow as pa
 
@@ -112,14 +112,14 @@ def _where_valid(values: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinary
 
 
 def _uuids(array: pa.Array) -> pa.LargeBinaryArray | None:
-    """Return the bytes of texts in the usual form; None where one is in any other, which may still be one."""
+    """Return the bytes of UUIDs; None where a text is not in the usual form, though it may still be valid."""
     filled = array.fill_null(NO_UUID) if array.null_count else array
     found = uuid_bytes(filled.cast(bytes_type()))
     return None if found is None else _where_valid(fixed_width(found, found.shape[1]), array)
 
 
 def _decimal(text: str) -> bytes | None:
-    """Return the bytes of a decimal: its scale, and its digits in as few bytes as hold them. None for one with E."""
+    """Return the bytes of a decimal: its scale, and its digits in as few bytes as possible; None for one with E."""
     if _DECIMAL.fullmatch(text) is None:
         return None
     whole, _, rest = text.partition(".")
@@ -152,15 +152,15 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
     return whole
 
 
-# The length of a value that is left as it is, and the bytes that tell the length of any.
+# The length that stands for an unset value, and the size of a length.
 _UNSET, _LENGTH_BYTES = -2, 4
 
 
 class EncodedRows:
-    """The rows of a batch as statements.
+    """The rows of a batch as encoded statements.
 
-    ``columns`` are the bytes of all values in the order in which the statement ``prepared`` takes them; keys come
-    first, and none of them is null. A ``stamp`` is the time that is bound last.
+    ``columns`` are the bytes of all values in the order of the statement ``prepared``; keys come first, and none of
+    them is null. ``stamp`` is the timestamp, which is bound last.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class EncodedRows:
         prepared: Any,
         stamp: bytes | None,
     ) -> None:
-        """Make the bytes of all rows."""
+        """Encode all rows."""
         import numpy
 
         self.batch, self._keyspace, self._prepared = batch, keyspace, prepared
@@ -224,7 +224,7 @@ class EncodedRows:
         return zip(*[column.take(rows).to_pylist() for column in self._key], strict=True)
 
     def statement(self, start: int, end: int, partition: tuple[bytes, ...]) -> Any:
-        """Return a batch of some rows of a partition, or the statement of one: a batch may be refused for its size."""
+        """Return a batch of rows of a partition, or one statement: even a batch of one may be refused for its size."""
         if end - start == 1:
             return self._bound(start)
         statements = EncodedStatements(end - start, self._data[self._ends[start] : self._ends[end]])
@@ -258,21 +258,21 @@ class EncodedRequest:
 
     @property
     def deleted(self) -> int:
-        """None of them is deleted."""
+        """How many rows are deleted: none."""
         return 0
 
     @property
     def first_row(self) -> Row:
-        """The first of them."""
+        """The first row."""
         size = int(self._rows.sizes[self._start])
         return Row(self._rows.batch, self._start, INSERTED, self.partition, [], size)
 
     def statement(self, _: Statements, __: int) -> Any:
-        """Return what the driver sends; rows that go this way have no lists, so that every try is the same."""
+        """Return the statement to send; such rows have no lists, so that every attempt is the same."""
         return self._rows.statement(self._start, self._end, self.partition)
 
     def alone(self) -> Iterator[EncodedRequest]:
-        """Return a request for each of its rows."""
+        """Yield a request for each of its rows."""
         for row in range(self._start, self._end):
             yield EncodedRequest(self._rows, row, row + 1, self.partition, self.units / self.rows)
 
@@ -299,7 +299,7 @@ def _lengths(column: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 
 class BatchReader:
-    """Reads batches of one plan: the serializers of its columns are made once."""
+    """Reads batches of one plan; the serializers of its columns are created once."""
 
     def __init__(self, plan: WritePlan, planner: RowPlanner, statements: Statements) -> None:
         self.plan, self.planner = plan, planner
@@ -308,7 +308,7 @@ class BatchReader:
         self.expired = 0
 
     def requests(self, batch: pa.RecordBatch, reject: Callable[[Row, str], None]) -> Iterator[RowsRequest]:
-        """Return what is sent of a batch; a row that cannot be written is rejected, an expired one is left out."""
+        """Return the requests of a batch; rows that cannot be written are rejected, expired ones are skipped."""
         columns = [make(batch.column(name)) for make, name in zip(self._serializers, self._names, strict=True)]
         encoded = self._encoded(batch, columns)
         if encoded is not None:
@@ -317,7 +317,7 @@ class BatchReader:
         return bound_requests(rows, self.plan.limits)
 
     def _encoded(self, batch: pa.RecordBatch, columns: Sequence[Serialized]) -> EncodedRows | None:
-        """Go the short way, where each row takes the same one statement; None where that is not so."""
+        """Return the rows for the fast path, where all need the same single statement; None otherwise."""
         insert, keys = self.planner.insert, len(self.plan.keys)
         fitting = [column for column in columns if not isinstance(column, list)]
         if insert is None or len(fitting) < len(columns) or any(column.null_count for column in fitting[:keys]):
@@ -350,18 +350,18 @@ class BatchReader:
             if action == DELETED:
                 found: list[WriteOperation] | None = planner.deleting(keys)
             else:
-                # Rows are taken as they are sent: under a budget, the last of a batch may be minutes after the first.
+                # Rows are planned when they are sent: with a budget, that may take minutes for a batch.
                 now = int(time.time()) if plan.has_expiries else 0
                 found = planner.writing(action, changed, keys, values, _filled(written), expiry, now)
                 self.expired += found is None
-            # A change may be to nothing that the target has.
+            # A change may concern only columns that the target does not have.
             if found:
                 planned.operations = found
                 yield planned
 
 
 def described(plan: WritePlan, row: Row) -> dict[str, Any]:
-    """Return a row as a dead letter shows it: its key, its action, and its values as CQL writes them."""
+    """Return a row as a dead letter: its key, its action, and its values as CQL literals."""
 
     def literals(columns: Sequence[WriteColumn], mark: str) -> dict[str, str]:
         found = [(column, row.batch.column(f"{mark}{at}")[row.index].as_py()) for at, column in enumerate(columns)]
@@ -375,12 +375,12 @@ def _literal(column: WriteColumn, value: Any) -> str:
     try:
         return cql_literal(column.source, key_value(column.source, value) if is_text else value)
     except FAULTS:
-        # Not a value of its type may be the very reason that it was rejected.
+        # That the value is not of its type may be why the row was rejected.
         return repr(value)
 
 
 def _serializers(plan: WritePlan, statements: Statements) -> list[Callable[[pa.Array], Serialized]]:
-    """Make a serializer for each column, by the types that the server tells of statements with all of them."""
+    """Return a serializer for each column, by the types in prepared statements with all columns."""
     keys, values = tuple(column.name for column in plan.keys), [column.name for column in plan.values]
     size = plan.columns_at_once or len(values) or 1
     types: dict[str, Any] = {}
@@ -402,7 +402,7 @@ def _rows_of(batch: pa.RecordBatch, mark: str, plan: WritePlan) -> Iterator[tupl
 
 
 def _filled(written: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Use the latest time of a row for its cells without a recorded time, where it has one."""
+    """Return the write times of a row, its latest one for cells without a recorded time."""
     if None not in written:
         return written
     latest = max([microseconds for microseconds in written if microseconds is not None], default=None)

@@ -1,11 +1,11 @@
-"""Rows of a snapshot or a change set as tasks get them: columns matched with the target's, in the order of writing.
+"""Prepare the rows of a snapshot or a change set for tasks: columns matched with the target's, in the order of writing.
 
-Rows are written unit by unit, those of a partition together, and no partition is hot.
+Rows are written unit by unit, those of a partition together, without hot partitions.
 
-Change sets in JSON and CSV say nothing of their types: their values are read by those of the target. Times are in such
-files as Spark writes them (``2026-11-15T10:30:00.000Z``, ``2026-11-15``), as CQL does (a time of day is
-``10:30:00.5``), or as the numbers that a snapshot holds. Which of them a value is shows in the value: Spark itself
-would take a number for seconds, where a snapshot has milliseconds. Numbers of any size are taken as they are written.
+Change sets in JSON and CSV have no types: their values are read with the types of the target. Times are in such files
+as Spark writes them (``2026-11-15T10:30:00.000Z``, ``2026-11-15``), as CQL does (a time of day is
+``10:30:00.5``), or as the numbers that a snapshot holds. The form is recognised from the value: Spark itself
+would read a number as seconds, where a snapshot has milliseconds. Numbers of any size are read as they are written.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column that is there: its type, and where its values are."""
+    """A column of the source: its type, and the expression of its values."""
 
     type: DataType
     value: Column
@@ -67,7 +67,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Matched:
-    """A column that is written, and the expression that gives its values in the form that the plan expects."""
+    """A column to write, and the expression of its values in the form that the plan expects."""
 
     column: WriteColumn
     value: Column
@@ -76,11 +76,11 @@ class Matched:
 def matched(
     label: str, found: Mapping[str, SourceColumn], keys: Sequence[str], origin: ExportOrigin | None, target: TableSchema
 ) -> list[Matched]:
-    """Pair the columns that are there with the target's: the key whole and in its order, then the others.
+    """Match the columns of the source with those of the target: the key in order, then the others.
 
     Raises:
-        RefusedInputError: the key is another one, or a column is missing in the target or cannot take the values; each
-            is told in a sentence.
+        RefusedInputError: the key differs, or a column is missing in the target or cannot hold the values; the message
+            lists all problems.
     """
     problems = _other_key(keys, target) or (_problems(found, origin, target))
     pairs: list[Matched] = []
@@ -101,10 +101,10 @@ def matched(
 
 
 def require_no_counters(label: str, *schemas: TableSchema | None) -> None:
-    """Refuse tables of counters.
+    """Refuse tables with counters.
 
     Raises:
-        RefusedInputError: one of the tables is.
+        RefusedInputError: one of the tables has counters.
     """
     for schema in schemas:
         if schema is not None and schema.has_counters:
@@ -149,7 +149,7 @@ def _pair(column: CqlColumn, found: SourceColumn, source: CqlType | None) -> Mat
 
 
 def _converted(found: SourceColumn, wanted: DataType, name: str) -> Column | None:
-    """Return values of files that others wrote in the form that snapshots have; None where that could change them."""
+    """Return values of foreign files in the form of snapshots; None where the conversion could change them."""
     have = found.type
     if isinstance(have, _WHOLE) and isinstance(wanted, _WHOLE):
         is_wider = _WHOLE.index(type(have)) <= _WHOLE.index(type(wanted))
@@ -179,11 +179,11 @@ def _hint(name: TableName, found: Mapping[str, SourceColumn], origin: ExportOrig
 
 
 def require_applicable(label: str, diff: ParsedDiff) -> None:
-    """Refuse a change set that does not tell what to write.
+    """Refuse a change set that does not determine what to write.
 
     Raises:
-        RefusedInputError: it has no current values; or it does not tell a value that became null from one that did not
-            change.
+        RefusedInputError: it has no current values; or a value that became null cannot be distinguished from one that
+            did not change.
     """
     if diff.right is None:
         msg = f"{label} has only past values, so there is nothing to write"
@@ -198,7 +198,7 @@ def require_applicable(label: str, diff: ParsedDiff) -> None:
 
 
 def action(diff: ParsedDiff) -> Column:
-    """Return what happened to a row, whatever labels the change set has for it."""
+    """Return the action of a row, whatever labels the change set uses."""
     return F.when(~diff.has_left, F.lit(INSERTED)).when(~diff.has_right, F.lit(DELETED)).otherwise(F.lit(CHANGED))
 
 
@@ -238,7 +238,7 @@ def found_columns(diff: ParsedDiff) -> dict[str, SourceColumn]:
 
 
 def expiries(diff: ParsedDiff, values: Sequence[str]) -> list[Column]:
-    """Return when the current values expire; nothing where the change set does not tell it of any."""
+    """Return when the current values expire; empty where the change set has no expiry times."""
     known = {value.name: value.value for value in diff.right or ()}
     if not any(EXPIRES + name in known for name in values):
         return []
@@ -252,7 +252,7 @@ _SHOWN = 100
 
 
 def text_struct(target: TableSchema) -> T.StructType:
-    """Return the columns of a table as they are read from JSON or CSV: times as texts, all others as a snapshot."""
+    """Return the columns of a table as they are read from JSON or CSV: times as text, others as in a snapshot."""
     return T.StructType(
         [
             T.StructField(
@@ -264,10 +264,10 @@ def text_struct(target: TableSchema) -> T.StructType:
 
 
 def require_no_csv_blobs(target: TableSchema, paths: Iterable[str], label: str) -> None:
-    """Refuse blobs in CSV: nothing says how their bytes are written.
+    """Refuse blobs in CSV, which has no defined form for bytes.
 
     Raises:
-        RefusedInputError: naming the columns.
+        RefusedInputError: there are blobs; the message has their columns.
     """
     blobs = [own.name for own in target.columns if own.type.name == "blob"]
     if blobs and any(format_of_name(path) == "csv" for path in paths):
@@ -276,7 +276,7 @@ def require_no_csv_blobs(target: TableSchema, paths: Iterable[str], label: str) 
 
 
 def typed(frame: DataFrame, target: TableSchema, options: DiffOptions) -> DataFrame:
-    """Return a change set with the texts of times as a snapshot has them; a text that is none makes the job fail."""
+    """Return a change set with times converted as in a snapshot; a text that is not a time fails the job."""
     sides = (options.left_column_prefix, options.right_column_prefix)
     kinds = {f"{side}_{own.name}": own.type.name for own in target.columns for side in sides if not own.kind.is_key}
     kinds.update({own.name: own.type.name for own in target.columns if own.kind.is_key})
@@ -292,7 +292,7 @@ def typed(frame: DataFrame, target: TableSchema, options: DiffOptions) -> DataFr
 
 def _timestamp(name: str) -> Column:
     moment = F.expr(f"try_cast({quote_name(name)} AS timestamp)")
-    # Cassandra counts milliseconds: a finer time would become another one.
+    # Cassandra stores milliseconds: a finer time would be changed.
     is_whole = F.unix_micros(moment) % 1_000 == 0
     return _either(name, F.when(is_whole, F.unix_millis(moment)), "bigint", "timestamp of milliseconds")
 
@@ -310,7 +310,7 @@ def _time(name: str) -> Column:
 
 
 def _either(name: str, read: Column, number: str, what: str) -> Column:
-    """Return a number as it is, and any other text as it is read; null where there is none."""
+    """Return a number as it is, any other text as ``read`` converts it, and null for null."""
     text = column(name)
     value = F.when(text.rlike(_NUMBER), F.expr(f"try_cast({quote_name(name)} AS {number})")).otherwise(read)
     shown = F.substring(text, 1, _SHOWN)
@@ -322,13 +322,13 @@ _READ = {"timestamp": _timestamp, "date": _date, "time": _time}
 
 
 _PLACE, _CHUNK = f"{S.PREFIX}place", f"{S.PREFIX}chunk"
-# A unit is what is written again after a kill: small against the whole, and not so small that recording it costs.
+# A unit is written again after a crash: small compared to the whole, but not so small that recording it is costly.
 _ROWS_PER_UNIT, _FEWEST_UNITS, MOST_UNITS = 4_000, 8, 512
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Expressions over a frame for what tasks need of a row; times are given for every value or for none."""
+    """The expressions of a row for tasks; times exist for every value or for none."""
 
     partition_key: Sequence[Column]
     clustering: Sequence[Column]
@@ -350,7 +350,7 @@ def split_key(pairs: Sequence[Matched]) -> tuple[list[Column], list[Column], lis
 
 
 def unit_count(rows: int | None) -> int:
-    """Choose the number of units for so many rows: a power of two."""
+    """Return the number of units for this many rows, a power of two."""
     wanted = (rows or 0) // _ROWS_PER_UNIT
     return min(max(1 << (wanted - 1).bit_length() if wanted > 1 else 1, _FEWEST_UNITS), MOST_UNITS)
 
@@ -358,8 +358,8 @@ def unit_count(rows: int | None) -> int:
 def spread(frame: DataFrame, parts: Parts, *, units: int, done: Collection[int], tasks: int, chunk: int) -> DataFrame:
     """Return the rows of all units that are not done, each unit in one task.
 
-    All rows of a partition are in one unit. Within it, partitions take turns: the first rows of each, as many as go
-    into a batch, then the next ones of those that have more.
+    All rows of a partition are in one unit. Within it, partitions take turns: first one batch of rows of each, then the
+    next batch of those that have more.
     """
     place = F.xxhash64(*parts.partition_key)
     wanted = frame.select(

@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from lakeward.cassandra.write_frames import Matched
     from lakeward.config import Config
 
-# So many rejected rows are a case for a person, and more of them do not help.
+# With more rejected rows a person must look at the reasons.
 _MAX_REJECTED, _MAX_REJECTED_SHARE = 1_000, 0.01
-# What a task sends in a second to a cluster that is not busy, taken low: estimates should not disappoint.
+# A conservative rate of a task for a cluster that is not busy, used in estimates.
 _REQUESTS_PER_SECOND = 2_000.0
 _SUMS = ("upserted", "deleted", "expired", "rejected", "requests", "units")
 
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """What is written into which table, and how.
+    """What to write into which table, and how.
 
     source: where the rows are: the snapshot or the change set.
     timestamp: ``snapshot``: the time that the source has; ``now``; or microseconds since 1970.
-    force: write all of it, whatever is recorded of the target.
-    max_rejected: end where more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
+    force: write all of it, whatever the record of the target says.
+    max_rejected: stop if more rows are rejected; None: 1,000, or 1 % of the rows if that is more.
     """
 
     source: str
@@ -71,7 +71,7 @@ class WriteRequest:
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The table that is written: its definition, its ledger, and the session in which both are asked."""
+    """The table to write: its definition, its ledger, and the session for both."""
 
     session: Any
     address: ClusterAddress
@@ -131,7 +131,7 @@ class WriteRows:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """Rows on their way into a table; the plan's attempt and budget are filled in when it runs."""
+    """A job that writes rows into a table; the plan's attempt and budget are set when it runs."""
 
     rows: WriteRows
     plan: WritePlan
@@ -180,7 +180,7 @@ class WriteJob:
         return self.estimate() if self.request.dry_run else self._write(on_progress)
 
     def estimate(self) -> WriteReport:
-        """Return what writing the rows, or those that are left, would do and cost: all is done but the writing."""
+        """Return what writing the remaining rows would do and cost: everything is done except the writing."""
         job = self.plan.job
         done = self.ledger.done(job) if self.ledger.known(job.id) is not None and not self.request.force else set()
         found = self._run_tasks(self.plan, done)
@@ -189,13 +189,13 @@ class WriteJob:
         amounts = (rows, found["units"], found["requests"])
         rates = (limits.rows_per_second, limits.write_units, limits.requests_per_second)
         seconds = [amount / rate for amount, rate in zip(amounts, rates, strict=True) if rate]
-        # Even under a generous limit nothing is sent faster than tasks can.
+        # Whatever the limit, tasks cannot send faster than this.
         seconds.append(found["requests"] / (_REQUESTS_PER_SECOND * self._tasks))
         written = self._report(found, 0.0, None, len(done))
         return replace(written, status=WriteStatus.DRY_RUN, seconds=max(seconds))
 
     def _write(self, on_progress: OnProgress | None) -> WriteReport:
-        """Write the rows that an interrupted attempt left to write; with ``force`` all of them."""
+        """Write the rows that an interrupted attempt did not write; with ``force`` all of them."""
         began, job = time.monotonic(), self.plan.job
         attempt = self.ledger.begin(job, anew=self.request.force, doubt=self.decision.outcome.why)
         done, rejected_before = self.ledger.done(job), self.ledger.rejected(job)

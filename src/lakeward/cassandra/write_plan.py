@@ -1,4 +1,4 @@
-"""What tasks must know to write a table, where rows go that are rejected, and the report of a job."""
+"""The plan that tasks need to write a table, the dead letters of rejected rows, and the report of a job."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class WriteReport(Document):
     """What was written, or would be: rows by what happened to them, write units, and how long it took.
 
     ``skipped_expired`` are rows of which every cell had expired. ``rejected`` are in files below ``dead_letters``.
-    ``seconds`` of a dry run is about how long the job would take at its limits, or without any. ``resumed`` tells how
-    many units an earlier attempt had done; their rows do not count again. ``warnings`` are sentences for people.
+    ``seconds`` of a dry run is about how long the job would take. ``resumed`` is the number of units that an earlier
+    attempt had done; their rows are not counted again.
     """
 
     into: str
@@ -66,7 +66,7 @@ _WHERE = "--dead-letters FOLDER   (a local one that all workers share, or s3://â
 
 @dataclass(frozen=True)
 class DeadLetterPlace:
-    """The folder for a job's dead letters: a local one, or one in S3 with what is needed to get there."""
+    """The folder for a job's dead letters: a local one, or one in S3 with its settings."""
 
     folder: str
     s3: S3Settings | None = None
@@ -74,7 +74,7 @@ class DeadLetterPlace:
 
     @classmethod
     def at(cls, folder: str, s3: S3Settings) -> DeadLetterPlace:
-        """Take a folder that tasks can write to by themselves.
+        """Return a folder that tasks can write to.
 
         Raises:
             ConfigurationError: it is neither local nor in S3, or a local one that cannot be written to.
@@ -90,7 +90,7 @@ class DeadLetterPlace:
 
 
 def _require_writable(folder: str) -> None:
-    """Try before the first row is written whether one that is rejected could be kept; nothing is made for that."""
+    """Check before the first row is written that rejected rows could be kept; nothing is created."""
     there = folder
     while not os.path.exists(there):  # noqa: PTH110
         there = os.path.dirname(there)  # noqa: PTH120
@@ -103,8 +103,7 @@ def place_for(spark: SparkSession, config: Config, folder: str | None, source: s
     """Return the place for what a job rejects: beside a source in S3, else below where the command was started.
 
     Raises:
-        ConfigurationError: nothing can be written there; or tasks run on other machines, where that would be a folder
-            of theirs.
+        ConfigurationError: nothing can be written there; or tasks run on other machines, which do not share it.
     """
     if folder is not None:
         return DeadLetterPlace.at(f"{absolute(folder).rstrip('/')}/{job.id}", config.s3)
@@ -118,7 +117,7 @@ def place_for(spark: SparkSession, config: Config, folder: str | None, source: s
 
 
 class DeadLetters:
-    """The file of one task; there is none before its first row."""
+    """The dead letters of one task; the file is created with the first row."""
 
     def __init__(self, place: DeadLetterPlace, name: str) -> None:
         self._place, self._name = place, name
@@ -126,11 +125,11 @@ class DeadLetters:
         self._kept = 0
 
     def add(self, document: dict[str, Any]) -> None:
-        """Take a row."""
+        """Add a row."""
         self._lines.append(json.dumps(document, ensure_ascii=False) + "\n")
 
     def keep(self) -> None:
-        """Write what was taken since the last time; when this returns, the rows are dealt with for good."""
+        """Write the rows added since the last call; when this returns, they are durable."""
         if len(self._lines) == self._kept:
             return
         path = f"{self._place.folder}/{self._name}"
@@ -152,7 +151,7 @@ class DeadLetters:
             raise DataError(msg, hint=_WHERE) from error
 
     def _put(self, path: str) -> None:
-        """Write the object anew: objects cannot be added to, and rejected rows are few or the job ends."""
+        """Write the whole object again: objects cannot be appended to, and rejected rows are few."""
         assert self._place.s3 is not None
         where = S3Location.parse(path, "dead letters")
         client = s3_client(self._place.s3, self._place.keys)
@@ -164,14 +163,14 @@ class DeadLetters:
 
 
 INSERTED, CHANGED, DELETED = "I", "C", "D"
-# Columns of the frame that tasks get; values are found by position, so that no name of a table's can be in the way.
+# Columns of the frame for tasks; values are found by position, so that no column name of a table can clash.
 UNIT, ACTION, CHANGES = f"{S.PREFIX}unit", f"{S.PREFIX}action", f"{S.PREFIX}changes"
 KEY, VALUE, WRITTEN, EXPIRY = "k", "v", "w", "e"
 
 
 @dataclass(frozen=True)
 class WriteColumn:
-    """A column that is written: the type that its values have where they come from, and the target's."""
+    """A column to write: the type of its values in the source, and in the target."""
 
     name: str
     kind: ColumnKind
@@ -185,12 +184,12 @@ class WriteColumn:
 
     @property
     def is_static(self) -> bool:
-        """Whether a partition has one value of it."""
+        """Whether it is a static column."""
         return self.kind is ColumnKind.STATIC
 
     @property
     def is_list(self) -> bool:
-        """Whether writing it twice at one time would double it: its elements have names that the server makes up."""
+        """Whether writing it twice with one timestamp would duplicate its elements, which get server-side ids."""
         return self.target.name == "list" and self.target.is_multi_cell
 
 
@@ -198,10 +197,10 @@ class WriteColumn:
 class WritePlan:
     """How rows are written: ``columns`` are the partition key, the clustering columns, then all others.
 
-    ``has_static_rows`` tells that a row without a clustering key is the static part of its partition.
-    ``is_timed`` is false where the server gives the times: then it takes none from clients.
-    ``timestamp`` is that of every cell for which none is recorded; ``attempt`` counts how often the job was begun.
-    ``max_rejected`` are rows of the whole job. Without a ``budget`` all is done but the writing.
+    ``has_static_rows`` is whether a row without a clustering key is the static part of its partition.
+    ``is_timed`` is false where the server accepts no timestamps from clients.
+    ``timestamp`` is that of every cell without a recorded one; ``attempt`` counts the attempts of the job.
+    ``max_rejected`` is for the whole job. Without a ``budget`` everything is done except the writing.
     """
 
     address: ClusterAddress
@@ -233,7 +232,7 @@ class WritePlan:
 
     @property
     def values(self) -> tuple[WriteColumn, ...]:
-        """The columns that are no key."""
+        """The columns outside the primary key."""
         return tuple(column for column in self.columns if not column.is_key)
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of a partition put together as one request, and requests on their way: many at one time, each retried."""
+"""Combine rows of a partition into requests, and send many requests at a time, each with retries."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from lakeward.cassandra.keyspaces import WriteLimits
     from lakeward.cassandra.write_rows import Row, Statements, WriteOperation
 
-# What Cassandra counts for a cell beside its value when it measures a batch: its time, its life and when that ends.
+# What Cassandra counts for a cell besides its value in the size of a batch: timestamp, TTL and expiry.
 CELL_BYTES = 16
 
 
 class RowsRequest(Protocol):
-    """Rows of one partition that go to the server together; ``rows`` and ``units`` are what they take of a budget."""
+    """Rows of one partition that are sent together; ``rows`` and ``units`` are their share of the budget."""
 
     @property
     def rows(self) -> int:
-        """How many rows begin with it: one that takes several requests is counted with its first."""
+        """How many rows begin with it: a row that needs several requests counts with the first."""
 
     @property
     def deleted(self) -> int:
-        """How many of these are deleted; all others are written."""
+        """How many of these are deletes; the others are upserts."""
 
     @property
     def units(self) -> float:
-        """What it costs in write units."""
+        """Its cost in write units."""
 
     @property
     def partition(self) -> tuple[bytes, ...]:
@@ -45,10 +45,10 @@ class RowsRequest(Protocol):
 
     @property
     def first_row(self) -> Row:
-        """Its first row, or the one of which it is a part."""
+        """Its first row, or the row that it is a part of."""
 
     def statement(self, statements: Statements, shift: int) -> Any:
-        """Return what the driver sends; ``shift`` is added to the times of lists, and is another at each try."""
+        """Return the statement to send; ``shift`` is added to the timestamps of lists, and differs at each attempt."""
 
     def alone(self) -> Iterable[RowsRequest]:
         """Return a request for each of its rows."""
@@ -60,7 +60,7 @@ class BoundRequest:
     __slots__ = ("deleted", "entries", "rows", "size", "units")
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self.entries: list[tuple[Row, WriteOperation]] = []
         self.rows, self.deleted, self.size, self.units = 0, 0, 0, 0.0
 
@@ -71,7 +71,7 @@ class BoundRequest:
 
     @property
     def first_row(self) -> Row:
-        """Its first row, or the one of which it is a part."""
+        """Its first row, or the row that it is a part of."""
         return self.entries[0][0]
 
     def alone(self) -> Iterable[BoundRequest]:
@@ -82,7 +82,7 @@ class BoundRequest:
         return by_row.values()
 
     def statement(self, statements: Statements, shift: int) -> Any:
-        """Return the one statement, or a batch of all."""
+        """Return the single statement, or a batch of all."""
         from cassandra.query import BatchStatement, BatchType, BoundStatement
 
         bound, shape, prepared = [], None, None
@@ -94,7 +94,7 @@ class BoundRequest:
             bound.append(statement)
         if len(bound) == 1:
             return bound[0]
-        # Without a log: the rows are of one partition, and the job sends again what was not acknowledged.
+        # Unlogged: the rows are in one partition, and the job sends again what was not acknowledged.
         batch = BatchStatement(batch_type=BatchType.UNLOGGED)
         for statement in bound:
             batch.add(statement)
@@ -129,7 +129,7 @@ def bound_requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[BoundRe
 
 
 class Sender:
-    """Sends requests of one task. Failures are dealt with in the thread that sends; callbacks only note them."""
+    """Sends the requests of one task. Failures are handled in the sending thread; callbacks only record them."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Sender:
         self.shift = 0
 
     def send(self, request: RowsRequest) -> None:
-        """Send a request as soon as budget and room allow it."""
+        """Send a request as soon as the budget and the number of open requests allow it."""
         self._budget.take(rows=request.rows, write_units=request.units)
         self._ceiling.take(request.partition, request.units)
         self._room.acquire()
@@ -206,7 +206,7 @@ class Sender:
             self._rejected(request, error)
 
     def _rejected(self, request: RowsRequest, error: Exception) -> None:
-        """Find the rows that a request was rejected for, by sending each alone."""
+        """Find the rows because of which a request was rejected, by sending each of them alone."""
         rows = list(request.alone())
         if len(rows) > 1:
             for row in rows:
@@ -216,9 +216,9 @@ class Sender:
 
 
 class Ceiling:
-    """Keeps the write units of each partition below what the server gives one in a second.
+    """Keeps the write units of each partition below the limit of the server per second.
 
-    All rows of a partition are in one task, so that nobody else has to be asked.
+    All rows of a partition are in one task, so that no other task has to be asked.
     """
 
     def __init__(self, units: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -227,7 +227,7 @@ class Ceiling:
         self._spent: dict[tuple[bytes, ...], float] = {}
 
     def take(self, partition: tuple[bytes, ...], units: float) -> None:
-        """Wait for the next second where the partition has had its share of this one."""
+        """Wait for the next second if the partition has used its share of this one."""
         if self._units is None:
             return
         now = self._clock()

@@ -1,8 +1,8 @@
-"""The statements that write a table, and the way from a row of the frame to them.
+"""Plan the statements that write the rows of a table.
 
 Per cell: a value is written; null is written only where a value became null; what did not change is left unset, so
-that neither its time of writing changes nor a tombstone is made. The row's own marker is written with every new row,
-and with one that has nothing but its key left: there it is all that keeps the row.
+that neither its write time changes nor a tombstone is created. The row marker is written with every new row, and with
+a row of which only the key is left: without the marker such a row would disappear.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Verb(StrEnum):
-    """What a statement does with the row or the cells it names."""
+    """The kind of a statement."""
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -35,10 +35,10 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True)
 class StatementShape:
-    """A kind of statement: what it does, with which cells, found by which key, and whether it says when.
+    """The shape of a statement: its verb, key columns and cells, and whether it has a TTL and a timestamp.
 
-    A delete without cells deletes the row; the key is always the whole one, or a partition's for its static cells.
-    ``is_timed`` is false for the one kind of table that takes no times from its clients.
+    A delete without cells deletes the row; the key is always complete, or the partition key for static cells.
+    ``is_timed`` is false for tables that accept no timestamps from clients.
     """
 
     verb: Verb
@@ -63,11 +63,11 @@ class StatementShape:
 
     @property
     def time_place(self) -> int:
-        """Where the timestamp is among the bound values."""
+        """The position of the timestamp among the bound values."""
         return len(self.keys) + len(self.cells) if self.verb is Verb.INSERT else 0
 
     def bound(self, keys: Sequence[Any], cells: Sequence[Any], timestamp: bytes, ttl: bytes) -> list[Any]:
-        """Put values in the order in which the statement takes them."""
+        """Return the values in the order in which the statement binds them."""
         using = [*([timestamp] if self.is_timed else []), *([ttl] if self.expires else [])]
         if self.verb is Verb.INSERT:
             return [*keys, *cells, *using]
@@ -77,7 +77,7 @@ class StatementShape:
 
 
 class Statements:
-    """Statements of one table, prepared when first asked for."""
+    """The prepared statements of one table, each prepared at first use."""
 
     def __init__(self, session: Any, table: TableName) -> None:
         self._session, self._table = session, table
@@ -87,12 +87,12 @@ class Statements:
         """Return the prepared statement of a shape.
 
         Raises:
-            DataError: the server does not take it: the table is not what it was.
+            DataError: the server refuses it because the table has changed.
             RetriableError: it does not answer.
         """
         if shape not in self._known:
             statement = self._prepare(shape.cql(self._table))
-            # Every statement carries its time: done twice, it is done once.
+            # Every statement has its timestamp, so that executing it twice changes nothing.
             statement.is_idempotent = True
             self._known[shape] = statement
         return self._known[shape]
@@ -107,13 +107,13 @@ class Statements:
             raise DataError(msg, hint="check whether the table was changed, and who may write it") from error
 
 
-# Ways to try one statement within one attempt at a unit, and attempts at a unit within one run.
+# Tries of a statement within one attempt at a unit, and attempts at a unit within one run.
 TRIES, ATTEMPTS = 32, 31
 _RUN = 1_000
 
 
 class WriteOperation:
-    """One statement with its values; ``base`` is the time of a list, to which each try adds."""
+    """A statement with its values; ``base`` is the timestamp of a list, to which each try adds."""
 
     __slots__ = ("base", "shape", "values")
 
@@ -121,7 +121,7 @@ class WriteOperation:
         self.shape, self.values, self.base = shape, values, base
 
     def at(self, shift: int) -> list[Any]:
-        """Return the values of a try; only those of a list are others at each."""
+        """Return the values of a try; only the timestamp of a list differs between tries."""
         if self.base is None:
             return self.values
         values = list(self.values)
@@ -130,7 +130,7 @@ class WriteOperation:
 
 
 class Row:
-    """A row to be written: where it stands in its batch, what happens to it, and by which statements."""
+    """A row to write: its position in the batch, its action, and its statements."""
 
     __slots__ = ("action", "batch", "index", "is_rejected", "operations", "partition", "size")
 
@@ -148,21 +148,21 @@ class Row:
 
 
 def list_shift(run_attempt: int, unit_attempt: int) -> int:
-    """Return what is added to the time of lists, in microseconds.
+    """Return what is added to the timestamp of lists, in microseconds.
 
-    Elements of a list get names from the server. Written again at the same time, they come beside those that are
-    there; at a later time they replace them.
+    The server gives ids to the elements of a list. Written again with the same timestamp, they are added to the
+    existing ones; with a later one they replace them.
     """
     return run_attempt * _RUN + min(unit_attempt, ATTEMPTS - 1) * TRIES
 
 
 def packed_time(microseconds: int) -> bytes:
-    """Return a timestamp as it is bound."""
+    """Return the bytes of a timestamp as a bound value."""
     return struct.pack(">q", microseconds)
 
 
 class RowPlanner:
-    """Plans the statements of rows, by the columns of one plan."""
+    """Plans the statements of rows for the columns of one plan."""
 
     def __init__(self, plan: WritePlan, unset: Any) -> None:
         self._plan, self._unset = plan, unset
@@ -179,7 +179,7 @@ class RowPlanner:
 
     @property
     def insert(self) -> StatementShape | None:
-        """The one statement that inserts any row; None where rows take more than one or not all the same."""
+        """The single statement that inserts any row; None where rows need several or different ones."""
         plan = self._plan
         is_plain = not (plan.has_actions or plan.has_writetimes or plan.has_expiries or self._statics or self._lists)
         pieces = self._plain[False]
@@ -188,7 +188,7 @@ class RowPlanner:
         return self._shape(Verb.INSERT, self._keys, pieces[0] if pieces else ())
 
     def _pieces(self, *, is_static: bool) -> list[tuple[int, ...]]:
-        """Return the columns that go into one statement each; a server may limit how many."""
+        """Return the columns of each statement; a server may limit their number."""
         found = [n for n, column in enumerate(self._values) if column.is_static == is_static and not column.is_list]
         size = self._plan.columns_at_once or len(found) or 1
         return [tuple(found[at : at + size]) for at in range(0, len(found), size)]
@@ -201,7 +201,7 @@ class RowPlanner:
         return tuple(self._values[position].name for position in positions)
 
     def why_unwritable(self, keys: Sequence[Any], values: Sequence[Any]) -> str | None:
-        """Return why a row without its whole key cannot be written, or deleted; None where it can."""
+        """Return why a row without its complete key cannot be written or deleted; None where it can."""
         width = len(self._partition)
         absent = [name for name, value in zip(self._keys, keys, strict=True) if value is None]
         if not absent or (self.is_static_row(keys) and None not in keys[:width]):
@@ -212,7 +212,7 @@ class RowPlanner:
         return f"no value for the key column {', '.join(absent)}: nothing is written or deleted by a partial key"
 
     def is_static_row(self, keys: Sequence[Any]) -> bool:
-        """Whether this is the static part of a partition: it has no clustering key at all."""
+        """Whether this is the static row of a partition: all its clustering columns are null."""
         rest = keys[len(self._partition) :]
         return self._plan.has_static_rows and bool(rest) and all(key is None for key in rest)
 
@@ -256,7 +256,7 @@ class RowPlanner:
         return operations
 
     def _changed(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Return the columns that a change set's list of changed columns is about: a cell may be written anew only."""
+        """Return the positions of changed columns; a cell may also have only a new write time."""
         from lakeward.cassandra.snapshots import WRITETIME
 
         known = tuple(names)
@@ -291,7 +291,7 @@ class RowPlanner:
         is_static: bool,
         is_marked: bool,
     ) -> list[WriteOperation]:
-        """Return the statements for cells of one time; the row's own marker is written by the first, an INSERT."""
+        """Return the statements for cells of one time; the first one, an INSERT, writes the row marker."""
         operations = []
         time, ttl = packed_time(when[0]), struct.pack(">i", when[1])
         for number, piece in enumerate(self._plain[is_static] or [()]):
@@ -316,7 +316,7 @@ class RowPlanner:
 
 
 class _Cells:
-    """Cells of a row by when they were written and how long they live (0: for ever)."""
+    """The cells of a row by write time and TTL (0: forever)."""
 
     def __init__(self, timestamp: int, *, is_new: bool) -> None:
         self._timestamp, self._is_new = timestamp, is_new
@@ -325,7 +325,7 @@ class _Cells:
 
     def add(self, place: int, value: Any, written: int | None, expiry: int | None, now: int) -> None:
         if value is not None and expiry is not None and expiry <= now:
-            # In a row that is there, the cell's earlier value must not outlive the one that has expired.
+            # In an existing row, the earlier value of the cell must not outlive the expired one.
             self.has_expired, value = True, None
         if value is None and self._is_new:
             return
@@ -334,7 +334,7 @@ class _Cells:
         self.groups.setdefault(when, {})[place] = value
 
     def marker(self) -> tuple[int, int]:
-        """Return when the row itself was written, and how long it lives: as long as the last of its cells."""
+        """Return the write time and the TTL of the row marker, which lives as long as the last of the cells."""
         if not self.groups:
             return self._timestamp, 0
         lives = [ttl for _, ttl in self.groups]

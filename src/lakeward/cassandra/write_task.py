@@ -1,4 +1,4 @@
-"""What a Spark task does: it writes the units it gets, one after the other, and reports the result."""
+"""The Spark task that writes its units one after the other and returns the counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.write_plan import WritePlan
     from lakeward.cassandra.write_rows import Row
 
-# By default all young objects are looked through after every 700 new ones; those of one page or batch are many more.
+# By default a collection runs after every 700 new objects; one page or batch creates many more.
 _YOUNG = 100_000
 
 
@@ -47,7 +47,7 @@ _NO_UNIT = -1
 
 @dataclass
 class TaskCounts:
-    """What a task did."""
+    """The counts of a task."""
 
     upserted: int = 0
     deleted: int = 0
@@ -60,7 +60,7 @@ class TaskCounts:
 
 
 def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that writes batches, whose rows come unit by unit."""
+    """Return the function that writes batches, whose rows are sorted by unit."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -70,7 +70,7 @@ def writing_task(plan: WritePlan) -> Callable[[Iterable[pa.RecordBatch]], Iterat
             with rare_collection():
                 _Task(plan, counts).write(batches)
         except LakewardError as error:
-            # Told as a result and not raised: what can be tried again has been, and Spark would start all over.
+            # Returned as a result and not raised: retries have been made, and Spark would repeat the whole task.
             counts.failure, counts.is_retriable = str(error), error.kind == "retriable"
         yield pa.RecordBatch.from_pylist([vars(counts)], schema=_result_schema())
 
@@ -100,7 +100,7 @@ class _Task:
         self._ledger = Ledger(self._session, plan.target, plan.ledger)
         statements = Statements(self._session, plan.target)
         self._reader = BatchReader(plan, RowPlanner(plan, UNSET_VALUE), statements)
-        # Another process counts its tasks from the same number, and objects in S3 are written over.
+        # Other processes count tasks from the same number, and objects in S3 would be overwritten.
         name = f"run{plan.attempt}-task{context.partitionId()}-{uuid.uuid4().hex[:12]}.jsonl"
         self._letters = DeadLetters(plan.dead_letters, name)
         self._budget = None if plan.budget is None else budget_client(plan.budget)
@@ -160,7 +160,7 @@ class _Task:
         counts.expired = self._reader.expired
 
     def _refuse(self, row: Row, reason: str) -> None:
-        """Take back that a row was counted: the server does not take it."""
+        """Reject a row that was already counted as written."""
         if row.is_rejected:
             return
         if row.action == DELETED:
@@ -185,7 +185,7 @@ class _Task:
 
 
 def by_unit(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut a batch, whose rows are sorted by unit, into the parts of each unit."""
+    """Yield the part of each unit of a batch whose rows are sorted by unit."""
     units = batch.column(UNIT).to_numpy(zero_copy_only=False)
     start = 0
     while start < len(units):
