@@ -91,8 +91,3 @@ def table_struct(columns: Iterable[Column]) -> T.StructType:
 def record_struct(columns: Iterable[Column]) -> T.StructType:
     """Return the struct of a parsed frame: record fields, then the table's columns."""
     return T.StructType([*RECORD_FIELDS, *table_struct(columns).fields])
-
-
-def changelog_struct(columns: Iterable[Column]) -> T.StructType:
-    """Return the changelog's struct: op fields, record fields, then the table's columns."""
-    return T.StructType([*OP_FIELDS, *record_struct(columns).fields])

@@ -21,7 +21,7 @@ lake:
   catalog: sqlite:///lake/catalog.db      # or hadoop:///..., rest+https://..., glue://
   warehouse: ./lake/data
 
-# Run history, settings made by command, leases. A cache: `lakeward state rebuild` fills it anew.
+# Run history, settings made by command, leases. A cache: `lakeward state rebuild` fills it again.
 state: sqlite:///lakeward.db            # or postgresql://user@host/database, dynamodb://table?region=...
 
 spark:

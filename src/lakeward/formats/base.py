@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.documents import Record, to_compact_json
-from lakeward.model import FileClass, FileIdentity, LandingFile, OrderBy, Place
+from lakeward.model import FileClass, FileIdentity, OrderBy, Place
 
 if TYPE_CHECKING:
     from lakeward.columns import Column
@@ -81,6 +81,3 @@ class FileSummary(Record, required=("order_by", "first", "last", "columns")):
     def from_json(cls, text: str) -> FileSummary:
         """Read what :meth:`to_json` wrote."""
         return cls.from_dict(json.loads(text))
-
-
-__all__ = ["FileSummary", "LandingFile", "ReadSpec"]

@@ -168,7 +168,7 @@ class DynamoConnection:
 
         Raises:
             ConditionFailedError: a condition of the write does not hold.
-            RetriableError: throttled, unreachable, or the table is gone (and is created anew by the next call).
+            RetriableError: throttled, unreachable, or the table is gone (the next call creates it again).
             ConfigurationError: refused.
         """
         self._ensure_open()
@@ -177,7 +177,7 @@ class DynamoConnection:
         except MissingTableError as error:
             self._opened = None
             msg = f"the table of the state store {self.address} is gone"
-            raise RetriableError(msg, hint="try again: it is created anew") from error
+            raise RetriableError(msg, hint="try again: it is created again") from error
 
     def close(self) -> None:
         """Close the client's connections."""

@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
         if code == _NO_TABLE:
             self._mark(is_open=False)
             msg = f"tables of the state store {self.name} are gone: {reason}"
-            return RetriableError(msg, hint="try again: they are created anew")
+            return RetriableError(msg, hint="try again: they are created again")
         if code.startswith(_REFUSED) or (not code and (_REFUSED_TEXT.search(reason) or _is_usage_error(error))):
             msg = f"the state store {self.name} refuses: {reason}"
             return ConfigurationError(msg, hint="check user, PGPASSWORD, database and grants (docs/state.md)")

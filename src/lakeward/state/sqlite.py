@@ -73,7 +73,7 @@ class SqliteDatabase(Database):
 
     def _prepare(self) -> None:
         if self._opened is not None and self._opened[0] == os.getpid():
-            logger.warning("%s was deleted or replaced while open; it is opened anew", self.file)
+            logger.warning("%s was deleted or replaced while open; it is opened again", self.file)
         _prepare(self.file, self._access)
 
     def _mark(self, *, is_open: bool) -> None:

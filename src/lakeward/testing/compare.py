@@ -1,4 +1,4 @@
-"""Compare rows as multisets, exactly, and say readably where they differ."""
+"""Comparing rows as multisets, exactly, with a readable account of differences; versions of rows in plain Python."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def assert_same_rows(
 ) -> None:
     """Raise AssertionError unless both hold the same rows, each as often.
 
-    Values must be of one kind and equal: ``1`` is neither ``True`` nor ``Decimal(1)``; a NaN equals a NaN; naive
-    times are taken as UTC. ``key`` only serves the message: rows of one key are shown column by column.
+    Values must be of the same kind and equal: ``1`` is neither ``True`` nor ``Decimal(1)``; a NaN equals a NaN; naive
+    times count as UTC. ``key`` is only used for the message: rows of one key are shown column by column.
     """
     difference = describe_difference(actual, expected, key)
     if difference:
@@ -43,7 +43,7 @@ def assert_same_rows(
 def describe_difference(
     actual: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]], key: Sequence[str] = ()
 ) -> str:
-    """Return a readable account of what is missing, unexpected or different; empty when nothing is."""
+    """Return a readable account of what is missing, unexpected or different; empty if there is no difference."""
     found = Counter(_canonical_row(row) for row in actual)
     wanted = Counter(_canonical_row(row) for row in expected)
     if found == wanted:
@@ -83,7 +83,7 @@ def _canonical_row(row: Mapping[str, Any]) -> _CanonicalRow:
 def _pair_by_key(
     missing: list[_CanonicalRow], unexpected: list[_CanonicalRow], key: Sequence[str]
 ) -> tuple[list[tuple[_CanonicalRow, _CanonicalRow]], list[_CanonicalRow], list[_CanonicalRow]]:
-    """Pair rows that share a key, one against one; give the pairs and what is left of both."""
+    """Return pairs of rows that share a key, and what is left over on both sides."""
     by_key: dict[tuple[_Canonical, ...], list[_CanonicalRow]] = {}
     for row in unexpected:
         by_key.setdefault(_key_of(row, key), []).append(row)
@@ -127,9 +127,7 @@ def _show(value: _Canonical) -> str:
     return "no such column" if value == ABSENT else repr(value[1])
 
 
-# Versions of rows in plain Python: from a table's states one after another, without a look at any change.
-
-
+# Versions of rows, from the successive states of a table and without any change.
 @dataclass(frozen=True)
 class State:
     """What a table holds from a moment on, until the next state; None: since the beginning."""
@@ -152,13 +150,13 @@ def versions(states: Iterable[State], key: Sequence[str], track: Sequence[str] |
     found: list[Row] = []
     for before, after in pairwise(ordered):
         old, new = before.by_key(key), after.by_key(key)
-        for one in {*old, *new}:
-            if one in old and one in new and _is_same(old[one], new[one], track):
+        for row_key in {*old, *new}:
+            if row_key in old and row_key in new and _is_same(old[row_key], new[row_key], track):
                 continue
-            if one in opened:
-                found.append({**opened.pop(one), "valid_to": after.since, "is_current": False})
-            if one in new:
-                opened[one] = {**new[one], "valid_from": after.since, "valid_to": None, "is_current": True}
+            if row_key in opened:
+                found.append({**opened.pop(row_key), "valid_to": after.since, "is_current": False})
+            if row_key in new:
+                opened[row_key] = {**new[row_key], "valid_from": after.since, "valid_to": None, "is_current": True}
     return [*found, *opened.values()]
 
 
@@ -173,5 +171,5 @@ def valid_at(rows: Iterable[Mapping[str, Any]], moment: datetime) -> list[Row]:
     ]
 
 
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any], track: Sequence[str] | None) -> bool:
-    return all(one[name] == other[name] for name in track or one)
+def _is_same(old: Mapping[str, Any], new: Mapping[str, Any], track: Sequence[str] | None) -> bool:
+    return all(old[name] == new[name] for name in track or old)

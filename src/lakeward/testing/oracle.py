@@ -37,7 +37,7 @@ class Truth:
         return list(self.by_key.values()) if self.key else list(self.keyless)
 
     def insert(self, row: Mapping[str, Any]) -> None:
-        """Put a whole row in; one of the same key is replaced. Columns not given are null."""
+        """Insert a whole row, in place of one with the same key. Columns not given are null."""
         whole = {name: row.get(name) for name in self.columns}
         if self.key:
             self.by_key[self.key_of(whole)] = whole
@@ -50,7 +50,7 @@ class Truth:
         self.insert({**self.by_key.get(key, {}), **values, **named_key})
 
     def delete(self, key: Key) -> None:
-        """Take a row out; a missing one is none the less gone."""
+        """Remove a row if it exists."""
         self.by_key.pop(key, None)
 
     def change_key(self, old: Key, new: Key, values: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Truth:
             row[name] = None
 
     def clear_column(self, name: str) -> None:
-        """Set a column to null in every row; rows that were given out before stay as they were."""
+        """Set a column to null in every row; rows returned earlier stay as they were."""
         self.by_key = {key: {**row, name: None} for key, row in self.by_key.items()}
         self.keyless = [{**row, name: None} for row in self.keyless]
 
@@ -74,9 +74,9 @@ class Truth:
 class ModelChange:
     """One change at its place in the total order.
 
-    ``values`` are the columns the change speaks of or more; those in ``unchanged`` it does not speak of.
+    ``values`` may hold all columns; those in ``unchanged`` are not set by the change.
     ``moved_from`` is the old key on the second step of a key change, ``moved_to`` the new one on the first. ``before``
-    is what the file tells of a removed row. Changes of one ``commit`` happen together.
+    is what the file shows of a removed row. Changes of one ``commit`` happen together.
     """
 
     place: Place
@@ -90,7 +90,7 @@ class ModelChange:
     commit: object = None
 
     @property
-    def spoken(self) -> Row:
+    def set_values(self) -> Row:
         """The columns this change sets."""
         return {name: value for name, value in self.values.items() if name not in self.unchanged}
 
@@ -119,9 +119,9 @@ def fold(
     key: Sequence[str],
     load: Iterable[Mapping[str, Any]] = (),
 ) -> dict[Key, Row]:
-    """Fold load rows and changes, in whatever order they come, to the rows they must give.
+    """Fold load rows and changes, given in any order, into the rows that must result.
 
-    Two changes at one place are one change that was delivered twice.
+    Two changes at the same place are one change that was delivered twice.
     """
     truth = Truth(columns, key)
     for row in load:
@@ -134,9 +134,9 @@ def fold(
         elif change.moved_from is not None:
             carried = _carried_row(change, removed_by, truth)
             truth.delete(change.key)
-            truth.update(change.key, {**carried, **change.spoken})
+            truth.update(change.key, {**carried, **change.set_values})
         else:
-            truth.update(change.key, change.spoken)
+            truth.update(change.key, change.set_values)
     return truth.by_key
 
 
@@ -146,54 +146,54 @@ def fold_commits(
     key: Sequence[str],
     load: Iterable[Mapping[str, Any]] = (),
 ) -> dict[Key, Row]:
-    """Fold like :func:`fold`, but let the changes of each commit happen together.
+    """Fold like :func:`fold`, but with the changes of each commit happening together.
 
-    Within a commit a key may have several rows. A row leaves that its before image describes, else the one that was
-    there first; at the end a key keeps the one that came last. A change sequence that comes again is the same change.
+    Within a commit a key may have several rows. The row that a before image describes leaves, otherwise the earliest;
+    at the end a key keeps the row that came last. A repeated change sequence is the same change.
     """
     truth = Truth(columns, key)
     for row in load:
         truth.insert(row)
     for _, together in groupby(_each_sequence_once(in_order(changes)), key=lambda change: change.commit):
-        _happen_together(truth, list(together))
+        _apply_together(truth, list(together))
     return truth.by_key
 
 
-def _happen_together(truth: Truth, changes: Sequence[ModelChange]) -> None:
+def _apply_together(truth: Truth, changes: Sequence[ModelChange]) -> None:
     is_moving = {change.key for change in changes if change.moved_from is not None or change.moved_to is not None}
-    rooms = {change.key: [truth.by_key[change.key]] if change.key in truth.by_key else [] for change in changes}
+    occupants = {change.key: [truth.by_key[change.key]] if change.key in truth.by_key else [] for change in changes}
     left: dict[Place, Row] = {}
     for change in changes:
-        room = rooms[change.key]
+        rows = occupants[change.key]
         if change.moved_to is not None:
-            gone = _pick(room, change.before)
+            gone = _pick(rows, change.before)
             left[change.place] = gone or {}
         elif change.operation is Operation.DELETE:
-            is_alone = len(room) == 1 or change.key not in is_moving
-            if is_alone or _pick(room, change.before, others=False) is None:
-                room.clear()
+            is_alone = len(rows) == 1 or change.key not in is_moving
+            if is_alone or _pick(rows, change.before, others=False) is None:
+                rows.clear()
         else:
             taken = left.get(replace(change.place, step=0), {}) if change.moved_from is not None else None
-            found = taken if taken is not None else (room[-1] if room else {})
+            found = taken if taken is not None else (rows[-1] if rows else {})
             named_key = dict(zip(truth.key, change.key, strict=True))
-            whole = {name: {**found, **change.spoken, **named_key}.get(name) for name in truth.columns}
-            rooms[change.key] = [*room, whole] if change.moved_from is not None else [whole]
-    for place, room in rooms.items():
-        truth.by_key.pop(place, None)
-        if room:
-            truth.by_key[place] = room[-1]
+            whole = {name: {**found, **change.set_values, **named_key}.get(name) for name in truth.columns}
+            occupants[change.key] = [*rows, whole] if change.moved_from is not None else [whole]
+    for key, rows in occupants.items():
+        truth.by_key.pop(key, None)
+        if rows:
+            truth.by_key[key] = rows[-1]
 
 
-def _pick(room: list[Row], before: Row | None, *, others: bool = True) -> Row | None:
-    """Take the row out that a before image describes; ``others``: else the one that was there first."""
-    for number, row in enumerate(room):
+def _pick(rows: list[Row], before: Row | None, *, others: bool = True) -> Row | None:
+    """Remove and return the row that a before image describes; with ``others``, otherwise the earliest row."""
+    for number, row in enumerate(rows):
         if before is not None and all(row.get(name) == value for name, value in before.items()):
-            return room.pop(number)
-    return room.pop(0) if room and others else None
+            return rows.pop(number)
+    return rows.pop(0) if rows and others else None
 
 
 def _each_sequence_once(changes: Iterable[ModelChange]) -> list[ModelChange]:
-    """Leave out changes whose sequence came before; a commit time is no sequence."""
+    """Return the changes without those whose sequence came before; a commit time is not a sequence."""
     seen: set[tuple[str, int]] = set()
     once = []
     for change in changes:
@@ -219,13 +219,13 @@ def fold_keyless(changes: Iterable[ModelChange], columns: Sequence[str], load: I
 
 
 def in_order(changes: Iterable[ModelChange]) -> list[ModelChange]:
-    """Sort by place, each place once."""
+    """Return the changes sorted by place, each place once."""
     by_place = {change.place: change for change in changes}
     return [by_place[place] for place in sorted(by_place)]
 
 
 def _carried_row(change: ModelChange, removed_by: tuple[Place, Row] | None, truth: Truth) -> Row:
-    """Find the old key's row just before the move: its first step has removed it already."""
+    """Return the old key's row just before the move, whose first step has removed it already."""
     assert change.moved_from is not None
     if removed_by is not None and removed_by[0] == replace(change.place, step=0):
         return removed_by[1]

@@ -101,7 +101,7 @@ def as_texts(pairs: DataFrame, side: str, names: Sequence[str]) -> Column:
 
 
 def in_sample(share: float, names: Sequence[str]) -> Column:
-    """Return whether a row is in the sample, by the hash of its key: the same rows on both sides and at every call."""
+    """Whether a row is in the sample, by the hash of its key: the same rows on both sides and at every call."""
     return F.pmod(F.xxhash64(*columns(names)), F.lit(_SAMPLE_STEPS)) < F.lit(round(share * _SAMPLE_STEPS))
 
 
@@ -114,7 +114,7 @@ def all_of(conditions: Sequence[Column]) -> Column:
 
 
 def _differs(name: str) -> Column:
-    """Return whether a column differs where both sides have a row."""
+    """Whether a column differs where both sides have a row."""
     paired = column(EXPECTED).isNotNull() & column(FOUND).isNotNull()
     return paired & ~_value(EXPECTED, name).eqNullSafe(_value(FOUND, name))
 

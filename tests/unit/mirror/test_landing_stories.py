@@ -20,13 +20,13 @@ from lakeward.testing.replication import (  # fmt: skip
     Deliver,
     Expire,
     Flush,
+    FullLoad,
     HoldBack,
-    Load,
     Recopy,
     Reload,
     Replication,
     ReplicationOptions,
-    Run,
+    RunLakeward,
     Step,
     Touch,
     Write,
@@ -59,7 +59,7 @@ class Story:
     def play(self, *steps: Step, **options: Any) -> None:
         for step in steps:
             self.replication.play(step)
-            if isinstance(step, Run):
+            if isinstance(step, RunLakeward):
                 self.outcomes.append(self._run(**options))
 
     def _run(self, **options: Any) -> str:
@@ -146,9 +146,9 @@ def ordinary_steps() -> st.SearchStrategy[tuple[Step, ...]]:
     writes = st.lists(st.tuples(st.integers(1, 6), st.sampled_from(("a", "b", "c", None))), min_size=1, max_size=4)
     change = writes.map(lambda changes: (Write(tuple(changes)), Flush()))
     reload = st.sampled_from(("flushed", "carried")).map(lambda pending: (Reload(pending=pending),))
-    middle = st.lists(st.one_of(change, change, reload, st.just((Touch(),)), st.just((Run(),))), max_size=8)
-    first = (Write(((1, "a"), (2, "b"), (7, "stays"))), Load(), Run())
-    return middle.map(lambda bursts: (*first, *(step for burst in bursts for step in burst), Run()))
+    middle = st.lists(st.one_of(change, change, reload, st.just((Touch(),)), st.just((RunLakeward(),))), max_size=8)
+    first = (Write(((1, "a"), (2, "b"), (7, "stays"))), FullLoad(), RunLakeward())
+    return middle.map(lambda bursts: (*first, *(step for burst in bursts for step in burst), RunLakeward()))
 
 
 @settings(max_examples=40 * MANY, phases=PHASES)

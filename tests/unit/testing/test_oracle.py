@@ -30,9 +30,9 @@ def apply_one_by_one(history):
     for change in history.changes:
         if change.moved_from is not None:
             truth.delete(change.key)
-            truth.change_key(change.moved_from, change.key, change.spoken)
+            truth.change_key(change.moved_from, change.key, change.set_values)
         elif change.operation is not Operation.DELETE:
-            truth.update(change.key, change.spoken)
+            truth.update(change.key, change.set_values)
         elif (change.place.file, change.place.row) not in departures:
             truth.delete(change.key)
     return truth.by_key

@@ -21,8 +21,8 @@ from lakeward.testing.replication import (
     Deliver,
     Expire,
     Flush,
+    FullLoad,
     HoldBack,
-    Load,
     Pause,
     Recopy,
     Reload,
@@ -30,7 +30,7 @@ from lakeward.testing.replication import (
     ReplicationOptions,
     Restart,
     ResumeLoad,
-    Run,
+    RunLakeward,
     Touch,
     TruncateSource,
     Write,
@@ -125,7 +125,7 @@ def test_files_of_any_story_read_back_and_replayed_equal_its_truth(options, step
             replication.play(step)
             reader.look()
             assert replication.visible is None or reader.replay() == truth(replication)
-            if isinstance(step, Run):
+            if isinstance(step, RunLakeward):
                 replication.mark_read()
         replication.play(ResumeLoad(), Flush())
         assert replication.is_whole
@@ -135,7 +135,7 @@ def test_files_of_any_story_read_back_and_replayed_equal_its_truth(options, step
 @given(replication_steps(without=(Restart, Expire, HoldBack, TruncateSource, Touch, Recopy)))
 def test_kinds_of_steps_can_be_left_out(steps):
     kinds = {type(step) for step in steps}
-    assert kinds <= {Write, Flush, Load, Reload, ResumeLoad, Pause, Deliver, Run}
+    assert kinds <= {Write, Flush, FullLoad, Reload, ResumeLoad, Pause, Deliver, RunLakeward}
 
 
 @given(replication_steps(), st.data())
@@ -147,7 +147,7 @@ def test_a_story_stays_playable_when_steps_are_taken_out(steps, data):
 
 def test_the_clock_orders_commits_load_rows_and_files_as_dms_does(replication):
     during = ((1, "read before"), (3, "read after"), (4, "new"))
-    replication.play(SOME, Load(parts=2, during=during), Write(((2, "later"),)), Flush())
+    replication.play(SOME, FullLoad(parts=2, during=during), Write(((2, "later"),)), Flush())
     (file,) = changes(replication)
     loaded = {row["id"]: row["name"] for part in parts(replication) for row in part.load}
     assert loaded == {1: "a", 2: "b", 3: "read after"}
@@ -165,7 +165,7 @@ def test_the_clock_orders_commits_load_rows_and_files_as_dms_does(replication):
     ("pending", "sequence"), [("flushed", ["before", "load"]), ("carried", ["load", "after"]), ("dropped", ["load"])]
 )
 def test_pending_changes_at_a_reload_are_written_carried_or_dropped(replication, pending, sequence):
-    replication.play(SOME, Load(), Write(((1, "x"),)), Reload(pending=pending), Flush())
+    replication.play(SOME, FullLoad(), Write(((1, "x"),)), Reload(pending=pending), Flush())
     cut = replication.loads[-1].cut
     found = ["before" if file.time < cut else "after" for file in changes(replication)]
     assert found == [one for one in sequence if one != "load"]
@@ -186,7 +186,7 @@ def test_contents_that_return_have_the_same_bytes_only_without_a_timestamp_colum
 
 
 def test_a_reload_replaces_parts_of_its_names_and_leaves_every_other_file(replication):
-    replication.play(SOME, Load(parts=3), Write(((1, "x"),)), Flush(), Reload(parts=2))
+    replication.play(SOME, FullLoad(parts=3), Write(((1, "x"),)), Flush(), Reload(parts=2))
     generations = {name: replication.landed[f"{FOLDER}/{name}"].generation for name in names(replication)}
     change_file = changes(replication)[0].path.rpartition("/")[2]
     assert generations == {
@@ -200,26 +200,26 @@ def test_a_reload_replaces_parts_of_its_names_and_leaves_every_other_file(replic
 
 
 def test_a_restart_clears_its_target_and_what_was_not_delivered(replication):
-    replication.play(SOME, Load(parts=3), Write(((1, "x"),)), HoldBack(), Flush(), Restart(parts=2), Deliver())
+    replication.play(SOME, FullLoad(parts=3), Write(((1, "x"),)), HoldBack(), Flush(), Restart(parts=2), Deliver())
     assert names(replication) == ["LOAD00000001.csv", "LOAD00000002.csv"]
     assert truth(replication) == [(1, "x"), (2, "b"), (3, "c")]
 
 
 def test_an_empty_load_writes_nothing_and_changes_follow(replication):
-    replication.play(Load(), Run())
+    replication.play(FullLoad(), RunLakeward())
     assert names(replication) == [] and truth(replication) == []
     replication.play(Write(((1, "a"),)), Flush())
     assert truth(replication) == [(1, "a")]
 
 
 def test_a_reload_of_an_emptied_table_shows_nowhere(replication):
-    replication.play(SOME, Load(), Write(((1, None), (2, None), (3, None)), captured=False), Reload())
+    replication.play(SOME, FullLoad(), Write(((1, None), (2, None), (3, None)), captured=False), Reload())
     assert len(replication.loads) == 2 and replication.visible is replication.loads[0]
     assert replication.unrecorded and len(truth(replication)) == 3
 
 
 def test_a_resumed_load_adds_higher_numbers_of_other_keys_before_any_change_file(replication):
-    replication.play(SOME, Load(parts=3, unfinished=2), Write(((1, "x"), (3, "y"))), Flush())
+    replication.play(SOME, FullLoad(parts=3, unfinished=2), Write(((1, "x"), (3, "y"))), Flush())
     assert names(replication) == ["LOAD00000001.csv"] and not replication.is_whole
     replication.play(ResumeLoad())
     assert [(part.path[-12:], part.load[0]) for part in parts(replication)] == [
@@ -233,7 +233,7 @@ def test_a_resumed_load_adds_higher_numbers_of_other_keys_before_any_change_file
 
 @pytest.mark.parametrize("removes_folder", [True, False])
 def test_a_truncate_removes_the_folder_or_shows_nowhere(replication, removes_folder):
-    replication.play(SOME, Load(), Write(((1, "x"),)), Flush(), TruncateSource(removes_folder))
+    replication.play(SOME, FullLoad(), Write(((1, "x"),)), Flush(), TruncateSource(removes_folder))
     assert (replication.root / FOLDER).exists() != removes_folder
     replication.play(Write(((4, "new"),)), Flush())
     assert replication.source == {4: "new"}
@@ -243,7 +243,7 @@ def test_a_truncate_removes_the_folder_or_shows_nowhere(replication, removes_fol
 
 
 def test_only_files_that_were_read_and_are_old_enough_expire(replication):
-    replication.play(SOME, Load(parts=2))
+    replication.play(SOME, FullLoad(parts=2))
     replication.mark_read()
     replication.play(Pause(60), Touch(1), Write(((1, "x"),)), Flush(), Expire(30))
     assert names(replication)[1:] == ["LOAD00000002.csv"]
@@ -255,7 +255,7 @@ def test_only_files_that_were_read_and_are_old_enough_expire(replication):
 @pytest.mark.parametrize("kind", [Touch, Recopy])
 @pytest.mark.parametrize("file", [None, 4])
 def test_touches_and_copies_change_times_and_no_bytes(replication, kind, file):
-    replication.play(SOME, Load(parts=3))
+    replication.play(SOME, FullLoad(parts=3))
     before = {name: (content(replication, name), replication.mtime(f"{FOLDER}/{name}")) for name in names(replication)}
     replication.play(kind(file))
     changed = []
@@ -269,7 +269,7 @@ def test_touches_and_copies_change_times_and_no_bytes(replication, kind, file):
 
 
 def test_held_files_arrive_late_in_another_order_with_their_own_times_or_new_ones(replication):
-    replication.play(SOME, Load(parts=3), HoldBack(), Write(((1, "x"),)), Flush(), Reload(parts=3))
+    replication.play(SOME, FullLoad(parts=3), HoldBack(), Write(((1, "x"),)), Flush(), Reload(parts=3))
     assert truth(replication) == [(1, "a"), (2, "b"), (3, "c")]
     written = [file.path for file in replication.held]
     replication.play(Deliver(1, shuffle=1), Pause(), Deliver(1, new_times=True))
@@ -282,7 +282,7 @@ def test_held_files_arrive_late_in_another_order_with_their_own_times_or_new_one
 
 
 def test_changes_that_arrive_in_another_order_keep_their_place(replication):
-    replication.play(SOME, Load(), HoldBack(), Write(((1, "x"),)), Flush(), Write(((1, "y"),)), Flush())
+    replication.play(SOME, FullLoad(), HoldBack(), Write(((1, "x"),)), Flush(), Write(((1, "y"),)), Flush())
     replication.play(Deliver(1, shuffle=3))
     assert truth(replication)[0] == (1, "y") and len(replication.held) == 1
     replication.play(Deliver())
@@ -290,18 +290,18 @@ def test_changes_that_arrive_in_another_order_keep_their_place(replication):
 
 
 def test_of_a_held_file_that_is_written_again_only_the_newest_version_arrives(replication):
-    replication.play(SOME, Load(), HoldBack())
+    replication.play(SOME, FullLoad(), HoldBack())
     replication.play(Write(((1, "x"),), captured=False), Reload(), Write(((1, "y"),), captured=False), Reload())
     replication.play(Deliver())
     assert [(part.generation, part.load[0]["name"]) for part in parts(replication)] == [(3, "y")]
 
 
 def test_a_slow_upload_shows_half_of_a_file_and_runs_between(replication):
-    replication.play(SOME, Load(parts=2))
+    replication.play(SOME, FullLoad(parts=2))
     seen = []
     for step in slowly(Reload(parts=2), half=True):
         replication.play(step)
-        if isinstance(step, Run):
+        if isinstance(step, RunLakeward):
             seen.append(sorted(path[-12:] for path in replication.half))
     assert seen == [["00000001.csv", "00000002.csv"], ["00000002.csv"], []]
     assert replication.visible is replication.loads[1] and replication.is_whole
@@ -310,7 +310,7 @@ def test_a_slow_upload_shows_half_of_a_file_and_runs_between(replication):
 @pytest.mark.parametrize("stamp", ["row", "load", "task"])
 def test_load_rows_carry_the_time_of_the_row_the_load_or_the_task(tmp_path, stamp):
     replication = Replication(tmp_path, ReplicationOptions(load_stamp=stamp))
-    replication.play(SOME, Load())
+    replication.play(SOME, FullLoad())
     first = parts(replication)[0].load_times
     replication.play(Pause(), Reload())
     second = parts(replication)[0].load_times
@@ -323,7 +323,7 @@ def test_load_rows_carry_the_time_of_the_row_the_load_or_the_task(tmp_path, stam
 
 def test_commit_times_may_be_coarse_and_of_a_clock_that_is_behind(tmp_path):
     replication = Replication(tmp_path, ReplicationOptions(commit_unit_ms=1000, source_lag_ms=5000))
-    replication.play(SOME, Load(), Write(((1, "x"),)), Write(((1, "y"),)), Flush())
+    replication.play(SOME, FullLoad(), Write(((1, "x"),)), Write(((1, "y"),)), Flush())
     (file,) = changes(replication)
     assert all(change.commit.microsecond == 0 for change in file.changes)
     assert file.changes[0].commit < max(parts(replication)[0].load_times)
@@ -332,7 +332,9 @@ def test_commit_times_may_be_coarse_and_of_a_clock_that_is_behind(tmp_path):
 
 def test_a_table_without_a_key_shows_only_inserts_and_no_row_twice(tmp_path):
     replication = Replication(tmp_path, ReplicationOptions(keyless=True))
-    replication.play(SOME, Load(during=((3, None), (4, "d"))), Write(((1, "x"), (5, "e"))), Reload(pending="carried"))
+    replication.play(
+        SOME, FullLoad(during=((3, None), (4, "d"))), Write(((1, "x"), (5, "e"))), Reload(pending="carried")
+    )
     assert [change.letter for file in changes(replication) for change in file.changes] == ["I", "I"]
     assert all(file.generation == 1 for file in changes(replication))
     assert truth(replication) == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
@@ -340,7 +342,7 @@ def test_a_table_without_a_key_shows_only_inserts_and_no_row_twice(tmp_path):
 
 def test_an_abandoned_load_of_a_table_without_a_key_doubles_nothing(tmp_path):
     replication = Replication(tmp_path, ReplicationOptions(keyless=True))
-    replication.play(SOME, Load(parts=3, unfinished=1), Write(((4, "d"),)), Reload(pending="carried"), Flush())
+    replication.play(SOME, FullLoad(parts=3, unfinished=1), Write(((4, "d"),)), Reload(pending="carried"), Flush())
     assert truth(replication) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
@@ -348,7 +350,7 @@ def test_an_abandoned_load_of_a_table_without_a_key_doubles_nothing(tmp_path):
 def test_loads_may_carry_operations(tmp_path, form):
     replication = Replication(tmp_path, ReplicationOptions(op_in_load=True, form=form, change_sequence=True))
     reader = Reader(replication)
-    replication.play(SOME, Load(), Write(((1, None),)), Flush())
+    replication.play(SOME, FullLoad(), Write(((1, None),)), Flush())
     reader.look()
     assert reader.replay() == truth(replication) == [(2, "b"), (3, "c")]
 
@@ -359,7 +361,7 @@ def test_what_is_not_a_step_is_refused(replication):
 
 
 def test_the_same_story_writes_the_same_files(tmp_path):
-    steps = (SOME, Load(parts=2), Write(((1, "x"),)), Flush(), Reload(form="parquet"), Touch())
+    steps = (SOME, FullLoad(parts=2), Write(((1, "x"),)), Flush(), Reload(form="parquet"), Touch())
     trees = []
     for _ in range(2):
         replication = Replication(tmp_path / "landing")

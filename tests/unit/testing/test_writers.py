@@ -89,7 +89,7 @@ def test_unchanged_columns_show_the_marker_and_key_only_deletes_show_nulls():
         for change, record in zip(file.changes, read_csv(render(file)), strict=True):
             shown = dict(zip(column_names(file, file.table), record, strict=True))
             assert record[0] == change.operation
-            assert {name for name, text in shown.items() if text == "<same>"} == file.unspoken(change)
+            assert {name for name, text in shown.items() if text == "<same>"} == file.omitted(change)
             if change.operation is Operation.DELETE:
                 others = [column.name for column in file.columns if column.name not in file.table.key]
                 assert {shown[name] for name in others} == {"NULL"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakeward.model import Operation, Place, Progress
 from lakeward.testing.oracle import ModelChange, fold, in_order
-from lakeward.testing.replication.strategies import COLUMNS, KEY, History, arrivals, histories
+from lakeward.testing.replication.strategies import COLUMNS, KEY, ChangeHistory, arrivals, histories
 from lakeward.views.history.rows import ChangeVerdict, RowChange, judge_changes
 
 OTHERS = frozenset(COLUMNS) - frozenset(KEY)
@@ -39,7 +39,7 @@ def stands(change: ModelChange, known: list[ModelChange]) -> bool:
 
 
 @given(data=st.data(), history=histories())
-def test_a_change_has_won_if_something_of_it_stood_after_its_op(data: st.DataObject, history: History) -> None:
+def test_a_change_has_won_if_something_of_it_stood_after_its_op(data: st.DataObject, history: ChangeHistory) -> None:
     order = data.draw(arrivals(history.files))
     arrived = [file.path for file in {file.path: file for file in order}.values()]
     ops = {path: number for number, path in enumerate(arrived, start=2)}

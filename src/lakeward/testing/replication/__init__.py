@@ -7,14 +7,14 @@ from lakeward.testing.replication.steps import (
     Deliver,
     Expire,
     Flush,
+    FullLoad,
     HoldBack,
-    Load,
     Pause,
     Recopy,
     Reload,
     Restart,
     ResumeLoad,
-    Run,
+    RunLakeward,
     Step,
     Touch,
     TruncateSource,
@@ -23,6 +23,6 @@ from lakeward.testing.replication.steps import (
 )
 
 __all__ = [
-    "Deliver", "Expire", "Flush", "HoldBack", "Load", "LoadRun", "Pause", "Recopy", "Reload", "Replication",
-    "ReplicationOptions", "Restart", "ResumeLoad", "Run", "Step", "Touch", "TruncateSource", "Write", "slowly",
+    "Deliver", "Expire", "Flush", "FullLoad", "HoldBack", "LoadRun", "Pause", "Recopy", "Reload", "Replication",
+    "ReplicationOptions", "Restart", "ResumeLoad", "RunLakeward", "Step", "Touch", "TruncateSource", "Write", "slowly",
 ]  # fmt: skip

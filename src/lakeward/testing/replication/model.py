@@ -1,7 +1,7 @@
 """One source table that AWS DMS replicates into a landing folder, step by step, and what happens to its files.
 
-Every step can be played in every situation: one that has nothing to act on does nothing, so that a generated story
-stays valid when steps are taken out of it. The clock is simulated and moves forward with every step; commit times,
+Every step is possible in every situation: a step that has nothing to act on does nothing, so that a generated scenario
+stays valid when steps are removed from it. The clock is simulated and moves forward with every step; commit times,
 times of load rows, names of change files and modification times come from it.
 """
 
@@ -22,14 +22,14 @@ from lakeward.testing.replication.steps import (
     Expire,
     Flush,
     Form,
+    FullLoad,
     HoldBack,
-    Load,
     Pause,
     Pending,
     Recopy,
     Restart,
     ResumeLoad,
-    Run,
+    RunLakeward,
     Step,
     Touch,
     TruncateSource,
@@ -91,7 +91,7 @@ class LoadRun:
 
     @property
     def cut(self) -> str:
-        """The time, in the 20 digits of file order, that parts change files of this load from those before it."""
+        """The time, in the 20 digits of file order, that separates change files of this load from those before it."""
         return name_time(self.started)
 
 
@@ -99,8 +99,8 @@ class Replication:
     """The source table, its DMS task and the landing folder below ``root``.
 
     ``source`` is what the table holds now. ``landed`` are the files in landing by path, those in ``half`` cut short,
-    ``held`` those that DMS wrote and landing does not have. Every file knows the load it belongs to: ``generation``
-    is the number of a LoadRun in ``loads``.
+    ``held`` those that DMS wrote and landing does not have. A file's ``generation`` is the number of its
+    LoadRun in ``loads``.
     """
 
     def __init__(self, root: Path, options: ReplicationOptions | None = None) -> None:
@@ -131,7 +131,7 @@ class Replication:
             self._play(step)
 
     def mark_read(self) -> None:
-        """Take note that a run has read every whole file in landing: only such files ever expire."""
+        """Record that a run has read every whole file in landing: only such files expire."""
         self._read.update(path for path in self.landed if path not in self.half)
 
     def configuration(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Replication:
 
     @singledispatchmethod
     def _play(self, step: Step) -> None:
-        msg = f"{step!r} is not a step of a story"
+        msg = f"{step!r} is not a step of a replication"
         raise TypeError(msg)
 
     @_play.register
@@ -199,7 +199,7 @@ class Replication:
             self._flush()
 
     @_play.register
-    def _(self, step: Load) -> None:
+    def _(self, step: FullLoad) -> None:
         self._settle_pending(step.pending)
         clears = isinstance(step, Restart)
         if clears:
@@ -234,7 +234,7 @@ class Replication:
             self.unrecorded = True
         self.source.clear()
 
-    # Steps of those who handle the files.
+    # Steps of tools and people who handle the files.
 
     @_play.register
     def _(self, step: Expire) -> None:
@@ -276,8 +276,8 @@ class Replication:
             self._arrive(file, arrival if step.new_times or file.path in self.half else file.written)
 
     @_play.register
-    def _(self, step: Run) -> None:
-        """Do nothing: runs are for whoever plays the story."""
+    def _(self, step: RunLakeward) -> None:
+        """Do nothing: the caller runs Lakeward."""
 
     def _chosen(self, number: int | None) -> list[str]:
         paths = sorted(self.landed)
@@ -310,7 +310,7 @@ class Replication:
         return seen - (seen - START) % (self.options.commit_unit_ms * _MILLISECOND)
 
     def _settle_pending(self, pending: Pending) -> None:
-        """Do with the pending changes what the next load asks for."""
+        """Handle the pending changes as the next load requires."""
         is_loaded = bool(self.loads) and not self.loads[-1].left
         if self._pending and is_loaded and (pending == "flushed" or (pending == "carried" and self.options.keyless)):
             self._flush()

@@ -1,4 +1,4 @@
-"""The steps of a replication's story: what the source, DMS, copy tools, lifecycle rules and people do."""
+"""The steps of a replication scenario: what the source, DMS, copy tools, lifecycle rules and people do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from lakeward.testing.simulator.options import Segments
 
-# "gzipped csv" is compressed without saying so in the name.
+# "gzipped csv" is compressed although its name does not show it.
 Form = Literal["csv", "csv.gz", "gzipped csv", "parquet"]
 Pending = Literal["flushed", "carried", "dropped"]
 # (key, text) inserts or updates a row, (key, None) deletes it.
@@ -32,13 +32,14 @@ class Flush:
 
 
 @dataclass(frozen=True)
-class Load:
+class FullLoad:
     """The first full load: rows in the order of their keys, in parts of about one size; nothing for an empty table.
 
     ``during`` are commits made when half of the rows were read: of the keys read before they are in change files only,
-    of the others in the load as well. ``unfinished`` parts are left to ResumeLoad. ``form`` None is that of the story.
-    ``pending`` says what becomes of captured changes that no file has yet: written to a file before the load begins,
-    carried into the first file after it (never of a table without a key), or dropped, as the load contains them.
+    of the others in the load as well. ``unfinished`` parts are left to ResumeLoad. ``form`` None is that of the
+    options. ``pending`` is what happens to captured changes that no file has yet: written to a file before the load
+    begins, carried into the first file after it (never of a table without a key), or dropped, as the load contains
+    them.
     """
 
     parts: int = 1
@@ -50,13 +51,13 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Reload(Load):
-    """Load the table anew (reload-target): parts of the same name are replaced, every other file stays."""
+class Reload(FullLoad):
+    """Load the table again (reload-target): parts of the same name are replaced, every other file stays."""
 
 
 @dataclass(frozen=True)
-class Restart(Load):
-    """Start the task anew (start-replication): its target is cleared, then the table is loaded."""
+class Restart(FullLoad):
+    """Restart the task (start-replication): its target is cleared, then the table is loaded."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ResumeLoad:
 
 @dataclass(frozen=True)
 class TruncateSource:
-    """Truncate at the source. DMS removes the table's folder, or leaves everything as it was and says nothing."""
+    """Truncate at the source. DMS removes the table's folder, or leaves everything as it was without a sign."""
 
     removes_folder: bool = True
 
@@ -94,23 +95,23 @@ class Touch:
 
 @dataclass(frozen=True)
 class Recopy:
-    """Write one landing file, or all, anew with the same bytes and the present time."""
+    """Rewrite one landing file, or all, with the same bytes and the present time."""
 
     file: int | None = None
 
 
 @dataclass(frozen=True)
 class HoldBack:
-    """Let nothing that DMS writes from now on arrive in landing; ``half`` lets the first half of every file arrive."""
+    """Hold back everything that DMS writes from now on; with ``half`` the first half of every file arrives."""
 
     half: bool = False
 
 
 @dataclass(frozen=True)
 class Deliver:
-    """Let so many held files arrive; all of them, and what is written later, if ``count`` is None.
+    """Deliver so many held files; if ``count`` is None, all of them and what is written later.
 
-    ``shuffle`` 0 keeps the order in which they were written, other numbers stand for other orders. Files keep their
+    ``shuffle`` 0 keeps the order in which they were written, other numbers are seeds of other orders. Files keep their
     modification times, or have the time of arrival (``new_times``), which the end of a half-written file always has.
     """
 
@@ -120,17 +121,19 @@ class Deliver:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Lakeward runs. Whoever plays the story does so, and calls ``mark_read()`` if the run read what had landed."""
+class RunLakeward:
+    """Run Lakeward. The caller does so, and calls ``mark_read()`` if the run read what had landed."""
 
 
 Step = (
-    Write | Flush | Load | Reload | Restart | ResumeLoad | TruncateSource
-    | Expire | Pause | Touch | Recopy | HoldBack | Deliver | Run
+    Write | Flush | FullLoad | Reload | Restart | ResumeLoad | TruncateSource
+    | Expire | Pause | Touch | Recopy | HoldBack | Deliver | RunLakeward
 )  # fmt: skip
 
 
-def slowly(step: Load | Flush | ResumeLoad, files: int = 2, *, half: bool = False) -> tuple[Step, ...]:
+def slowly(step: FullLoad | Flush | ResumeLoad, files: int = 2, *, half: bool = False) -> tuple[Step, ...]:
     """Return steps in which the files of a step arrive one by one, with a run before each and after the last."""
-    between: list[Step] = [play for _ in range(files - 1) for play in (Run(), Deliver(1, new_times=True))]
-    return (HoldBack(half), step, *between, Run(), Deliver(new_times=True), Run())
+    between: list[Step] = [
+        following for _ in range(files - 1) for following in (RunLakeward(), Deliver(1, new_times=True))
+    ]
+    return (HoldBack(half), step, *between, RunLakeward(), Deliver(new_times=True), RunLakeward())

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small simulations, histories of model changes spread over files, stories of replications."""
+"""Hypothesis strategies: small simulations, histories of model changes spread over files, scenarios of replications."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lakeward.testing.replication import (
     Deliver,
     Expire,
     Flush,
+    FullLoad,
     HoldBack,
-    Load,
     Pause,
     Recopy,
     Reload,
     ReplicationOptions,
     Restart,
     ResumeLoad,
-    Run,
+    RunLakeward,
     Touch,
     TruncateSource,
     Write,
@@ -52,7 +52,7 @@ class ModelFile:
 
 
 @dataclass(frozen=True)
-class History:
+class ChangeHistory:
     """What happened to one table: ``changes`` as the source made them, ``files`` as the capture wrote them."""
 
     load: tuple[Row, ...]
@@ -64,14 +64,14 @@ class History:
 
 
 def small_options(**fixed: Any) -> SearchStrategy[SimulatorOptions]:
-    """Return options of simulations that take milliseconds; ``fixed`` ones are kept where nothing rules them out."""
-    wishes = {name: st.sampled_from(values) for name, values in CHOICES.items() if name not in fixed}
+    """Return options of simulations that take milliseconds; ``fixed`` options are kept unless others exclude them."""
+    choices = {name: st.sampled_from(values) for name, values in CHOICES.items() if name not in fixed}
     seeds = {} if "seed" in fixed else {"seed": st.integers(0, 10_000)}
-    return st.fixed_dictionaries({**seeds, **wishes}).map(lambda drawn: compatible({**drawn, **fixed}))
+    return st.fixed_dictionaries({**seeds, **choices}).map(lambda drawn: compatible({**drawn, **fixed}))
 
 
 @st.composite
-def histories(draw: DrawFn, most_changes: int = 12) -> History:
+def histories(draw: DrawFn, most_changes: int = 12) -> ChangeHistory:
     """Return a random history of few keys, so that changes meet, in files placed by any of the order columns."""
     order_by = draw(st.sampled_from(OrderBy))
     load = tuple({**row, "id": key} for key, row in draw(_loads()).items())
@@ -85,7 +85,7 @@ def histories(draw: DrawFn, most_changes: int = 12) -> History:
         place = Place(order_value, time, file_path(number), rows_in_file[number])
         rows_in_file[number] += 1
         changes.extend(draw(_changes(place)))
-    return History(load, tuple(changes), files_of(changes), order_by)
+    return ChangeHistory(load, tuple(changes), files_of(changes), order_by)
 
 
 def arrivals(files: tuple[ModelFile, ...]) -> SearchStrategy[list[ModelFile]]:
@@ -97,46 +97,46 @@ def arrivals(files: tuple[ModelFile, ...]) -> SearchStrategy[list[ModelFile]]:
 
 
 def batches(files: list[ModelFile]) -> SearchStrategy[list[list[ModelFile]]]:
-    """Cut an arrival into batches."""
+    """Return an arrival split into batches."""
     cuts = st.sets(st.integers(0, len(files))).map(lambda chosen: sorted({0, *chosen, len(files)}))
     return cuts.map(lambda ends: [files[start:end] for start, end in itertools.pairwise(ends)])
 
 
 def replication_options(**fixed: Any) -> SearchStrategy[ReplicationOptions]:
     """Return ways in which DMS is set up, with exact clocks; ``fixed`` options are kept."""
-    wishes: dict[str, SearchStrategy[Any]] = {
+    choices: dict[str, SearchStrategy[Any]] = {
         "form": st.sampled_from(("csv", "csv.gz", "gzipped csv", "parquet")),
         "timestamp_column": st.sampled_from(("cdc_timestamp", None)),
         "change_sequence": st.booleans(),
         "keyless": st.booleans(),
         "load_stamp": st.sampled_from(("row", "load", "task")),
     }
-    drawn = st.fixed_dictionaries({name: values for name, values in wishes.items() if name not in fixed})
+    drawn = st.fixed_dictionaries({name: values for name, values in choices.items() if name not in fixed})
     return drawn.map(lambda chosen: ReplicationOptions(**{**chosen, **fixed}))
 
 
 def replication_steps(most_steps: int = 8, without: tuple[type, ...] = ()) -> SearchStrategy[tuple[Step, ...]]:
-    """Return stories of one table: some rows, a load, a run, then any steps, some of them followed by a run.
+    """Return scenarios of one table: some rows, a load, a run, then any steps, some of them followed by a run.
 
-    Every story ends with the delivery of all files and a run. Kinds of steps in ``without`` do not occur.
+    Every scenario ends with the delivery of all files and a run. Kinds of steps in ``without`` do not occur.
     """
     kinds = {kind: steps for kind, steps in _steps().items() if kind not in without}
-    # Commits and their files are what mostly happens.
+    # Commits and their files are the most frequent steps.
     captured = st.tuples(_writes(st.just(value=True)), st.just(Flush()))
     slow = [_slowly(kinds[kind]) for kind in (Reload, Restart) if kind in kinds and HoldBack in kinds]
     bursts = st.one_of(*(steps.map(lambda step: (step,)) for steps in kinds.values()), captured, captured, *slow)
-    runs = st.sampled_from(((), (Run(),)))
+    runs = st.sampled_from(((), (RunLakeward(),)))
     middle = st.lists(st.tuples(bursts, runs).map(lambda pair: (*pair[0], *pair[1])), max_size=most_steps)
-    first = _load_steps(Load).map(lambda load: (load,))
+    first = _load_steps(FullLoad).map(lambda load: (load,))
     beginning = st.tuples(
-        _writes(st.just(value=False)), st.one_of(first, _slowly(_load_steps(Load))) if HoldBack in kinds else first
+        _writes(st.just(value=False)), st.one_of(first, _slowly(_load_steps(FullLoad))) if HoldBack in kinds else first
     )
     return st.tuples(beginning, middle).map(
-        lambda parts: (parts[0][0], *parts[0][1], Run(), *itertools.chain(*parts[1]), Deliver(), Run())
+        lambda parts: (parts[0][0], *parts[0][1], RunLakeward(), *itertools.chain(*parts[1]), Deliver(), RunLakeward())
     )
 
 
-def _slowly(loads: SearchStrategy[Load]) -> SearchStrategy[tuple[Step, ...]]:
+def _slowly(loads: SearchStrategy[FullLoad]) -> SearchStrategy[tuple[Step, ...]]:
     return st.builds(slowly, loads, st.integers(1, 3), half=st.booleans())
 
 
@@ -163,12 +163,12 @@ def _writes(captured: SearchStrategy[bool]) -> SearchStrategy[Write]:
 
 
 def _source_changes(most: int) -> SearchStrategy[tuple[tuple[int, str | None], ...]]:
-    """Few keys and few values, so that contents return to what they were."""
+    """Return changes of few keys and few values, so that contents return to what they were."""
     change = st.tuples(st.integers(1, 6), st.sampled_from(("a", "b", "c", None)))
     return st.lists(change, max_size=most).map(tuple)
 
 
-def _load_steps(kind: type[Load]) -> SearchStrategy[Load]:
+def _load_steps(kind: type[FullLoad]) -> SearchStrategy[FullLoad]:
     return st.builds(
         kind,
         parts=st.integers(1, 3),
@@ -181,12 +181,12 @@ def _load_steps(kind: type[Load]) -> SearchStrategy[Load]:
 
 
 def file_path(number: int) -> str:
-    """Name the model's files so that their paths sort against their times."""
+    """Return the path of a model's file; paths sort in reverse to times."""
     return f"shop/product/{chr(ord('z') - number)}.csv"
 
 
 def files_of(changes: list[ModelChange]) -> tuple[ModelFile, ...]:
-    """Gather placed changes into the files they lie in."""
+    """Return placed changes grouped by their files."""
     by_file: dict[tuple[str, str], list[ModelChange]] = {}
     for change in changes:
         by_file.setdefault((change.place.file, change.place.file_time), []).append(change)
@@ -225,7 +225,7 @@ def _order_values(order_by: OrderBy, count: int) -> SearchStrategy[list[str]]:
 
 
 def _file_numbers(order_by: OrderBy, count: int) -> SearchStrategy[list[int]]:
-    """A change may lie in any file if a sequence places it, else files follow each other."""
+    """Return the file of each change: any file if a sequence orders changes, otherwise files in order."""
     numbers = st.lists(st.integers(0, MOST_FILES - 1), min_size=count, max_size=count)
     return numbers if order_by is OrderBy.SEQUENCE else numbers.map(sorted)
 

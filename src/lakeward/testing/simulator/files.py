@@ -1,4 +1,4 @@
-"""A landing file before it is written: what it holds, how it looks, and what its rows mean."""
+"""A landing file before it is written: its content, its columns, what its rows mean, its name and time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OPERATION_COLUMN = "Op"
 SEQUENCE_COLUMN = "AR_H_CHANGE_SEQ"
 BEFORE_PREFIX = "BI_"
-# No operation of any capture: a row that has it cannot be taken.
+# Not an operation of any capture: a row with it is bad.
 BAD_OPERATION = "X"
 
 
@@ -31,8 +31,8 @@ class ChangeRow(NamedTuple):
     """One change as the source made it.
 
     ``image`` is the row after the change, of a delete the row before it. ``hidden`` columns did not change and may
-    be left out where the file's format has a sign for that; a delete hides all but its key. A bad row is written with
-    an unknown operation and means nothing.
+    be omitted where the file's format has a token for that; a delete hides all but its key. A bad row is written with
+    an unknown operation and has no effect.
     """
 
     table: TableSpec
@@ -57,9 +57,9 @@ class ChangeRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One landing file. ``table`` is None for a transaction file, whose rows tell theirs.
+    """A landing file; ``table`` is None for a transaction file, whose rows name their tables.
 
-    ``load_times`` are the times that load rows carry, row by row; without them every row has the file's own.
+    ``load_times`` are the times of load rows, row by row; without them every row has the time of the file.
     """
 
     options: SimulatorOptions
@@ -82,33 +82,33 @@ class SourceFile:
 
     @property
     def marks_unchanged(self) -> bool:
-        """Whether the file can say of any column that it is not spoken of."""
+        """Whether the file can mark any column as unchanged."""
         return self.format == "csv" and self.options.unchanged is not None
 
     def columns_of(self, table: TableSpec) -> tuple[Column, ...]:
-        """The columns that the file holds of a table."""
+        """Return the columns of a table that the file has."""
         return self.columns if self.table is not None else table.columns
 
     def tables(self) -> Mapping[TableId, TableSpec]:
-        """The tables that the file has rows of."""
+        """Return the tables that the file has rows of."""
         if self.file_class is FileClass.LOAD and self.table is not None:
             return {self.table.id: self.table}
         return {change.table.id: change.table for change in self.changes}
 
     def before_columns(self, table: TableSpec) -> tuple[Column, ...]:
-        """The columns that the file holds before images of."""
+        """Return the columns of which the file has before images."""
         if self.options.before_image == "none" or self.file_class is FileClass.LOAD:
             return ()
         if self.options.before_image == "all":
             return self.columns_of(table)
         return tuple(column for column in self.columns_of(table) if column.name in table.key)
 
-    def unspoken(self, change: ChangeRow) -> frozenset[str]:
-        """The columns that a row of this file does not speak of."""
+    def omitted(self, change: ChangeRow) -> frozenset[str]:
+        """Return the columns that a row of this file does not set."""
         if change.operation is not Operation.UPDATE:
             return frozenset()
-        signs = change.table.null_unchanged
-        nulls = {name for name in signs if name in change.hidden or change.image.get(name) is None}
+        by_null = change.table.null_unchanged
+        nulls = {name for name in by_null if name in change.hidden or change.image.get(name) is None}
         return frozenset(nulls | change.hidden) if self.marks_unchanged else frozenset(nulls)
 
     def model_changes(self, table: TableSpec, *, until: datetime | None = None) -> Iterator[ModelChange]:
@@ -121,11 +121,11 @@ class SourceFile:
             if change.table is not table or change.is_bad or (until is not None and change.commit > until):
                 continue
             place = Place(self._order_value(change), self.time, self.path, number)
-            unchanged = self.unspoken(change) | absent
+            unchanged = self.omitted(change) | absent
             commit = change.commit if self.options.timestamp_column else None
             if change.operation is Operation.DELETE:
-                told = {name: value for name, value in change.image.items() if name not in change.hidden}
-                before = told if any(told[name] is not None for name in told if name not in table.key) else None
+                shown = {name: value for name, value in change.image.items() if name not in change.hidden}
+                before = shown if any(shown[name] is not None for name in shown if name not in table.key) else None
                 yield ModelChange(place, change.operation, change.key, before=before, commit=commit)
             elif (old := self._old_key(change)) is not None:
                 image = self._before_image(change)
@@ -139,7 +139,7 @@ class SourceFile:
         return commit_text(change.commit) if self.options.timestamp_column else ""
 
     def _before_image(self, change: ChangeRow) -> Row | None:
-        """Return what before images tell of a row; a NULL among them tells nothing unless it is declared a value."""
+        """Return the before image of a row, without NULLs unless they are declared to be values."""
         if self.options.before_image != "all" or change.before is None:
             return None
         columns = [column.name for column in self.before_columns(change.table)]
@@ -155,7 +155,7 @@ class SourceFile:
 
 
 def nulls_are_values(table: TableSpec, options: SimulatorOptions) -> bool:
-    """Whether NULL in a before image is a value: only so can a key change that was NULL be seen."""
+    """Whether NULL in a before image is a value, without which a change of a NULL key is not visible."""
     return table.nullable_key and options.change_keys and not options.odd_operations
 
 
@@ -164,7 +164,7 @@ def _without_nulls(row: Row) -> Row | None:
 
 
 def commit_text(moment: datetime) -> str:
-    """Write a commit time as DMS does."""
+    """Return a commit time as DMS writes it."""
     return moment.replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
@@ -179,10 +179,8 @@ def column_names(file: SourceFile, table: TableSpec) -> list[str]:
     return [*names, *(BEFORE_PREFIX + column.name for column in file.before_columns(table))]
 
 
-# The simulated clock and the names that a capture gives its files.
-
-
-# Ten minutes before midnight: the first files already spill into the next day.
+# The simulated clock, and the names of files.
+# Ten minutes before midnight: the first files already reach the next day.
 START = datetime(2024, 3, 26, 23, 50, tzinfo=UTC)
 LONGEST_PAUSE_US = 90_000_000
 TRANSACTION_FOLDER = "cdc"
@@ -193,7 +191,7 @@ _DATE_PARTS = {
 }  # fmt: skip
 
 
-class Clock:
+class SimulatedClock:
     """Simulated time that only moves forward. A commit and a file name never share a moment."""
 
     def __init__(self, random: Random) -> None:
@@ -227,18 +225,18 @@ def name_time(moment: datetime) -> str:
 def change_path(
     table: TableId, options: SimulatorOptions, written: datetime, commit: datetime, suffix: str, digits: int
 ) -> str:
-    """Name a change file: the time of writing in the name, the day of the commit in the folder."""
+    """Return the path of a change file: the time of writing in the name, the day of the commit in the folder."""
     name = f"{written:%Y%m%d-%H%M%S}{written.microsecond:06}"[: 15 + digits]
     return f"{table.schema}/{table.name}/{_date_folder(options, commit)}{name}{suffix}"
 
 
 def transaction_path(written: datetime, suffix: str) -> str:
-    """Name a file that holds the changes of all tables."""
+    """Return the path of a file with the changes of all tables."""
     return f"{TRANSACTION_FOLDER}/CDC_TXN-{written:%Y%m%d%H%M%S}{written.microsecond // 1000:03}{suffix}"
 
 
 def load_paths(table: TableId, options: SimulatorOptions, parts: int, suffix: str) -> list[str]:
-    """Name load parts: hexadecimal counters, on two segments if the load ran in parallel."""
+    """Return the paths of load parts: hexadecimal counters, in two segments if the load ran in parallel."""
     names = []
     for part in range(parts):
         segment, place = part % 2 + 1, part // 2

@@ -1,4 +1,4 @@
-"""What a simulation shall do: one frozen set of options, checked for contradictions."""
+"""The options of a simulation, checked for contradictions, and the configuration to read it with."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHARES = ("duplicate", "delay", "reorder", "split", "empty_files", "bad_rows")
 
 @dataclass(frozen=True)
 class SimulatorOptions:
-    """Options of a simulation. The same options give the same bytes.
+    """Options of a simulation; the same options produce the same bytes.
 
     ``rows`` counts per table, ``changes`` over all tables. ``batches`` is how often the capture flushes its files,
     ``stages`` how often files land. ``overlap`` changes are both in the first load and in change files. The
@@ -112,7 +112,7 @@ class SimulatorOptions:
     def changes_are_replayed(self) -> bool:
         """Whether a change may be applied to a state that already holds it.
 
-        A replayed key change must be a full image: the old row it would take unspoken columns from is gone.
+        A replayed key change must be a full image: the old row it would take omitted columns from is gone.
         """
         return bool(self.overlap or self.reloads or self.duplicate)
 
@@ -145,7 +145,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[str, str]]:
-    """Name each option that others rule out, with the reason."""
+    """Return each option that others exclude, with the reason."""
     named_columns = options.format == "parquet" or options.header
     some_csv = options.transactions or options.format != "parquet"
     unmarked = not options.op_in_changes
@@ -153,7 +153,7 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
     needs_operation = "it needs op_in_changes"
     replayed = options.overlap or options.reloads or options.duplicate
     taken_along = "a key change that comes twice has nowhere to take the values of a dropped column from (change_keys)"
-    untimed = "without a timestamp_column a commit that comes twice cannot be told from two"
+    untimed = "without a timestamp_column a commit that comes twice cannot be distinguished from two"
     rules = [
         ("header", options.transactions and options.header, plain_transactions),
         ("date_folders", options.transactions and options.date_folders is not None, plain_transactions),
@@ -186,23 +186,20 @@ def contradictions(options: SimulatorOptions | SimpleNamespace) -> list[tuple[st
     return [(name, reason) for name, broken, reason in rules if broken]
 
 
-def compatible(wishes: dict[str, Any]) -> SimulatorOptions:
-    """Make options of wishes, giving up those that other wishes rule out."""
+def compatible(choices: dict[str, Any]) -> SimulatorOptions:
+    """Return options with these choices, without those that other choices exclude."""
     defaults = {field.name: field.default for field in fields(SimulatorOptions)}
-    chosen = SimpleNamespace(**{**defaults, **wishes})
+    chosen = SimpleNamespace(**{**defaults, **choices})
     while broken := contradictions(chosen):
         setattr(chosen, broken[0][0], _NOTHING[broken[0][0]])
     return SimulatorOptions(**vars(chosen))
 
 
 def random_options(seed: int, **fixed: Any) -> SimulatorOptions:
-    """Choose options of a small simulation by seed; ``fixed`` ones are kept where nothing rules them out."""
+    """Return options of a small simulation by seed; ``fixed`` options are kept unless others exclude them."""
     random = Random(f"options:{seed}")
-    wishes = {name: random.choice(values) for name, values in CHOICES.items()}
-    return compatible({"seed": seed, **wishes, **fixed})
-
-
-# The configuration with which Lakeward reads a simulation.
+    choices = {name: random.choice(values) for name, values in CHOICES.items()}
+    return compatible({"seed": seed, **choices, **fixed})
 
 
 LANDING = "landing"
@@ -252,13 +249,13 @@ def _table_settings(table: TableSpec, options: SimulatorOptions) -> dict[str, An
 
 
 def _needs_named_columns(options: SimulatorOptions) -> bool:
-    """Whether the number of fields does not tell which they are."""
+    """Whether the number of fields does not determine their meaning."""
     headerless = schema_is_declared(options) and not options.header and not options.transactions
     return headerless and (options.change_sequence or not options.op_in_changes)
 
 
 def schema_is_declared(options: SimulatorOptions) -> bool:
-    """Whether files need a declared schema: CSV never tells its types."""
+    """Whether files need a declared schema, because CSV has no types."""
     return options.transactions or options.format != "parquet"
 
 

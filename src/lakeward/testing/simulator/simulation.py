@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeward.model import TableId
     from lakeward.testing.oracle import Row
     from lakeward.testing.simulator.files import SourceFile
-    from lakeward.testing.simulator.source import SourceTable
+    from lakeward.testing.simulator.source import SimulatedTable
     from lakeward.testing.simulator.tables import TableSpec
 
 
@@ -52,7 +52,7 @@ class Landing:
 
 
 @dataclass(frozen=True)
-class Stage:
+class LandingStage:
     """Files that land together, between two runs of Lakeward, or a folder under landing that vanishes."""
 
     number: int
@@ -91,7 +91,7 @@ class Simulation:
         }
 
     @cached_property
-    def _stages(self) -> list[Stage]:
+    def _stages(self) -> list[LandingStage]:
         seen: set[str] = set()
         stages = []
         for number, files in enumerate(self._staged):
@@ -101,10 +101,10 @@ class Simulation:
                 landings.append(Landing(file.path, file, file.written + (REDELIVERED_AFTER if again else timedelta())))
                 seen.add(file.path)
             gone = self._vanished.get(number)
-            stages.append(Stage(number, tuple(landings), f"{gone.id.schema}/{gone.id.name}" if gone else None))
+            stages.append(LandingStage(number, tuple(landings), f"{gone.id.schema}/{gone.id.name}" if gone else None))
         return stages
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[LandingStage]:
         """Return the stages in which files land."""
         return list(self._stages)
 
@@ -112,7 +112,7 @@ class Simulation:
         """Return the tables' configuration in the shape of ``lakeward.yaml``, landing in ``./landing``."""
         return configuration_of(self.tables, self.options)
 
-    def truth_after(self, stage: Stage | int) -> dict[TableId, list[Row]]:
+    def truth_after(self, stage: LandingStage | int) -> dict[TableId, list[Row]]:
         """Return what each mirror must hold once this and all earlier stages have landed and run.
 
         It is the fold of what has landed, not the source's state. A table of which nothing has landed is left out.
@@ -124,7 +124,7 @@ class Simulation:
             if (files := _of(table, landed))
         }
 
-    def _landed(self, stage: Stage | int) -> list[SourceFile]:
+    def _landed(self, stage: LandingStage | int) -> list[SourceFile]:
         """Return the files that have landed with this and earlier stages."""
         return [file for files in self._staged[: _number(stage) + 1] for file in files]
 
@@ -135,18 +135,18 @@ class Simulation:
             return None
         return _of(table, [file for files in self._staged[max(stages) : number + 1] for file in files])
 
-    def truth_as_of(self, stage: Stage | int, moment: datetime) -> dict[TableId, list[Row]]:
+    def truth_as_of(self, stage: LandingStage | int, moment: datetime) -> dict[TableId, list[Row]]:
         """Return what each table was at the end of a moment, by all that has landed with this and earlier stages."""
         landed = self._landed(stage)
         return {
             table.id: self._expected(table, files, moment) for table in self.tables if (files := _of(table, landed))
         }
 
-    def commits(self, stage: Stage | int) -> list[datetime]:
+    def commits(self, stage: LandingStage | int) -> list[datetime]:
         """Return the commit times of all changes that have landed with this and earlier stages, in order."""
         return sorted({change.commit for file in self._landed(stage) for change in file.changes})
 
-    def beginnings(self, stage: Stage | int) -> list[datetime]:
+    def beginnings(self, stage: LandingStage | int) -> list[datetime]:
         """Return the moments at which reloads that have landed with this and earlier stages begin, in order."""
         begun: dict[tuple[TableSpec | None, int], datetime] = {}
         for file in self._landed(stage):
@@ -191,7 +191,7 @@ class Simulation:
         return tuple(column for column in table.all_columns if column in seen)
 
 
-def _number(stage: Stage | int) -> int:
+def _number(stage: LandingStage | int) -> int:
     return stage if isinstance(stage, int) else stage.number
 
 
@@ -254,7 +254,7 @@ def write_simulation(directory: str | Path, options: SimulatorOptions) -> Simula
 
     Raises:
         ConfigurationError: the folder has a simulation or other landing files already, or the options leave old load
-            parts among new ones, which only who saw them land one after the other can tell apart.
+            parts among new ones, which can be distinguished only while they land.
     """
     root = Path(directory)
     _require_usable(root, options)
@@ -275,7 +275,7 @@ def write_simulation(directory: str | Path, options: SimulatorOptions) -> Simula
 
 
 def _write_truth(
-    folder: Path, tables: list[SourceTable], options: SimulatorOptions, seen: dict[TableId, set[Column]]
+    folder: Path, tables: list[SimulatedTable], options: SimulatorOptions, seen: dict[TableId, set[Column]]
 ) -> None:
     """Write every table's rows with the columns its mirror has: undeclared ones show once a file has them."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ NOTHING_HIDDEN: frozenset[str] = frozenset()
 
 
 class KeyPool:
-    """A set of keys from which one can be drawn fast and the same way every time."""
+    """A set of keys from which a key can be drawn fast and reproducibly."""
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
@@ -40,12 +40,12 @@ class KeyPool:
         return len(self._keys)
 
     def add(self, key: Key) -> None:
-        """Put a key in that is not there yet."""
+        """Add a key that is not in the set."""
         self._places[key] = len(self._keys)
         self._keys.append(key)
 
     def remove(self, key: Key) -> None:
-        """Take a key out by putting the last one in its place."""
+        """Remove a key by moving the last one to its place."""
         place, last = self._places.pop(key), self._keys.pop()
         if place < len(self._keys):
             self._keys[place] = last
@@ -56,7 +56,7 @@ class KeyPool:
         return self._keys[random.randrange(len(self._keys))]
 
 
-class SourceTable:
+class SimulatedTable:
     """A table that changes at random; every change is returned as (operation, image, before, hidden columns)."""
 
     def __init__(self, spec: TableSpec, options: SimulatorOptions, random: Random) -> None:
@@ -102,7 +102,7 @@ class SourceTable:
             self.truth.clear_column(name)
 
     def fill(self, rows: int) -> None:
-        """Put the first rows in."""
+        """Insert the first rows."""
         for _ in range(rows):
             self._insert()
 
@@ -118,7 +118,7 @@ class SourceTable:
         return self._delete(self._existing_key())
 
     def shuffle(self) -> list[Draft]:
-        """Let rows take each other's keys in one statement: a swap, a cycle, or a shift that ends in a new key."""
+        """Exchange the keys of rows in one statement: a swap, a cycle, or a shift that ends in a new key."""
         wanted = self._random.randint(2, 4)
         keys = list(dict.fromkeys(self._keys.draw(self._random) for _ in range(wanted))) if len(self._keys) else []
         if not self._may_change_keys or not keys:
@@ -141,7 +141,7 @@ class SourceTable:
 
     @property
     def _may_change_keys(self) -> bool:
-        """A null before image of a key column may have to be declared a value."""
+        """Whether keys may change: a NULL before image of a key column must then be a value."""
         return self.options.change_keys and (not self.spec.nullable_key or nulls_are_values(self.spec, self.options))
 
     def _insert(self) -> Draft:
@@ -160,7 +160,7 @@ class SourceTable:
         row = {**before, **{name: self._value(name, before[name]) for name in changed}}
         self.truth.insert(row)
         operation = self._odd(Operation.INSERT, Operation.UPDATE)
-        # DMS gives inserts no before image, also where the key is known.
+        # DMS writes no before image for inserts, even where the key exists.
         image_before = None if operation is Operation.INSERT else before
         return (operation, row, image_before, self._hidden(changed))
 
@@ -194,7 +194,7 @@ class SourceTable:
         return (Operation.UPDATE, row, before, hidden)
 
     def _complete(self, row: Row) -> None:
-        """Leave no NULL that means unchanged: replayed, it would take the value of a later row under the old key."""
+        """Replace NULLs that mean unchanged: replayed, they would take the value of a later row with the old key."""
         for name in self.spec.null_unchanged:
             if row[name] is None:
                 row[name] = self._makers[name](self._random)
@@ -239,6 +239,6 @@ class SourceTable:
         return frozenset(name for name in self._others() if name not in changed and self._random.random() < 0.6)
 
     def _odd(self, odd: Operation, usual: Operation) -> Operation:
-        """Now and then call an insert an update, or the other way round: both are upserts."""
+        """Return the odd operation now and then: inserts and updates are both upserts."""
         is_odd = self.spec.key and self.options.odd_operations and self._random.random() < ODD_SHARE
         return odd if is_odd else usual

@@ -1,4 +1,4 @@
-"""The capture: runs the source's transactions and yields the files a capture tool would write, in writing order.
+"""The capture: runs the source's transactions, and yields files in writing order with the stage each lands in.
 
 Nothing is kept but the source's present rows and the changes not yet flushed, so a million changes fit.
 """
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 from lakeward.model import FileClass, TableId
 from lakeward.testing.simulator.files import (
     ChangeRow,
-    Clock,
+    SimulatedClock,
     SourceFile,
     change_path,
     load_paths,
     name_time,
     transaction_path,
 )
-from lakeward.testing.simulator.source import SourceTable
+from lakeward.testing.simulator.source import SimulatedTable
 from lakeward.testing.simulator.tables import random_tables
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ class Capture:
         self.options = options
         # One generator for everything would let an added draw in one place change all others.
         self._random = Random(f"capture:{options.seed}")
-        self._clock = Clock(Random(f"clock:{options.seed}"))
+        self._clock = SimulatedClock(Random(f"clock:{options.seed}"))
         specs = random_tables(Random(f"tables:{options.seed}"), options)
-        self.tables = [SourceTable(spec, options, Random(f"{spec.id}:{options.seed}")) for spec in specs]
+        self.tables = [SimulatedTable(spec, options, Random(f"{spec.id}:{options.seed}")) for spec in specs]
         self._buffers: dict[TableId, list[ChangeRow]] = {}
         self._load_format = {spec.id: self._pick_format() for spec in specs}
         self._gzip_suffix = {spec.id: self._random.random() < 0.5 for spec in specs}
 
     def files(self) -> Iterator[SourceFile]:
-        """Run the simulation and give its files as they are written."""
+        """Run the simulation and yield its files as they are written."""
         overlap = min(self.options.overlap, self.options.changes)
         for table in self.tables:
             table.fill(self.options.rows)
@@ -75,7 +75,7 @@ class Capture:
     def _event_batches(self, count: int) -> list[int]:
         return [self._random.randrange(self.options.batches) for _ in range(count)]
 
-    def _run(self, changes: int, tables: list[SourceTable]) -> None:
+    def _run(self, changes: int, tables: list[SimulatedTable]) -> None:
         """Make so many changes in transactions over several tables; a transaction has one commit time."""
         while changes > 0 and tables:
             size = min(changes, self._random.randint(1, LARGEST_TRANSACTION))
@@ -92,13 +92,13 @@ class Capture:
                     self._buffers[self._buffer_of(table)].append(bad)
             changes -= size
 
-    def _write(self, table: SourceTable, row: ChangeRow) -> None:
+    def _write(self, table: SimulatedTable, row: ChangeRow) -> None:
         self._buffers.setdefault(self._buffer_of(table), []).append(row)
 
-    def _buffer_of(self, table: SourceTable) -> TableId:
+    def _buffer_of(self, table: SimulatedTable) -> TableId:
         return TRANSACTION_BUFFER if self.options.transactions else table.spec.id
 
-    def _load(self, table: SourceTable) -> Iterator[SourceFile]:
+    def _load(self, table: SimulatedTable) -> Iterator[SourceFile]:
         """Write the table's present rows as load parts."""
         rows = table.truth.rows()
         table.parts = table.parts or min(self.options.load_parts, len(rows))
@@ -112,8 +112,8 @@ class Capture:
                 table.generation, load=tuple(rows[part::parts]),
             )  # fmt: skip
 
-    def _part_count(self, table: SourceTable) -> int:
-        """A reload has as many parts as the load or one more; with one fewer an old part stays behind."""
+    def _part_count(self, table: SimulatedTable) -> int:
+        """Return the parts of a reload: as many as the load has or one more; with one fewer an old part stays."""
         if table.generation == 1:
             return table.parts
         if self.options.reload_fewer_parts:
@@ -122,7 +122,7 @@ class Capture:
         return table.parts
 
     def _reload(self) -> Iterator[SourceFile]:
-        """Load one table anew. Changes not yet flushed are then both in the load and in a later file."""
+        """Reload one table. Changes not yet flushed are then both in the load and in a later file."""
         candidates = [table for table in self.tables if table.parts and table.truth.rows()]
         if not candidates:
             return
@@ -155,7 +155,7 @@ class Capture:
             if self._random.random() < self.options.empty_files and not self.options.add_columns:
                 yield self._change_file(table, [])
 
-    def _flush(self, table: SourceTable) -> Iterator[SourceFile]:
+    def _flush(self, table: SimulatedTable) -> Iterator[SourceFile]:
         """Write the buffered changes: as one file, as several, or as one file and some of its rows once more."""
         rows = self._buffers.pop(self._buffer_of(table), [])
         if not rows:
@@ -181,7 +181,7 @@ class Capture:
         cuts = sorted({0, len(rows), *(self._random.randrange(len(rows) + 1) for _ in range(3))})
         return [rows[start:end] for start, end in pairwise(cuts)]
 
-    def _change_file(self, table: SourceTable, rows: list[ChangeRow]) -> SourceFile:
+    def _change_file(self, table: SimulatedTable, rows: list[ChangeRow]) -> SourceFile:
         digits = self._random.choice((3, 4, 6)) if self.options.odd_widths and not self.options.transactions else 3
         written = self._clock.write_file(digits)
         if self.options.transactions:
@@ -203,24 +203,22 @@ class Capture:
         return self.options.format
 
     def _suffix(self, table: TableId, form: Literal["csv", "parquet"]) -> str:
-        """Compressed CSV is named .csv.gz or plain .csv: only its content tells for sure."""
+        """Return a file's suffix; compressed CSV is named .csv.gz or .csv, as the name need not show it."""
         return ".csv.gz" if form == "csv" and self.options.gzip and self._gzip_suffix[table] else f".{form}"
 
 
 # When each file lands: in order, late, shuffled, twice.
-
-
 LONGEST_DELAY = 3
 
 
 def assign_stages(files: list[SourceFile], options: SimulatorOptions) -> list[list[SourceFile]]:
     """Return the files that land in each stage; a file that lands again is listed again."""
     random = Random(f"staging:{options.seed}")
-    wished = _wished_stages(files, options, random)
+    preferred = _preferred_stages(files, options, random)
     stages: list[list[SourceFile]] = [[] for _ in range(options.stages)]
     floors = _Floors()
-    for file, wish in zip(files, wished, strict=True):
-        stage = floors.allow(file, wish)
+    for file, wanted in zip(files, preferred, strict=True):
+        stage = floors.allow(file, wanted)
         _put(stages, stage, file)
         is_load = file.file_class is FileClass.LOAD
         # A load part that comes again with a new time is a reload, so only change files come again.
@@ -232,7 +230,7 @@ def assign_stages(files: list[SourceFile], options: SimulatorOptions) -> list[li
 def with_truncates(
     stages: list[list[SourceFile]], options: SimulatorOptions
 ) -> tuple[list[list[SourceFile]], dict[int, TableSpec]]:
-    """Put stages in between in which nothing lands and a table's folder vanishes; give these by their number."""
+    """Return the stages with others between them, by number, in which only a table's folder vanishes."""
     random = Random(f"truncates:{options.seed}")
     after = sorted(random.randrange(len(stages)) for _ in range(options.truncates)) if stages else []
     widened: list[list[SourceFile]] = []
@@ -247,22 +245,22 @@ def with_truncates(
     return widened, vanished
 
 
-def _wished_stages(files: list[SourceFile], options: SimulatorOptions, random: Random) -> list[int]:
-    """Spread the files evenly over the stages, first loads in front; then shuffle and delay."""
+def _preferred_stages(files: list[SourceFile], options: SimulatorOptions, random: Random) -> list[int]:
+    """Return a stage per file: spread evenly, first loads in front; then shuffled and delayed."""
     first_loads = [file for file in files if _is_first_load(file)]
     later = len(files) - len(first_loads)
     even = [place * options.stages // max(later, 1) for place in range(later)]
     if random.random() < options.reorder:
         random.shuffle(even)
-    remaining, seen, wished = iter(even), set(), []
+    remaining, seen, preferred = iter(even), set(), []
     for file in files:
         stage = 0 if _is_first_load(file) else next(remaining)
         is_first_part = file.file_class is FileClass.LOAD and (file.table, file.generation) not in seen
         seen.add((file.table, file.generation) if file.file_class is FileClass.LOAD else None)
         if random.random() < options.delay and (options.late_load or not is_first_part):
             stage += random.randint(1, LONGEST_DELAY)
-        wished.append(stage)
-    return wished
+        preferred.append(stage)
+    return preferred
 
 
 def _is_first_load(file: SourceFile) -> bool:
@@ -281,9 +279,9 @@ class _Floors:
         self._reload: dict[object, int] = {}
         self._generation: dict[object, int] = {}
 
-    def allow(self, file: SourceFile, wish: int) -> int:
-        """Return the stage in which a file lands that would land in stage ``wish``."""
-        stage = max([wish, *(self._reload.get(table, 0) for table in file.tables())])
+    def allow(self, file: SourceFile, wanted: int) -> int:
+        """Return the stage in which a file may land, ``wanted`` or later."""
+        stage = max([wanted, *(self._reload.get(table, 0) for table in file.tables())])
         if file.file_class is not FileClass.LOAD or file.table is None:
             return stage
         table = file.table.id

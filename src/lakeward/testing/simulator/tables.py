@@ -1,4 +1,4 @@
-"""Random table definitions: columns over every type, keys of every kind, names of every sort."""
+"""Random table definitions and values: columns of every type, keys of every kind, plain and odd names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from lakeward.testing.simulator.options import SimulatorOptions
 
 
-# Random values of every column type, and the form in which the lake holds them.
-
-
 if TYPE_CHECKING:
     Maker = Callable[[Random], Any]
 
@@ -32,7 +29,7 @@ INTEGER_RANGES = {
 }  # fmt: skip
 ODD_SHARE = 0.2
 WORDS = ("amber", "brook", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "lake", "mesa", "ward")
-# Safe in every CSV dialect, and still apt to be trimmed, retyped or cut by a careless reader.
+# Safe in every CSV dialect, but a careless reader may trim, convert or truncate them.
 PLAIN_ODD_TEXTS = (
     "007", "7", "1e3", "true", "null", "None", "NaN", " leading", "trailing ", "back\\slash", "it's", "ß→ÿ",
     "日本語", "😀", "e\u0301", "\u2028", "\x85", "#not a comment", "2024-02-30", "x" * 300,
@@ -50,7 +47,7 @@ ODD_MOMENTS = (
 
 
 def maker_of(column_type: str, options: SimulatorOptions) -> Maker:
-    """Return a function that draws values of a type, odd ones now and then if the options say so."""
+    """Return a function that draws values of a type, with odd ones now and then if the options ask for them."""
     usual, odd = _usual_maker(column_type), odd_values(column_type, options)
     if not (options.odd_values and odd):
         return usual
@@ -111,7 +108,7 @@ def _moment(random: Random) -> datetime:
 
 
 def _single(value: float) -> float:
-    """Round to a 32 bit float."""
+    """Return a number rounded to a 32-bit float."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
@@ -129,13 +126,13 @@ _USUAL: dict[str, Maker] = {
 
 
 def _odd_texts(options: SimulatorOptions) -> tuple[str, ...]:
-    """Leave out what the dialect cannot tell apart: with raw CSV everything that would need quotes."""
+    """Return odd texts without those that the dialect cannot distinguish: raw CSV has no quotes."""
     texts = PLAIN_ODD_TEXTS if not options.rfc4180 else (*PLAIN_ODD_TEXTS, *QUOTED_ODD_TEXTS, options.null)
     return tuple(text for text in texts if text != options.unchanged and (options.rfc4180 or text != options.null))
 
 
 def _not_numbers(options: SimulatorOptions) -> tuple[float, ...]:
-    """Only Parquet has one way to write them."""
+    """Return NaN and the infinities, which only Parquet writes in one way."""
     only_parquet = options.format == "parquet" and not options.transactions
     return (float("nan"), float("inf"), float("-inf")) if only_parquet else ()
 
@@ -161,7 +158,7 @@ class TableSpec:
     """A simulated source table.
 
     ``added`` columns come in one by one while the simulation runs. ``null_unchanged`` columns are those whose NULL
-    in an update means: not spoken of.
+    in an update means: unchanged.
     """
 
     id: TableId
@@ -183,7 +180,7 @@ class TableSpec:
         return tuple(by_name[name] for name in self.key)
 
     def key_at(self, number: int) -> Key:
-        """Return the key with a number; no two numbers give the same key."""
+        """Return the key with a number; no two numbers have the same key."""
         parts: list[int] = []
         for _ in self.key[1:]:
             number, part = divmod(number, MINOR_VALUES)
@@ -248,7 +245,7 @@ def _random_type(random: Random) -> str:
 
 
 def _key_value(column_type: str, number: int) -> Any:
-    """Return the value with a number; no two numbers give the same value."""
+    """Return the value with a number; no two numbers have the same value."""
     if column_type == "string":
         # '007' and '7' are two keys.
         return str(number // 2) if number % 2 else f"00{number // 2}"

@@ -1,4 +1,4 @@
-"""DMS-style CSV, written field by field so that every quote is on purpose."""
+"""DMS-style CSV, written field by field for full control of quotes, and DMS-style Parquet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def render_csv(file: SourceFile) -> bytes:
     """Return the file's bytes."""
     lines = [file.options.delimiter.join(fields) for fields in _records(file)]
     content = "".join(f"{line}\n" for line in lines).encode()
-    # Without a fixed time the same simulation would give other bytes a second later.
+    # Without a fixed time the same simulation would produce other bytes a second later.
     return gzip.compress(content, mtime=0) if file.options.gzip else content
 
 
@@ -123,7 +123,7 @@ class _ChangeWriter:
         if change.operation is Operation.DELETE:
             left_out, sign = change.hidden, self._options.null
         else:
-            left_out, sign = self._file.unspoken(change), self._partial_sign
+            left_out, sign = self._file.omitted(change), self._partial_sign
         if not left_out:
             return [write(image.get(name)) for name, write in self._writers]
         return [sign if name in left_out else write(image.get(name)) for name, write in self._writers]
@@ -133,9 +133,7 @@ def _writers(columns: tuple[Column, ...], options: SimulatorOptions) -> list[tup
     return [(column.name, value_writer(column.type, options)) for column in columns]
 
 
-# DMS-style Parquet, and the truth as Parquet in the lake's types.
-
-
+# Parquet as DMS writes it, and the expected rows in the lake's types.
 if TYPE_CHECKING:
     Arrays = list[tuple[str, pa.Array]]
 
@@ -212,7 +210,7 @@ def _images(file: SourceFile) -> list[Row]:
     """Return the images as the file shows them: null where a column is left out."""
     shown = []
     for change in file.changes:
-        left_out = change.hidden if change.operation is Operation.DELETE else file.unspoken(change)
+        left_out = change.hidden if change.operation is Operation.DELETE else file.omitted(change)
         shown.append({**change.image, **dict.fromkeys(left_out)} if left_out else change.image)
     return shown
 

@@ -1,6 +1,6 @@
-"""What every state store must do. Subclass, give a ``store`` fixture, and pytest runs the suite on it.
+"""The contract of every state store: subclass it with a ``store`` fixture, and pytest runs the suite on the store.
 
-A store that several processes share subclasses :class:`SharedStoreContract` and gives an ``address`` as well.
+For a store that several processes share, subclass :class:`SharedStoreContract` with an ``address`` fixture.
 """
 
 from lakeward.testing.state_contract.ledger import LedgerContract

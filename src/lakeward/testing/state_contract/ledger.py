@@ -1,4 +1,4 @@
-"""The ledger cache: what was consumed, at one position."""
+"""The contract of the ledger cache: consumed files, at one position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LedgerContract(WithStore):
-    """What is remembered of consumed files; ``many_files`` is how many the largest ledger has."""
+    """The contract of the ledger; ``many_files`` is the size of the largest ledger."""
 
     many_files = 20_000
 

@@ -1,4 +1,4 @@
-"""Several processes on one store, and a store that is wiped while it is open."""
+"""The contract between several processes on one store, and for a store that is wiped while it is open."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ WRITES = 8
 
 
 class ProcessContract(WithStore):
-    """What holds between processes; ``address`` is what ``state:`` would say, with an absolute path."""
+    """The contract between processes; ``address`` is a value of ``state:`` with an absolute path."""
 
     @pytest.fixture
     def address(self) -> str:
-        """Where another process finds the empty store; it gets the environment that the test has."""
+        """Return the address of the empty store for other processes, which get the environment of the test."""
         raise NotImplementedError
 
     @pytest.fixture
     def wipe(self) -> Callable[[], None]:
-        """A function that deletes the store from outside."""
+        """Return a function that deletes the store from outside."""
         raise NotImplementedError
 
     @pytest.fixture
     def store(self, address: str) -> Iterator[StateStore]:
-        """The store at the address, closed after the test."""
+        """Yield the store at the address, closed after the test."""
         with closing(open_state(address, Path())) as store:
             yield store
 
@@ -113,34 +113,34 @@ class ProcessContract(WithStore):
             assert other.find_table(PRODUCT) == store.find_table(PRODUCT)
 
 
-def after_wipe(ask: Callable[[], Any]) -> Any:
-    """Ask again if the first call only noticed that the store is gone."""
+def after_wipe(call: Callable[[], Any]) -> Any:
+    """Return the result of a call, repeated if the first one only noticed that the store is gone."""
     try:
-        return ask()
+        return call()
     except RetriableError:
-        return ask()
+        return call()
 
 
 def child(environment: dict[str, str], target: Callable[..., None], *arguments: Any) -> None:
-    """Do something with the environment of the test: that of the children's parent is older."""
+    """Call the target with the environment of the test; that of the fork server is older."""
     os.environ.clear()
     os.environ.update(environment)
     target(*arguments)
 
 
 def race_for_leases(address: str, name: str, barrier: Any, outcomes: Any) -> None:
-    """Try for each round's lease at the same moment as the others."""
+    """Request each round's lease at the same moment as the others."""
     with closing(open_state(address, Path())) as store:
         owner = current_owner(name)
         for number in range(ROUNDS):
             barrier.wait(PATIENCE)
             outcomes.put((number, acquire(store, TableId("race", f"t{number}"), owner)))
-        # A process that has ended has lost its leases: nobody leaves while another may still try for the last one.
+        # A process that ends loses its leases: none may end while another still requests the last one.
         barrier.wait(PATIENCE)
 
 
 def acquire(store: StateStore, table: TableId, owner: LeaseOwner) -> str:
-    """Try once, and tell how it ended."""
+    """Return the outcome of one attempt."""
     try:
         lease = store.acquire_lease(table, owner, seconds=600)
         store.renew_lease(lease, seconds=600)
@@ -158,7 +158,7 @@ def open_and_write(address: str, name: str, barrier: Any, outcomes: Any) -> None
         table = TableId(name, thread)
         try:
             for first in range(0, WRITES, WRITES // 2):
-                # Each opens and closes now and then: of a SQLite file the last to close removes the log of all.
+                # The store is reopened: the last process to close a SQLite file removes its log.
                 with closing(open_state(address, Path())) as store:
                     for number in range(first, first + WRITES // 2):
                         write_once(store, table, number)
@@ -185,8 +185,8 @@ def write_once(store: StateStore, table: TableId, number: int) -> None:
     )
 
 
-def hold_until_told(address: str, connection: Any) -> None:
-    """Hold the lease; when told, say whether it may publish."""
+def hold_until_asked(address: str, connection: Any) -> None:
+    """Hold the lease; on a message, reply whether it may publish."""
     owner = current_owner("held")
     with closing(open_state(address, Path())) as store, HeldLease(store, PRODUCT, owner, seconds=TERM) as held:
         held.require()
@@ -201,7 +201,7 @@ def hold_until_told(address: str, connection: Any) -> None:
 
 
 def wait_until_free(store: StateStore) -> None:
-    """Wait for the end of the lease of somebody who renews it no more."""
+    """Wait for the end of a lease that is no longer renewed."""
     limit = time.monotonic() + PATIENCE
     while store.lease_of(PRODUCT) is not None:
         assert time.monotonic() < limit, "the lease does not end"
@@ -228,9 +228,9 @@ def run_together(target: Any, address: str, names: str, count: int) -> list[Any]
 
 @contextmanager
 def holder(address: str) -> Iterator[tuple[ForkServerProcess, Any]]:
-    """A process that holds the lease, and the connection to it."""
+    """Yield a process that holds the lease, and the connection to it."""
     here, there = CHILD.Pipe()
-    process = CHILD.Process(target=child, args=(dict(os.environ), hold_until_told, address, there))
+    process = CHILD.Process(target=child, args=(dict(os.environ), hold_until_asked, address, there))
     process.start()
     there.close()
     try:
@@ -244,6 +244,6 @@ def holder(address: str) -> Iterator[tuple[ForkServerProcess, Any]]:
 
 
 def receive(connection: Any) -> str:
-    """What the other process says."""
+    """Return the next message of the other process."""
     assert connection.poll(PATIENCE), "the other process does not answer"
     return str(connection.recv())

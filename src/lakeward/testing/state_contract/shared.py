@@ -1,4 +1,4 @@
-"""The run history."""
+"""The contracts of run history, leases and registry, and the values that the contract's tests store."""
 
 from __future__ import annotations
 
@@ -36,19 +36,13 @@ if TYPE_CHECKING:
     from lakeward.state.base import Lease, StateStore
 
 
-# A state store that a test asks for.
-
-
 class WithStore:
     """Tests that need a store; a subclass overrides :meth:`store`."""
 
     @pytest.fixture
     def store(self) -> Iterator[StateStore]:
-        """An empty store, closed after the test."""
+        """Yield an empty store, closed after the test."""
         raise NotImplementedError
-
-
-# Values that the contract's tests put into a store.
 
 
 PRODUCT = TableId("sales", "product")
@@ -65,7 +59,7 @@ NOON = datetime(2024, 4, 5, 12, 0, tzinfo=UTC)
 def make_entry(
     path: str, *, op: int = 1, generation: int = 1, file_class: FileClass = FileClass.CHANGES
 ) -> LedgerEntry:
-    """A ledger entry that differs from others in every field that is given."""
+    """Return a ledger entry that differs from others in the given fields."""
     return LedgerEntry(
         path=path,
         identity=FileIdentity(size=2**40, mtime_us=1_712_277_052_555_001, etag=None if op % 2 else f"etag-{op}"),
@@ -80,13 +74,13 @@ def make_entry(
 
 
 def make_run(run_id: str, *, table: TableId = PRODUCT, started_at: datetime = NOON) -> TableRun:
-    """A run of a minute."""
+    """Return a run of a minute."""
     report = {"files": 3, "note": "größer", "nested": {"list": [1, None, 2.5]}}
     return TableRun(run_id, table, started_at, started_at + timedelta(minutes=1), "done", report)
 
 
 def dead_owner() -> LeaseOwner:
-    """An owner on this host whose process has ended."""
+    """Return an owner on this host whose process has ended."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     assert not psutil.pid_exists(process.pid)
@@ -94,7 +88,7 @@ def dead_owner() -> LeaseOwner:
 
 
 class HistoryContract(WithStore):
-    """What is told of past runs."""
+    """The contract of the run history."""
 
     def test_a_run_comes_back_as_it_went_in(self, store: StateStore) -> None:
         store.record_run(make_run("run-1"))
@@ -164,14 +158,11 @@ class HistoryContract(WithStore):
         assert store.runs() == []
 
 
-# Leases: one holder at a time.
-
-
 THREADS = 8
 
 
 class LeaseContract(WithStore):
-    """What holding a table means."""
+    """The contract of leases: one holder at a time."""
 
     def test_a_lease_excludes_everyone_even_its_owner(self, store: StateStore) -> None:
         owner = current_owner("run-1")
@@ -266,7 +257,7 @@ class LeaseContract(WithStore):
 
 
 def race(store: StateStore, table: TableId) -> tuple[list[Lease], list[LakewardError]]:
-    """Let many threads ask for one lease at once; give what they got."""
+    """Request one lease from many threads at once; return the leases and errors."""
     barrier = threading.Barrier(THREADS)
     won: list[Lease] = []
     refused: list[LakewardError] = []
@@ -286,11 +277,8 @@ def race(store: StateStore, table: TableId) -> tuple[list[Lease], list[LakewardE
     return won, refused
 
 
-# The registry: tables, their settings, and what stopped them.
-
-
 class RegistryContract(WithStore):
-    """What is known of tables."""
+    """The contract of the registry: tables, their settings and errors."""
 
     def test_a_table_is_registered_once(self, store: StateStore) -> None:
         assert store.register(PRODUCT, active=False)
@@ -308,7 +296,7 @@ class RegistryContract(WithStore):
         assert store.find_table(PRODUCT) == changed
         assert store.set_table(PRODUCT) == changed
 
-    def test_a_table_set_for_the_first_time_is_inactive_unless_told(self, store: StateStore) -> None:
+    def test_a_table_set_for_the_first_time_is_inactive_by_default(self, store: StateStore) -> None:
         assert not store.set_table(PRODUCT, settings={"primary_key": ["id"]}).active
         assert store.set_table(CUSTOMER, active=True).active
 
@@ -358,11 +346,11 @@ class RegistryContract(WithStore):
     def test_settings_set_at_the_same_time_are_all_kept(self, store: StateStore) -> None:
         barrier = threading.Barrier(6)
 
-        def set_one(number: int) -> None:
+        def set_setting(number: int) -> None:
             barrier.wait()
             store.set_table(PRODUCT, settings={f"setting-{number}": number})
 
-        threads = [threading.Thread(target=set_one, args=(number,)) for number in range(6)]
+        threads = [threading.Thread(target=set_setting, args=(number,)) for number in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
