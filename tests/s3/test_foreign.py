@@ -104,5 +104,5 @@ def test_versions_in_s3_are_replaced_and_dropped_around_objects_of_others(s3_sce
     theirs = put_foreign(bucket, prefix)
     made(s3_scene, "2020-11-14", to=to, replace=True)
     assert names(s3_scene, place) == {1: "one on 13th", 2: None}
-    s3_scene.lakeward.views.drop(TABLE, version="2020-11-14")
+    s3_scene.lakeward.snapshots.drop(TABLE, version="2020-11-14")
     assert (read(bucket, theirs), len(bucket.keys(f"{prefix}/"))) == (theirs, len(theirs))

@@ -41,6 +41,6 @@ def test_versions_and_the_copy_of_the_current_state(s3_scene: S3Scene) -> None:
 
     bucket.remove(f"{prefix}_SUCCESS")
     with pytest.raises(DataError, match="not finished"):
-        s3_scene.lakeward.views.read(place)
-    s3_scene.lakeward.views.drop(TABLE, version="2020-11-14")
+        s3_scene.lakeward.snapshots.read(place)
+    s3_scene.lakeward.snapshots.drop(TABLE, version="2020-11-14")
     assert (bucket.keys(prefix), "2020-11-14" in states(s3_scene)) == ([], False)

@@ -57,7 +57,7 @@ def test_a_run_brings_the_copy_up_and_writes_only_dates_that_changed(scene: Scen
     ]  # fmt: skip
     assert states(scene) == {"op-3": "former", "op-4": "current"}
     assert seen_by_readers(root)[5] == "without a date"
-    found = scene.lakeward.views.read(str(root / "version=op-4"))
+    found = scene.lakeward.snapshots.read(str(root / "version=op-4"))
     assert found.count() == 4
     # What an erasure asks for: the copy made anew, and no older one left.
     with scene.lakeward._opened.workbench().leased(scene.lakeward.table(TABLE)) as context:
@@ -75,7 +75,7 @@ def test_a_manifest_with_the_first_checksums_is_held_against_the_rows(scene: Sce
     assert manifest.pop("checksum_version") == CHECKSUM_VERSION
     assert manifest["parts"].keys() == FIRST_CHECKSUMS.keys()
     path.write_text(json.dumps({**manifest, "parts": FIRST_CHECKSUMS, "content_hash": FIRST_CHECKSUM}))
-    rows = scene.lakeward.views.read(str(path.parent))
+    rows = scene.lakeward.snapshots.read(str(path.parent))
     form = checksum_form(1)
     assert form.text(rows.agg(*form.columns(rows.schema)).collect()[0].asDict()) == FIRST_CHECKSUM
     first = files(path.parent)

@@ -64,7 +64,7 @@ def prepared(scene: Scene, **settings: Any) -> None:
         "D,2024-01-02 00:00:00,7,,,0",
     )
     scene.run()
-    scene.lakeward.views.create([TABLE], as_of="2024-01-02", to=str(scene.folder / "published"))
+    scene.lakeward.snapshots.create([TABLE], as_of="2024-01-02", to=str(scene.folder / "published"))
     scene.land("20240103-000000000.csv", f"U,2024-01-03 00:00:00,{SUBJECT},{SECRET} 4,x,4.00")
     scene.run()
 
@@ -88,7 +88,7 @@ def test_erased_key_is_in_no_file_of_any_place(
     scene: Scene, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     prepared(scene, publish={"to": "current"})
-    scene.lakeward.views.create([TABLE], as_of="2024-01-01", tag="new-year")
+    scene.lakeward.snapshots.create([TABLE], as_of="2024-01-01", tag="new-year")
     before = scene.rows()
     planned = scene.lakeward.plan_erasure(TABLE, [{"id": "5"}])
     assert planned.dry_run and not planned.proved and planned.hashes == ()
@@ -142,7 +142,7 @@ def test_crash_at_every_step_is_finished_by_the_next_run_or_call(scene: Scene, m
             if crossed[-1] == "erase.changelog":
                 # Logged and not yet applied: a version of now would have what is about to be erased.
                 to = str(scene.folder / "published")
-                [report] = scene.lakeward.views.create([TABLE], as_of="2024-01-03", to=to)
+                [report] = scene.lakeward.snapshots.create([TABLE], as_of="2024-01-03", to=to)
                 assert "an erasure is logged and not yet applied" in str(report.message)
     scene.on_step = None
     assert sorted(crossed) == sorted(CRASHED)

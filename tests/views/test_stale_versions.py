@@ -26,9 +26,9 @@ def test_a_late_part_of_the_load_makes_versions_stale_and_is_in_them_once_refres
     scene.land("LOAD00000002.csv", line("I", LOADED, 9, "late part"))
     scene.run()
     assert states(scene) == {"2020-11-14": "stale"}
-    [listed] = scene.lakeward.views.list()
+    [listed] = scene.lakeward.snapshots.list()
     assert listed.reason == "a part of its load arrived later"
-    scene.lakeward.views.refresh()
+    scene.lakeward.snapshots.refresh()
     assert states(scene) == {"2020-11-14": "current"}
     assert names(scene, location) == {1: "one on 13th", 2: None, 9: "late part"}
 
@@ -39,7 +39,7 @@ def test_a_reload_makes_versions_stale_only_from_the_moment_on_at_which_it_began
     scene.land("LOAD00000001.csv", line("I", LOADED, 1, "reloaded"))
     scene.run(cut=RELOADED)
     assert states(scene) == {"2020-11-14": "current", "2020-11-17": "stale"}
-    scene.lakeward.views.refresh()
+    scene.lakeward.snapshots.refresh()
     assert set(states(scene).values()) == {"current"}
     assert names(scene, before) == {1: "one on 13th", 2: None}
     assert names(scene, after) == {1: "reloaded"}
@@ -59,7 +59,7 @@ def test_a_load_that_is_logged_and_not_yet_applied_is_in_no_version(scene: Scene
     # A tag is made under the lease: what was interrupted is finished first.
     made(scene, "2020-11-17", tag="finished")
     assert scene.names() == {1: "reloaded"}
-    assert {one.kind: one.state for one in scene.lakeward.views.list()} == {"files": "stale", "tag": "current"}
+    assert {one.kind: one.state for one in scene.lakeward.snapshots.list()} == {"files": "stale", "tag": "current"}
 
 
 def test_a_version_by_change_sequence_holds_what_was_committed_up_to_it(scene: Scene) -> None:
@@ -75,6 +75,6 @@ def test_a_version_by_change_sequence_holds_what_was_committed_up_to_it(scene: S
     scene.land("20231231-000000000.csv", head, "I,3,late,x,1.00,200")
     scene.run()
     assert states(scene) == {"sequence-199": "current", "sequence-200": "stale"}
-    scene.lakeward.views.refresh([TABLE])
+    scene.lakeward.snapshots.refresh([TABLE])
     assert states(scene) == {"sequence-199": "current", "sequence-200": "current"}
     assert names(scene, upto) == {1: "first", 3: "late"}

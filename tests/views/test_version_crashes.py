@@ -60,7 +60,7 @@ def test_replacing_files_and_dropping_them(scene: Scene) -> None:
     assert names(scene, place) == {1: "one on 13th", 2: None}
     assert (states(scene), hidden(Path(place).parent)) == ({"2020-11-14": "current"}, [])
     for step in ("publish.removed", "publish.forgotten"):
-        crash_at(scene, step, lambda: scene.lakeward.views.drop(TABLE, version="2020-11-14"))
+        crash_at(scene, step, lambda: scene.lakeward.snapshots.drop(TABLE, version="2020-11-14"))
     assert (states(scene), Path(place).exists()) == ({}, False)
     made(scene, "2020-11-14")
     scene.lakeward.spark.sql("DROP TABLE IF EXISTS spark_catalog.default.product_snapshot")
@@ -79,9 +79,9 @@ def test_setting_and_dropping_a_tag(scene: Scene) -> None:
     made(scene, "2020-11-14", tag="kept", replace=True)
     assert (states(scene), scene.rows()) == ({"2020-11-14": "current"}, before)
     assert [branch for branch in mirror.branches() if branch.startswith(BRANCH_PREFIX)] == []
-    crash_at(scene, "publish.untagged", lambda: scene.lakeward.views.drop(TABLE, version="kept"))
+    crash_at(scene, "publish.untagged", lambda: scene.lakeward.snapshots.drop(TABLE, version="kept"))
     assert ("kept" in mirror.metadata().tags(), states(scene)) == (False, {"2020-11-14": "missing"})
-    scene.lakeward.views.drop(TABLE, version="kept")
+    scene.lakeward.snapshots.drop(TABLE, version="kept")
     assert states(scene) == {}
 
 

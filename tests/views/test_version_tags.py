@@ -54,7 +54,7 @@ def test_tags_hold_days_and_later_questions_start_from_them(scene: Scene) -> Non
     assert asked(scene, "2020-11-13")[0] == {1: "one on 13th", 2: "two after all", 3: "three"}
     assert asked(scene, "2020-11-14")[0] == {1: "one on 13th", 2: None}
     assert states(scene) == {"2020-11-13": "stale", "2020-11-14": "stale", "op-2": "current"}
-    assert {one.outcome for one in scene.lakeward.views.refresh()} == {"done"}
+    assert {one.outcome for one in scene.lakeward.snapshots.refresh()} == {"done"}
     assert tagged(scene, "2020-11-13") == {1: "one on 13th", 2: "two after all", 3: "three"}
     assert set(states(scene).values()) == {"current"}
 
@@ -70,10 +70,10 @@ def test_names_that_would_mislead_and_tags_of_others(scene: Scene) -> None:
     made(scene, "op:1", tag="ours", replace=True)
     assert set(tagged(scene, "ours")) == {1, 2, 3}
     with pytest.raises(ConfigurationError, match="no version 'theirs'"):
-        scene.lakeward.views.drop(TABLE, version="theirs")
-    assert scene.lakeward.views.drop(TABLE, version="op-1", dry_run=True)[0].outcome == "would drop"
-    scene.lakeward.views.drop(TABLE, version="op-1")
-    assert ("ours" in mirror.metadata().tags(), scene.lakeward.views.list()) == (False, [])
+        scene.lakeward.snapshots.drop(TABLE, version="theirs")
+    assert scene.lakeward.snapshots.drop(TABLE, version="op-1", dry_run=True)[0].outcome == "would drop"
+    scene.lakeward.snapshots.drop(TABLE, version="op-1")
+    assert ("ours" in mirror.metadata().tags(), scene.lakeward.snapshots.list()) == (False, [])
 
 
 def test_a_table_without_key_by_op_and_by_time(scene: Scene) -> None:

@@ -47,12 +47,12 @@ def test_days_in_any_order_of_calls_and_changes_that_arrive_later(scene: Scene) 
     assert states(scene) == {"2020-11-13": "current", "2020-11-14": "stale", "2020-11-15": "stale"}
     shutil.rmtree(middle)
     assert states(scene)["2020-11-14"] == "missing"
-    assert [one.version for one in scene.lakeward.views.refresh([TABLE])] == ["2020-11-15"]
+    assert [one.version for one in scene.lakeward.snapshots.refresh([TABLE])] == ["2020-11-15"]
     assert names(scene, newest) == {1: "one on 13th", 2: "two after all", 4: "four"}
-    [again] = scene.lakeward.views.refresh(version="2020-11-14")
+    [again] = scene.lakeward.snapshots.refresh(version="2020-11-14")
     assert (again.outcome, names(scene, middle)) == ("done", {1: "one on 13th", 2: "two after all"})
     assert set(states(scene).values()) == {"current"}
-    assert len(scene.lakeward.views.list([TABLE])) == 3
+    assert len(scene.lakeward.snapshots.list([TABLE])) == 3
 
 
 def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
         "format": "parquet", "layout": "flat",
     }  # fmt: skip
     assert (said["lineage"]["op"], said["lineage"]["generation"]) == (2, 1)
-    assert said["content_hash"] == fingerprint(loaded.lakeward.views.read(str(folder)))
+    assert said["content_hash"] == fingerprint(loaded.lakeward.snapshots.read(str(folder)))
     files = {file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.iterdir()}
     assert {one["path"]: one["size"] for one in said["files"]} == {
         path: size for path, size in files.items() if not path.startswith("_")
@@ -73,14 +73,14 @@ def test_a_version_says_what_it_is(loaded: Scene, tmp_path: Path) -> None:
     [bucket] = said["set"]["buckets"]
     assert (said["set"]["keys"], said["set"]["count"]) == (["id"], 1)
     assert (bucket["rows"], bucket["size"]) == (2, files[bucket["path"]])
-    rows = loaded.lakeward.views.read(str(folder))
+    rows = loaded.lakeward.snapshots.read(str(folder))
     assert said["set"]["checksum"] == checksum_of(rows).text
     text = Path(made(loaded, "2020-11-14", to=str(tmp_path / "csv"), format="csv"))
     assert "set" not in json.loads((text / "_manifest.json").read_text())
 
 
 def test_what_cannot_be_asked_or_would_overwrite_is_refused(loaded: Scene, tmp_path: Path) -> None:
-    snapshots, to = loaded.lakeward.views, str(tmp_path)
+    snapshots, to = loaded.lakeward.snapshots, str(tmp_path)
     # The 13th began in Berlin at 23:00 UTC.
     for early in ("2020-11-12", "2020-11-12T22:59:59Z"):
         assert "before the start of its capture" in str(refused(loaded, early, to=to).message)
@@ -123,7 +123,7 @@ def test_rows_come_back_exactly_in_every_format_and_each_from_one_date_alone(sce
     for kind, dates in (("parquet", "seen"), ("csv", ""), ("csv", "seen"), ("json", "sold"), ("orc", "sold")):
         layout = {"layout": "dated", "date_column": dates} if dates else {}
         place = made(scene, "op:1", to=str(scene.folder / f"out [{kind}{dates}]"), format=kind, **layout)
-        found = scene.lakeward.views.read(place).collect()
+        found = scene.lakeward.snapshots.read(place).collect()
         assert sorted((tuple(row) for row in found), key=repr) == wanted, kind
         assert {path.name for path in Path(place).iterdir() if path.is_dir()} == DATES[dates]
     # ORC has no place for the last second before 1970 and reads it as the first one after.
@@ -158,7 +158,7 @@ def test_a_registered_table_follows_the_newest_version(loaded: Scene, tmp_path: 
     # A version whose name the next one begins with is made anew: the table stays where it points.
     made(loaded, "2020-11-13T22:00:00Z", **dated)
     shutil.rmtree(first)
-    [again] = loaded.lakeward.views.refresh(version=first)
+    [again] = loaded.lakeward.snapshots.refresh(version=first)
     assert again.outcome == "done", again.message
     assert [row[1] for row in spark.sql(read).collect()] == ["one", "two", "three"]
     made(loaded, "2020-11-13", **{**dated, "to": f"{to}/csv", "format": "csv", "layout": "flat", "date_column": None})

@@ -49,7 +49,7 @@ def create(scene: Scene, as_of: str, **options: Any) -> SnapshotReport:
     """Ask for a version of the one table, as files in the scene's folder unless a tag is wanted."""
     if "tag" not in options:
         options.setdefault("to", str(scene.folder / "out"))
-    [report] = scene.lakeward.views.create([TABLE], as_of=as_of, **options)
+    [report] = scene.lakeward.snapshots.create([TABLE], as_of=as_of, **options)
     return report
 
 
@@ -69,7 +69,7 @@ def refused(scene: Scene, as_of: str, **options: Any) -> SnapshotReport:
 
 def names(scene: Scene, location: str) -> dict[int, str | None]:
     """Key to name of a version's rows; a key found twice is an error."""
-    rows = scene.lakeward.views.read(location).collect()
+    rows = scene.lakeward.snapshots.read(location).collect()
     found = {row["id"]: row["name"] for row in rows}
     assert len(found) == len(rows), f"a key is there more than once: {rows}"
     return found
@@ -77,4 +77,4 @@ def names(scene: Scene, location: str) -> dict[int, str | None]:
 
 def states(scene: Scene) -> dict[str, str]:
     """Version to state."""
-    return {one.version: str(one.state) for one in scene.lakeward.views.list()}
+    return {one.version: str(one.state) for one in scene.lakeward.snapshots.list()}
