@@ -131,7 +131,12 @@ def test_a_key_that_comes_twice_is_named(spark, tmp_path):
 
 @pytest.mark.parametrize(
     ("keys", "expected"),
-    [([], "there is none"), (["x"], "no key column 'x'"), (["id", "m"], "no bucket"), (["d"], "no bucket")],
+    [
+        ([], "there is none"),
+        (["x"], "no key column 'x'"),
+        (["id", "m"], "cannot be assigned to buckets"),
+        (["d"], "cannot be assigned to buckets"),
+    ],
 )
 def test_keys_that_tell_no_bucket_are_refused(spark, tmp_path, keys, expected):
     rows = spark.createDataFrame([(1, {"a": 1}, 1.5)], "id int, m map<string, int>, d double")
