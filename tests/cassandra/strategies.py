@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisDeprecationWarning
 
-from lakeward.cassandra.conversion import MapEntries
+from lakeward.cassandra.conversion import CqlMapEntries
 from lakeward.cassandra.cql import NATIVE, CqlType, TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 
@@ -144,7 +144,7 @@ def values(cql: CqlType) -> SearchStrategy[Any]:
         return st.tuples(*(st.none() | values(parameter) for parameter in cql.parameters))
     if cql.name == "map":
         pairs = st.tuples(*map(values, cql.parameters))
-        return st.lists(pairs, max_size=3, unique_by=lambda pair: _identity(pair[0])).map(MapEntries)
+        return st.lists(pairs, max_size=3, unique_by=lambda pair: _identity(pair[0])).map(CqlMapEntries)
     if cql.name == "set":
         return st.lists(values(cql.parameters[0]), max_size=3, unique_by=_identity)
     if cql.parameters:

@@ -120,10 +120,10 @@ def _pairs(value: Any) -> Any:
     return getattr(value, "_items", None) or value.items()
 
 
-class MapEntries(list[tuple[Any, Any]]):
+class CqlMapEntries(list[tuple[Any, Any]]):
     """A map for the driver whose keys need not be hashable: 0.0 and -0.0 stay distinct, lists may be keys."""
 
-    def items(self) -> MapEntries:
+    def items(self) -> CqlMapEntries:
         """Return the entries."""
         return self
 
@@ -140,7 +140,7 @@ def to_cql(cql: CqlType, *, key: bool = False) -> Callable[[Any], Any]:
 def _to_cql(cql: CqlType) -> _Change:
     if cql.name == "map":
         names, values = _nullable(_key_to_cql(cql.parameters[0])), _nullable(_to_cql(cql.parameters[1]))
-        return lambda value: MapEntries([(names(name), values(element)) for name, element in value])
+        return lambda value: CqlMapEntries([(names(name), values(element)) for name, element in value])
     if cql.name in ("tuple", UDT):
         return _struct_to_cql(cql)
     if cql.parameters:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cassandra.strategies import canonical, types, user_types, values
 
-from lakeward.cassandra.conversion import MapEntries, cql_literal, to_arrow, to_cql
+from lakeward.cassandra.conversion import CqlMapEntries, cql_literal, to_arrow, to_cql
 from lakeward.cassandra.cql import CqlType, parse_cql_type
 from lakeward.cassandra.values import arrow_type, decimal_text, is_key_text, spark_type, uuid_text
 from lakeward.errors import DataError
@@ -97,7 +97,7 @@ def test_what_only_the_driver_makes_is_taken():
         ("frozen<list<int>>", [], []),
         ("tuple<int, text>", (None, ""), {"f1": None, "f2": ""}),
         ("frozen<address>", ("x", []), {"street": "x", "No.": []}),
-        ("map<double, int>", MapEntries([(-0.0, 1), (0.0, 2)]), [("-0.0", 1), ("0.0", 2)]),
+        ("map<double, int>", CqlMapEntries([(-0.0, 1), (0.0, 2)]), [("-0.0", 1), ("0.0", 2)]),
         ("vector<timestamp, 2>", [-(2**62), 2**62], [-(2**62), 2**62]),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_number_may_have_more_digits_than_python_writes():
 def test_zeros_with_and_without_sign_are_different_keys():
     held = to_arrow(kind("double"), key=True)([0.0, -0.0, float("nan"), float("-inf"), 0.1, None])
     assert held.to_pylist() == ["0.0", "-0.0", '"nan"', '"-inf"', "0.1", None]
-    pairs = MapEntries([(-0.0, b"\x00"), (0.0, b"")])
+    pairs = CqlMapEntries([(-0.0, b"\x00"), (0.0, b"")])
     nested = to_arrow(kind("tuple<int, frozen<map<float, blob>>>"), key=True)([(1, pairs), (None, None)])
     assert nested.to_pylist() == ['[1,[["-0.0","00"],["0.0",""]]]', "[null,null]"]
     assert to_arrow(kind("int"), key=True)([1]).type == pa.int32()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward import schemas
 from lakeward.formats.base import FileSummary
-from lakeward.formats.dms.values import BadRow, Cells, any_true, null_where, parse_commit_times, parse_text, to_mask
+from lakeward.formats.dms.values import Cells, RefusedRow, any_true, null_where, parse_commit_times, parse_text, to_mask
 from lakeward.model import FileClass, LandingFile, OrderBy, Place
 from lakeward.text import escape_text
 
@@ -42,7 +42,7 @@ class TextRows:
     rows: Rows
     texts: Sequence[pa.Array]
     raw: Callable[[int], str]
-    bad: tuple[BadRow, ...] = ()
+    bad: tuple[RefusedRow, ...] = ()
     empty_is_missing: bool = True
     quoted_empty: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
@@ -169,14 +169,14 @@ class Faults:
         """The rows with a fault, None when there are none."""
         return self._kind >= 0 if self._kinds else None
 
-    def bad_rows(self, block: Block) -> list[BadRow]:
+    def bad_rows(self, block: Block) -> list[RefusedRow]:
         """Return the rows with a fault as bad rows, each with its reason."""
         if not self._kinds:
             return []
         bad = []
         for index in np.flatnonzero(self._kind >= 0).tolist():
             reason, column, shown = self._kinds[self._kind[index]]
-            bad.append(BadRow(int(block.rows[index]), reason, column, shown(index), block.raw(index)))
+            bad.append(RefusedRow(int(block.rows[index]), reason, column, shown(index), block.raw(index)))
         return bad
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeward.formats.base import ReadSpec
     from lakeward.formats.dms.blocks import Block, Tally
     from lakeward.formats.dms.layout import Layout
-    from lakeward.formats.dms.values import BadRow, Cells, Mask
+    from lakeward.formats.dms.values import Cells, Mask, RefusedRow
 
 
 SEQUENCE_DIGITS = 38
@@ -53,7 +53,7 @@ class Assembler:
         are_unchanged = spec.settings.absent_columns == "unchanged" and not self.load
         self.omitted = tuple(name for name in absent if are_unchanged)
 
-    def bad(self, bad: Iterable[BadRow]) -> Iterator[pa.RecordBatch]:
+    def bad(self, bad: Iterable[RefusedRow]) -> Iterator[pa.RecordBatch]:
         """Yield the records of refused rows."""
         if rows := list(bad):
             self.tally.bad += len(rows)

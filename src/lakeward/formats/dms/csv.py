@@ -32,7 +32,7 @@ from lakeward.formats.dms.files import (
     open_text,
     scan_shape,
 )
-from lakeward.formats.dms.values import BadRow, any_true, to_mask
+from lakeward.formats.dms.values import RefusedRow, any_true, to_mask
 from lakeward.text import escape_name, escape_undecoded, is_utf8
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class _FastReader:
     def __init__(self, file: CsvFile, width: int) -> None:
         self.file = file
         self.width = width
-        self.wrong: dict[int, BadRow] = {}
+        self.wrong: dict[int, RefusedRow] = {}
         self.held = 0
         self.next_row = 1
 
@@ -407,7 +407,7 @@ def take_chunk(records: Iterator[tuple[int, CsvRecord]], limit: int) -> list[tup
 
 
 def _exact_chunk(
-    good: list[tuple[int, CsvRecord]], bad: list[BadRow], width: int, raw: Callable[[str], str]
+    good: list[tuple[int, CsvRecord]], bad: list[RefusedRow], width: int, raw: Callable[[str], str]
 ) -> TextRows:
     fields = zip(*(record.fields for _, record in good), strict=True) if good else [()] * width
     texts = [pa.array(values, pa.string()) for values in fields]
@@ -419,14 +419,14 @@ def _exact_chunk(
     return TextRows(rows, texts, lambda index: raw(good[index][1].text), tuple(bad), quoted_empty=quoted)
 
 
-def wrong_width(row: int, found: int, expected: int, raw: str) -> BadRow:
+def wrong_width(row: int, found: int, expected: int, raw: str) -> RefusedRow:
     """Return the bad row for a record with too few or too many fields."""
-    return BadRow(row, f"has {found} fields, expected {expected}", None, None, raw)
+    return RefusedRow(row, f"has {found} fields, expected {expected}", None, None, raw)
 
 
-def undecodable(row: int, raw: str) -> BadRow:
+def undecodable(row: int, raw: str) -> RefusedRow:
     """Return the bad row for a record that is not UTF-8."""
-    return BadRow(row, "is not valid UTF-8", None, None, raw)
+    return RefusedRow(row, "is not valid UTF-8", None, None, raw)
 
 
 def _format(texts: list[pa.Array], index: int, settings: CsvSettings) -> str:

@@ -19,7 +19,7 @@ from lakeward.formats.dms.layout import Layout, layout_by_names, probe_layout
 from lakeward.formats.dms.listing import file_format, is_transactions
 from lakeward.formats.dms.reader import assemble_text, images_by_count
 from lakeward.formats.dms.transactions import own_fields
-from lakeward.formats.dms.values import BadRow, arrow_type, bad_batch, parse_text, record_schema
+from lakeward.formats.dms.values import RefusedRow, arrow_type, bad_batch, parse_text, record_schema
 from lakeward.model import FileClass, FileIdentity, LandingFile
 from lakeward.text import escape_undecoded, is_utf8
 
@@ -52,7 +52,9 @@ def parse_raw(raw: str, path: str, time: str, row: int, spec: ReadSpec, *, load:
         reason = "the row's columns do not fit the table's schema"
     except UnusableFileError as error:
         reason = str(error)
-    return bad_batch(record_schema(spec.columns), path, time, [BadRow(row, reason, None, None, escape_undecoded(raw))])
+    return bad_batch(
+        record_schema(spec.columns), path, time, [RefusedRow(row, reason, None, None, escape_undecoded(raw))]
+    )
 
 
 # Whether a row's text holds its key.

@@ -138,7 +138,7 @@ _RECORD_FIELDS = (
 
 
 @dataclass(frozen=True)
-class BadRow:
+class RefusedRow:
     """A row that does not fit: its number, the reason, and its text."""
 
     row: int
@@ -179,7 +179,7 @@ def build_batch(schema: pa.Schema, size: int, fields: Mapping[str, object]) -> p
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[BadRow]) -> pa.RecordBatch:
+def bad_batch(schema: pa.Schema, path: str, time: str, bad: list[RefusedRow]) -> pa.RecordBatch:
     """Return the records of bad rows."""
     fields = {
         schemas.KIND: schemas.KIND_BAD,

@@ -30,7 +30,7 @@ from lakeward.views.versions.folders import (
     table_root,
     tidy,
 )
-from lakeward.views.versions.layouts import WriteTarget, require_rows, set_keys, write_rows, write_rows_as_set
+from lakeward.views.versions.layouts import VersionTarget, require_rows, set_keys, write_rows, write_rows_as_set
 from lakeward.views.versions.manifest import (
     Lineage,
     Manifest,
@@ -116,7 +116,7 @@ def _publish(
 
     def write(claim: Claim) -> Manifest:
         former = claim.store.files(claim.folder)
-        target = WriteTarget(claim.store, claim.folder, shape, columns, folder_column)
+        target = VersionTarget(claim.store, claim.folder, shape, columns, folder_column)
         return written(context, found.rows, target, head, former=former)
 
     def record(manifest: Manifest) -> None:
@@ -129,7 +129,7 @@ def _publish(
 
 
 def written(
-    context: TableContext, rows: DataFrame, target: WriteTarget, head: Manifest, *, former: dict[str, int]
+    context: TableContext, rows: DataFrame, target: VersionTarget, head: Manifest, *, former: dict[str, int]
 ) -> Manifest:
     """Write rows and return the manifest of the written files, after checking their content."""
     keys, layout = set_keys(context, target), None

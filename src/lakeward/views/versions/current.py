@@ -30,7 +30,7 @@ from lakeward.views.versions.create import (
     written,
 )
 from lakeward.views.versions.folders import VersionPlace, place_of, publishing, put_in_place, table_root, tidy
-from lakeward.views.versions.layouts import NO_DATE, FileShape, WriteTarget, require_rows, with_dates, write_rows
+from lakeward.views.versions.layouts import NO_DATE, FileShape, VersionTarget, require_rows, with_dates, write_rows
 from lakeward.views.versions.manifest import PublicationKind, list_publications
 from lakeward.views.versions.tags import remove_versions
 
@@ -192,7 +192,7 @@ def _written(
     publications: list[Publication] = []
 
     def write(claim: Claim) -> Manifest:
-        target = WriteTarget(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
+        target = VersionTarget(claim.store, claim.folder, shape, found.at.bases.columns, folder_column)
         if folder_column:
             return _write_dates(context, found, target, head, former, claim)
         return written(context, found.rows, target, head, former=claim.store.files(claim.folder))
@@ -209,7 +209,7 @@ def _written(
 def _write_dates(
     context: TableContext,
     found: AsOf,
-    target: WriteTarget,
+    target: VersionTarget,
     head: Manifest,
     former: tuple[str, Manifest] | None,
     claim: Claim,
@@ -235,7 +235,7 @@ def _write_dates(
     return replace(head, rows=whole.rows, content_hash=whole.text, files=files, parts=by_date)
 
 
-def _checksum_by_date(found: AsOf, target: WriteTarget, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
+def _checksum_by_date(found: AsOf, target: VersionTarget, version: int) -> tuple[dict[str, Checksum], dict[str, str]]:
     """Return each date's checksum, and its text in a given checksum version, both by the name of the date's folder."""
     dated, form = with_dates(found.rows, target.shape, target.folder_column), checksum_form(version)
     wanted = checksum_columns(found.rows.schema, target.names)
@@ -249,7 +249,7 @@ def _checksum_by_date(found: AsOf, target: WriteTarget, version: int) -> tuple[d
     return checksums, texts
 
 
-def _is_among(target: WriteTarget, dates: Iterable[str]) -> Column:
+def _is_among(target: VersionTarget, dates: Iterable[str]) -> Column:
     text = F.coalesce(column(target.folder_column).cast("string"), F.lit(NO_DATE))
     return text.isin(sorted(dates))
 

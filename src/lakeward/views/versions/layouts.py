@@ -53,7 +53,7 @@ _NO_SUCCESS_FILE = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 @dataclass(frozen=True)
-class WriteTarget:
+class VersionTarget:
     """Where and how to write files, and the table's columns in order. ``folder_column`` is empty for flat ones."""
 
     store: FileSystem
@@ -68,7 +68,7 @@ class WriteTarget:
         return tuple(lake_column.name for lake_column in self.columns)
 
 
-def write_rows(context: TableContext, rows: DataFrame, target: WriteTarget) -> Checksum:
+def write_rows(context: TableContext, rows: DataFrame, target: VersionTarget) -> Checksum:
     """Write rows into a folder and return their checksum, which is computed while they are written."""
     shape = target.shape
     dated = with_dates(rows.select(*columns(target.names)), shape, target.folder_column)
@@ -86,7 +86,7 @@ def write_rows(context: TableContext, rows: DataFrame, target: WriteTarget) -> C
     return read_checksum(observation.get)
 
 
-def set_keys(context: TableContext, target: WriteTarget) -> tuple[str, ...]:
+def set_keys(context: TableContext, target: VersionTarget) -> tuple[str, ...]:
     """Return the key by which a version's rows are bucketed, empty where they are not."""
     keys = context.settings.primary_key
     if target.folder_column or target.shape.format != "parquet":
@@ -95,7 +95,7 @@ def set_keys(context: TableContext, target: WriteTarget) -> tuple[str, ...]:
 
 
 def write_rows_as_set(
-    context: TableContext, rows: DataFrame, target: WriteTarget, keys: Sequence[str]
+    context: TableContext, rows: DataFrame, target: VersionTarget, keys: Sequence[str]
 ) -> tuple[Checksum, SetLayout]:
     """Write rows into a folder, bucketed by key; return the checksum as :func:`write_rows` does, and the layout.
 
@@ -146,7 +146,7 @@ def reader_options(shape: FileShape) -> dict[str, str]:
 
 
 def require_rows(
-    context: TableContext, target: WriteTarget, paths: Iterable[str], rows: DataFrame, content: Checksum
+    context: TableContext, target: VersionTarget, paths: Iterable[str], rows: DataFrame, content: Checksum
 ) -> None:
     """Require that readers of the files find ``rows``, whose checksum was computed while they were written.
 
@@ -176,7 +176,7 @@ def _changed_columns(found: DataFrame, rows: DataFrame, names: Sequence[str]) ->
     return [name for name, found_sums, sums in zip(names, each, other, strict=True) if found_sums != sums]
 
 
-def _require_same(context: TableContext, target: WriteTarget, found: int, expected: int) -> None:
+def _require_same(context: TableContext, target: VersionTarget, found: int, expected: int) -> None:
     if found != expected:
         msg = f"{context.table}: the files in {target.folder} hold {found:,} rows, expected {expected:,}"
         raise DataError(msg, hint="nothing was published: try again, with another --format if it stays so")
@@ -190,7 +190,7 @@ def _date_of(rows: DataFrame, shape: FileShape) -> SparkColumn:
     return F.to_date(value)
 
 
-def _as_text(rows: DataFrame, target: WriteTarget) -> DataFrame:
+def _as_text(rows: DataFrame, target: VersionTarget) -> DataFrame:
     """Return rows with binary values as Base64 for CSV, which has no form for bytes."""
     if target.shape.format != "csv":
         return rows
