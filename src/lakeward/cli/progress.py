@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Progress(Observer, Protocol):
+class ProgressObserver(Observer, Protocol):
     """An observer of a run that also follows its steps."""
 
     def on_step(self, table: str, step: Step) -> None:
@@ -33,7 +33,7 @@ class Progress(Observer, Protocol):
         """Show a message until the block ends, for work outside of tables such as starting Spark."""
 
 
-def open_lake(config: str | None, progress: Progress) -> Lakeward:
+def open_lake(config: str | None, progress: ProgressObserver) -> Lakeward:
     """Return the configured lake, whose work is shown as progress."""
     from lakeward import Lakeward
 
@@ -45,14 +45,14 @@ def open_lake(config: str | None, progress: Progress) -> Lakeward:
 
 
 @contextmanager
-def interruptible(progress: Progress, message: str) -> Iterator[None]:
+def interruptible(progress: ProgressObserver, message: str) -> Iterator[None]:
     """Show a message until the block ends, and keep Ctrl-C working if Spark starts in the block."""
     with progress.during(message), keep_interrupts():
         yield
 
 
 @contextmanager
-def open_progress(*, quiet: bool) -> Iterator[Progress]:
+def open_progress(*, quiet: bool) -> Iterator[ProgressObserver]:
     """Yield the progress that fits standard error."""
     if quiet:
         yield NoProgress()

@@ -110,7 +110,7 @@ class ClusterSettings(Settings):
     datacenter: str | None = Field(None, description="data centre to talk to; default that of the first host")
     username: str | None = Field(None, description="user name for password login")
     password: str | None = Field(
-        None, description="env:NAME, or secret:NAME for one in AWS Secrets Manager; never the password", repr=False
+        None, description="env:NAME, or secret:NAME for a secret in AWS Secrets Manager; never the password", repr=False
     )
     tls: TlsSettings | None = Field(None, description="encrypt connections; {} takes the system's certificates")
     keyspaces: str | None = Field(None, description="AWS region of Amazon Keyspaces, instead of hosts")

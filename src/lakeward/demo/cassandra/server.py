@@ -206,7 +206,7 @@ class LocalCassandra:
     """A cluster of its own; use it as a context manager. Nodes are numbered from 1, as their addresses are."""
 
     def __init__(self, folder: Path, options: ServerOptions | None = None, *, ports: ServerPorts | None = None) -> None:
-        """Say where it keeps its files and what kind of cluster it is; ports that are free are chosen unless given."""
+        """Keep files in ``folder``; ports that are free are chosen where ``ports`` has none."""
         self.folder, self.options = folder, options or ServerOptions()
         self.hosts = tuple(f"127.0.0.{number}" for number in range(1, self.options.nodes + 1))
         self._ports = ports
