@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from lakeward.runner.validation import Finding, Proposal
     from lakeward.runner.walkthrough import ImportedTable
     from lakeward.runner.watch.watcher import RunObserver, Watcher
+    from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
     from lakeward.views.erasure import Receipt
     from lakeward.views.verification.report import VerifyReport
 
@@ -73,10 +75,7 @@ _TABLE = instance("a KnownTable", KnownTable)
 
 
 class Lakeward:
-    """A configured lake. Spark starts at the first call that needs it; ``close`` releases what was opened.
-
-    ``config``, ``storage`` (landing) and ``state`` are what it was opened with.
-    """
+    """A configured lake. Spark starts at the first call that needs it; ``close`` releases what was opened."""
 
     def __init__(
         self,
@@ -99,10 +98,24 @@ class Lakeward:
         """
         checked("Lakeward", "config", config, _CONFIG)
         self._opened = OpenedLake(config, spark=spark, on_step=on_step, during=during)
-        self.config, self.storage, self.state = config, self._opened.storage, self._opened.state
         self._registry = TableRegistry(self._opened)
         self._observers = tuple(observers)
         self._reporting = Reporting(config, self.state, self.status)
+
+    @property
+    def config(self) -> Config:
+        """The configuration that the lake was opened with."""
+        return self._opened.config
+
+    @property
+    def storage(self) -> Storage:
+        """The landing folder."""
+        return self._opened.storage
+
+    @property
+    def state(self) -> StateStore:
+        """The state store."""
+        return self._opened.state
 
     @classmethod
     @takes(path=PATH | NONE)

@@ -258,7 +258,7 @@ def test_transaction_file_is_read_once_per_run_whatever_the_number_of_tables(sce
         lines = [f"I,{name},sales,{second + 10},NULL" for name in ("a", "b", "other")]
         scene.land(f"CDC_TXN-2024010100000{second}000.csv", *lines, folder="cdc")
     cloudpickle.register_pickle_by_value(sys.modules[_CountingStorage.__module__])
-    scene.lakeward.storage = _CountingStorage(scene.landing)
+    scene.lakeward._opened.storage = _CountingStorage(scene.landing)
     scene.run()
     opened = Counter((scene.folder / "opened").read_text().splitlines())
     assert set(opened.values()) == {1} and len(opened) == 5, opened

@@ -304,10 +304,10 @@ def test_a_time_lands_on_the_last_op_before_it_and_never_inside_one(scene: Scene
         scene.run()
     undo = scene.lakeward.undo
     for moment, op in (("2024-01-03", 2), ("2024-01-01T09:00:00", 1)):
-        plan = undo.plan(TABLE, to_time=moment)
+        plan = scene.lakeward.plan_undo(TABLE, to_time=moment)
         assert plan.back_to == op, moment
     assert plan.reason.startswith("op 1 is the last op before 2024-01-01T090000Z: op 2 holds what was committed after")
-    assert undo.plan(TABLE, to_time="2024-01-04").op is None
+    assert scene.lakeward.plan_undo(TABLE, to_time="2024-01-04").op is None
     done = undo(TABLE, to_time="2024-01-04T09:59:59")
     assert done.plan.back_to == 2 and scene.names() == {1: "02 10:00"}
     with pytest.raises(ConfigurationError, match="is not a time"):

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 class Lake(Protocol):
     """The part of a lake that watching uses; several threads may call ``run`` at a time, for different tables."""
 
-    config: Config
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        ...
 
     @property
     def spark(self) -> Any:
@@ -69,8 +72,15 @@ class Lake(Protocol):
 class WatchedLake(Lake, Protocol):
     """A lake with access to its landing files and its registry."""
 
-    storage: Storage
-    state: StateStore
+    @property
+    def storage(self) -> Storage:
+        """The landing folder."""
+        ...
+
+    @property
+    def state(self) -> StateStore:
+        """The state store."""
+        ...
 
     def count_poison(self) -> None:
         """Count a message that could not be read."""

@@ -174,8 +174,15 @@ def _is_visible(path: str) -> bool:
 class LandingLake(Protocol):
     """The part of a lake that concerns landing files and tables."""
 
-    config: Config
-    storage: Storage
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        ...
+
+    @property
+    def storage(self) -> Storage:
+        """The landing folder."""
+        ...
 
     def tables(self) -> list[KnownTable]:
         """All tables that are declared or registered."""
