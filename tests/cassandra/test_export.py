@@ -86,7 +86,7 @@ def test_an_export_holds_every_row_once_and_says_what_it_is(exports: Exports, cl
     assert "ranges" not in side.identity["cassandra"]
 
     # A second one in the same minute is refused, whatever it is of, and names the first.
-    with pytest.raises(RefusedInputError, match=f"minute=30 holds the export {exported.id}"):
+    with pytest.raises(RefusedInputError, match=f"minute=30 already holds the export {exported.id}"):
         exports.export("orders", layout="plain")
     clock.append(_MINUTE + timedelta(minutes=1))
     plain = exports.export("orders", layout="plain", columns=("note", "shop"), where="at > 0")
