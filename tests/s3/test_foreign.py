@@ -72,7 +72,7 @@ def test_what_a_dead_writer_left_in_s3_is_removed_and_nothing_else(
     rows = lakeward.spark.range(10).select("id", F.lit("old").alias("v"))
     here = Writer.here()
     with monkeypatch.context() as killed:
-        killed.setattr(Writer, "here", lambda: Writer(here.host, 2**22 + 1, 1.0, here.heard))
+        killed.setattr(Writer, "here", lambda: Writer(here.host, 2**22 + 1, 1.0, here.last_seen))
         claim = Claim.begin(store, folder, files=["_manifest.json"])
     layout = write_set(rows, claim.store, folder, ["id"], count=2)
     assert all(one.path.startswith(f"part-w{claim.id}-") for one in layout.buckets), "Spark named files otherwise"
