@@ -29,8 +29,8 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 CODE_SPAN = re.compile(r"`([^`]+)`")
 # Names of other things that look like modules: a file, stamps of commits, a setting of Spark.
 NO_MODULES = re.compile(r"lakeward\.(?:yaml|db|op|log)\b|lakeward\.(?:applied|against)\b.*")
-# Written by make package and make durations.
-MADE = {"dist/lakeward_job.py", "tests/durations.txt"}
+# Written by make package.
+MADE = {"dist/lakeward_job.py"}
 
 
 class Mention(NamedTuple):
