@@ -511,17 +511,17 @@ class Lakeward:
         skip_files: Iterable[str] = (),
         newest_op: int | None = None,
     ) -> Undone:
-        """Take back every op after a certain one, by a new op, and return what was taken back.
+        """Undo every op after a certain one, by a new op, and return what was undone.
 
         Args:
             name: the table as ``schema.table``.
             to_op: the op whose state to restore; 0 for the empty table.
             to_time: a day or time instead: the last op without changes that were committed later.
-            skip_files: change files of the ops taken back that later runs must not read again.
+            skip_files: change files of the undone ops that later runs must not read again.
             newest_op: refuse when the table's newest op is another one, as the plan is then out of date.
 
         Raises:
-            ConfigurationError: there is no such op, or a file was not read by an op that is taken back.
+            ConfigurationError: there is no such op, or a file was not read by an op that is undone.
             ConflictError: another writer holds the table or was faster.
         """
         from lakeward.api.operations import undo_ops, undo_request
@@ -538,7 +538,7 @@ class Lakeward:
         skip_files: Iterable[str] = (),
         finish: bool = False,
     ) -> UndoPlan:
-        """Return what an undo would take back, down to the rows; nothing is written.
+        """Return what an undo would do, down to the rows; nothing is written.
 
         Args:
             name: the table as ``schema.table``.

@@ -143,5 +143,5 @@ def split_address(text: str, what: str) -> SplitResult:
     try:
         return urlsplit(text)
     except ValueError as error:
-        msg = f"{what} is no address: {error}"
+        msg = f"{what} is not an address: {error}"
         raise ConfigurationError(msg, hint="an address of IPv6 is written in brackets: http://[::1]:8080/") from None

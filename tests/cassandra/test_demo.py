@@ -94,7 +94,7 @@ def test_a_folder_that_is_in_use_is_not_touched(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["cassandra", "a", "b"], "one folder, not 2: a b"),
+        (["cassandra", "a", "b"], "expected one folder, found 2: a b"),
         (["a", "--serve"], "--serve is for lakeward demo cassandra"),
         (["cassandra", "nowhere", "--serve"], "nowhere holds no demo with Cassandra"),
     ],

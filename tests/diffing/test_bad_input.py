@@ -62,7 +62,7 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         "empty": "holds no files",
         spoiled("text", lambda folder: parts(folder)[0].write_text("no parquet")): "part-00000",
         spoiled("cut", cut): "part-00001",
-        spoiled("zero", lambda folder: parts(folder)[0].write_bytes(b"")): "is empty, and no parquet file",
+        spoiled("zero", lambda folder: parts(folder)[0].write_bytes(b"")): "is empty and thus not a parquet file",
         spoiled("damaged", damage): "part-00001",
         spoiled("day=02", lambda folder: (folder / "_SUCCESS").unlink()): "unfinished or only a part",
         "above": "day=01/minute=01, day=01/minute=02",
@@ -70,7 +70,7 @@ def test_everything_that_can_be_wrong_with_a_side(call, spark, tmp_path):
         "nameless": "the format of",
         "other_types": "'id' is",
         "nanos": "a type that Spark does not read",
-        spoiled("delta", log_as_delta): "is or holds a Delta table",
+        spoiled("delta", log_as_delta): "is or contains a Delta table",
         "s3x://bucket/a": "no jar",
         "iceberg:a.b": "there is no lakeward.yaml",
     }
@@ -102,7 +102,7 @@ def test_csv_and_json_need_a_schema_that_fits(call, tmp_path):
         "id bigint, text string": "the first line has id, text, at, the schema has id, text",
         "id bigint, text int, at timestamp": "column text holds 'a \"b\"\nc', which is no int",
         "id bigint, text array<string>, at timestamp": "CSV cannot hold nested values: text array<string>",
-        "id, oops": "is no schema",
+        "id, oops": "is not a schema",
     }.items():
         refused = call("diff", "past.csv", "past.csv", "--keys", "id", "--schema", wrong)
         assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr
@@ -116,7 +116,7 @@ def test_csv_with_all_fields_in_quotes_and_other_ways_to_write_quotes(call, tmp_
     (tmp_path / "plain.csv").write_text(head + '1,"",2.50,2026-01-01,2026-01-01 00:00:00,true,NaN\n2,,,,,,\n')
     same = call("diff", "quoted.csv", "plain.csv", "--keys", "id", "--schema", schema, "--exit-code")
     assert same.exit_code == 0, same.stdout + same.stderr
-    for text, reason in {'id,text\n1,"a \\"b\\" c"\n': "doubled", "": "is empty, and no csv file"}.items():
+    for text, reason in {'id,text\n1,"a \\"b\\" c"\n': "doubled", "": "is empty and thus not a csv file"}.items():
         (tmp_path / "wrong.csv").write_text(text)
         refused = call("diff", "wrong.csv", "wrong.csv", "--keys", "id", "--schema", "id int, text string")
         assert (refused.exit_code, reason in refused.stderr) == (2, True), refused.stderr

@@ -157,7 +157,7 @@ def test_json_leaves_out_the_side_that_has_no_row_and_keeps_nulls_of_the_one_tha
 def test_the_second_change_set_of_a_minute_is_refused_and_names_the_first(session, config, tmp_path):
     past, current = session.createDataFrame([(1, "a")], SCHEMA), session.createDataFrame([(1, "b")], SCHEMA)
     first = found(session, config, written(past, current, tmp_path))
-    with pytest.raises(RefusedInputError, match=f"minute=05 holds the change set {first.manifest.id} of"):
+    with pytest.raises(RefusedInputError, match=f"minute=05 already holds the change set {first.manifest.id} of"):
         written(past, current, tmp_path)
     assert written(past, current, tmp_path, moment=NOON + timedelta(minutes=1)).endswith("minute=06")
 
@@ -200,7 +200,7 @@ def test_what_is_not_one_whole_change_set_is_refused(session, config, tmp_path):
     with pytest.raises(RefusedInputError, match=r"_manifest\.json is damaged"):
         found(session, config, folder)
     (place / "_manifest.json").write_text('{"kind": "set"}')
-    with pytest.raises(RefusedInputError, match=r"no change set; its _manifest\.json says it is a set"):
+    with pytest.raises(RefusedInputError, match=r"not a change set: according to its _manifest\.json it is a set"):
         found(session, config, folder)
 
 
@@ -208,7 +208,7 @@ def test_a_change_set_of_the_published_recipe_is_taken_with_its_keys(session, co
     past, current = session.createDataFrame([(1, "a"), (2, "b")], SCHEMA), session.createDataFrame([(1, "c")], SCHEMA)
     folder = f"{tmp_path}/incremental/year=2026/month=11/day=15/hour=21/minute=05"
     diff(past, current, ["id"]).write.parquet(folder)
-    with pytest.raises(RefusedInputError, match=r"no _manifest\.json, so that it is not known what identifies a row"):
+    with pytest.raises(RefusedInputError, match=r"no _manifest\.json, so it is not known which columns identify a row"):
         found(session, config, folder)
     one = found(session, config, folder, keys=["id"])
     result = apply_change_sets(Side("past", past), [one], STORE, f"{tmp_path}/result")

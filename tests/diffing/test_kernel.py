@@ -200,10 +200,10 @@ def test_why_the_kernel_cannot(spark, tmp_path, monkeypatch):
         options = options or DiffOptions()
         return bucket_pairs(left, right, _aligned(left, right, keys, options), options, exact=False)
 
-    assert why(past, plain, ["id"]) == "plain is no snapshot set"
+    assert why(past, plain, ["id"]) == "plain is not a snapshot set"
     assert "different types on the two sides" in why(past, other, ["id"])
     assert "made by id, the other by v" in why(past, by_text, ["id"])
-    assert "the key asked for is v" in why(past, past, ["v"])
+    assert "the requested key is v" in why(past, past, ["v"])
     assert "of type double" in why(past, past, ["id", "d"])
     assert "bitwise" in why(past, past, ["id"], DiffOptions(default_comparator=Bitwise()))
     monkeypatch.setattr("lakeward.diffing.plans.buckets.find_spec", lambda name: None)

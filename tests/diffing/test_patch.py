@@ -126,7 +126,7 @@ def test_fields_of_structs_come_and_leave_as_columns_do(spark):
 
 def test_a_diff_that_speaks_of_other_columns_is_refused(spark):
     found = table(spark, ("C", 1, "a", "b"), schema=DIFF)
-    with pytest.raises(RefusedInputError, match="columns that the diff does not know: price"):
+    with pytest.raises(RefusedInputError, match="columns that the diff does not have: price"):
         patch(table(spark, (1, "a", 2), schema="id int, name string, price int"), found, ["id"])
     with pytest.raises(RefusedInputError, match="columns of the diff that are missing: name"):
         patch(table(spark, (1,), schema="id int"), found, ["id"])

@@ -114,10 +114,10 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
     buckets, found = _planned(*sets)
     assert buckets.name == "buckets" and found == expected
     mixed, found = _planned(sets[0], current)
-    assert mixed.name == "join" and "plain is no snapshot set" in mixed.reason and found == expected
+    assert mixed.name == "join" and "plain is not a snapshot set" in mixed.reason and found == expected
     assert _planned(*wide_sides)[0].name == "hash"
     exact = _planned(*wide_sides, exact=True)[0]
-    assert exact.name == "join" and "an exact comparison was asked for" in exact.reason
+    assert exact.name == "join" and "an exact comparison was requested" in exact.reason
     text = _planned(_plain(frames[0], "rows.csv", format="csv"), wide_sides[1])[0]
     assert text.name == "join" and "rows.csv (csv) is better read once" in text.reason
 
@@ -125,9 +125,9 @@ def test_the_planner_chooses_by_what_it_is_given(spark, frames, tmp_path):
 def test_a_plan_that_cannot_be_used_is_refused_with_the_reason(frames):
     past, current = (_plain(frame) for frame in frames)
 
-    with pytest.raises(RefusedInputError, match="'buckets' cannot be used: plain is no snapshot set"):
+    with pytest.raises(RefusedInputError, match="'buckets' cannot be used: plain is not a snapshot set"):
         _planned(past, current, plan="buckets")
-    with pytest.raises(RefusedInputError, match="an exact comparison was asked for"):
+    with pytest.raises(RefusedInputError, match="an exact comparison was requested"):
         _planned(past, current, plan="hash", exact=True)
     with pytest.raises(RefusedInputError, match="bitwise"):
         _planned(past, current, DiffOptions(default_comparator=Bitwise()), plan="hash")

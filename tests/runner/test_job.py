@@ -63,7 +63,7 @@ def test_spark_submit_without_iceberg_is_told_what_is_missing(tmp_path: Path) ->
     done = submit("--config", str(project(tmp_path)))
     assert done.returncode == 2, done.stderr[-3000:]
     error = json.loads(done.stdout.splitlines()[-1])["error"]
-    assert "no Iceberg" in error["message"] and "--packages" in error["hint"]
+    assert "lacks Iceberg" in error["message"] and "--packages" in error["hint"]
 
 
 def test_a_running_session_is_used_and_files_choose_their_table(scene: Scene) -> None:

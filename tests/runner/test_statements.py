@@ -146,7 +146,7 @@ def test_statements_that_do_more_than_read_the_lake_are_refused_before_they_run(
     found = {query: refusal(scene, query) for query in filled}
     assert {query: text for query, text in found.items() if "reaches beyond the lake" not in text} == {}
     found = {name: refusal(scene, f"SELECT '${{{name}}}'") for name in VARIABLES}
-    assert {name: text for name, text in found.items() if "a variable of the environment" not in text} == {}
+    assert {name: text for name, text in found.items() if "an environment variable" not in text} == {}
     assert mirror_of(scene.lakeward.spark, TableId.parse(TABLE)).require_head().id == head
     scene.lakeward.sql("DELETE FROM sales.product", allow_writes=True)
     assert scene.rows() == []

@@ -150,7 +150,7 @@ def test_an_event_that_cannot_be_served_now_must_come_again(glue):
     job.go_on_after(1)
     job.runs()
     job.go_on_after(1000)
-    with pytest.raises(RetriableError, match="runs as often as it may"):
+    with pytest.raises(RetriableError, match="has its maximum of concurrent runs"):
         handler(event("landing/sales/product/2.csv"))
 
 

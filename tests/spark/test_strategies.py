@@ -63,7 +63,7 @@ def test_every_strategy_leaves_the_same_rows_and_says_why(scene: Scene) -> None:
     land("20240105-000000000.csv", {})
     assert apply() == (Strategy.APPEND, "no key is touched")
     os.utime(last, (0, 0))
-    assert apply() == (Strategy.LOG_ONLY, "no file brings rows")
+    assert apply() == (Strategy.LOG_ONLY, "no file contains rows")
 
 
 def test_text_keys_that_look_like_one_number_are_different_keys(scene: Scene) -> None:

@@ -107,7 +107,7 @@ def test_former_spellings_work_and_warn(tmp_path: Path) -> None:
             assert not hasattr(getattr(lake, method), "resumed")
         with pytest.raises(ConfigurationError, match="either to an op or to a time"):
             lake.undo("a.b")
-    assert inspect.isfunction(Lakeward.undo) and "Take back every op" in str(Lakeward.undo.__doc__)
+    assert inspect.isfunction(Lakeward.undo) and "Undo every op" in str(Lakeward.undo.__doc__)
 
 
 def test_every_public_function_checks_what_it_takes() -> None:

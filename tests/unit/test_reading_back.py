@@ -126,5 +126,5 @@ def test_damage_to_what_was_erased_is_never_taken_for_nothing_erased(name: str) 
 
 @pytest.mark.parametrize("text", ["x://[::1", "http://]", "file://[a]/x"])
 def test_an_address_that_cannot_be_taken_apart_is_a_mistake(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="landing is no address"):
+    with pytest.raises(ConfigurationError, match="landing is not an address"):
         split_address(text, "landing")

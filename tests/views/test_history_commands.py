@@ -48,7 +48,7 @@ def test_commands_and_the_example(
     ]
     assert found["now"] == {"id": 7, "name": "a", "price": "2.00"}
     never = invoke("history", "sales.product", "--key", "id=9")
-    assert (never.exit_code, never.stdout) == (0, "sales.product id=9: no such row, now or ever\n")
+    assert (never.exit_code, never.stdout) == (0, "sales.product id=9: no such row, now or in the past\n")
     wrong = invoke("history", "sales.product", "--key", "id=x")
     assert wrong.exit_code == 2 and "is not a value of the key column id" in wrong.stderr
     shown = invoke("history", "sales.product", "--key", "id=8").stdout

@@ -101,7 +101,7 @@ def test_rows_deletes_and_ledger_go_back_and_the_next_run_takes_the_files_again(
     assert scene.lakeward.run_detail(scene.lakeward.runs()[0].run_id).tables[0]["ops"][0]["kind"] == "undo"
 
     again = scene.lakeward.undo(TABLE, to_op=2)
-    assert again.op is None and again.plan.reason == "op 5 has gone back to op 2 already"
+    assert again.op is None and again.plan.reason == "op 5 already went back to op 2"
     scene.run()
     assert scene.rows() == newest == source.rows()
     check_books(scene)
@@ -150,8 +150,8 @@ def test_a_fenced_file_is_never_taken_again_until_the_undo_is_undone(scene: Scen
         batch(source, number)
     newest = scene.rows()
     refusals = {
-        path(2): f"has read {path(2)}; those that it has read:\n  {path(3)}\n  {path(4)}",
-        "sales/product/none.csv": "no op that is taken back has read sales/product/none.csv",
+        path(2): f"has read {path(2)}; they have read:\n  {path(3)}\n  {path(4)}",
+        "sales/product/none.csv": "none of the ops to be undone has read sales/product/none.csv",
     }
     for refused, message in refusals.items():
         with pytest.raises(ConfigurationError) as error:
@@ -261,7 +261,7 @@ def test_back_to_nothing_and_a_crash_while_the_first_load_comes_again(scene: Sce
     source.load("LOAD00000002.csv", *ROWS)
     scene.run()
     batch(source, 2)
-    with pytest.raises(ConfigurationError, match="op 1 could not be finished and was taken back by op 2"):
+    with pytest.raises(ConfigurationError, match="op 1 could not be finished and was rolled back by op 2"):
         scene.lakeward.undo(TABLE, to_op=1)
     done = scene.lakeward.undo(TABLE, to_op=0)
     assert [(one.op, one.kind) for one in done.plan.ops] == [(2, "void"), (3, "load"), (4, "batch")]

@@ -30,7 +30,7 @@ def verified(scene: Scene, **options: Any) -> TableVerification:
 
 
 def damage(scene: Scene, *statements: str) -> None:
-    """Let something else than Lakeward write to the mirror."""
+    """Let something other than Lakeward write to the mirror."""
     for statement in statements:
         scene.lakeward.spark.sql(statement.format(mirror=MIRROR))
 
@@ -221,7 +221,7 @@ def test_a_mirror_compacted_by_something_else_is_taken_over(scene: Scene) -> Non
     only = "where => 'id >= 100', options => map('rewrite-all', 'true')"
     damage(scene, f"CALL lake.system.rewrite_data_files(table => 'sales.product', {only})")
     assert scene.rows() == source.rows()
-    assert "something else than Lakeward" in (scene.refused().message or "")
+    assert "something other than Lakeward" in (scene.refused().message or "")
     found = verified(scene)
     assert found.verdict == "clean" and len(found.notes) == 1 and "compacted" in found.notes[0]
     source.change("20240103-000000000.csv", "U,3,again,y,2.00")

@@ -115,7 +115,7 @@ class SideOpener:
         """
         parsed = parse_address(address, root)
         if parsed.needs_lake and not self.has_configuration:
-            msg = f"{address} is in a lake, and there is no {DEFAULT_FILE} here that defines it"
+            msg = f"{address} is in a lake, and there is no {DEFAULT_FILE} in the working directory that defines it"
             raise ConfigurationError(msg, hint="--config FILE")
         from lakeward.diffing.stored.open import open_side
         from lakeward.spark.workspace import Workspace
@@ -301,8 +301,8 @@ def _require_report_file(report: str) -> None:
     """Refuse a report that cannot be written, before anything is started."""
     target = Path(report).absolute()
     if not target.parent.is_dir():
-        msg = f"there is no folder for the report {report}"
+        msg = f"the folder for the report {report} does not exist"
         raise ConfigurationError(msg)
     if target.is_dir():
-        msg = f"{report} is a folder, and the report is a file"
+        msg = f"{report} is a folder; expected the name of a file for the report"
         raise ConfigurationError(msg, hint=f"--report {report.rstrip('/')}/diff.html")

@@ -111,7 +111,7 @@ def _configuration(config: str | Path | Config | None) -> tuple[Check, Config | 
         found = config if isinstance(config, Config) else load_config(config)
     except (LakewardError, OSError) as error:
         return _problem("config", error), None
-    detail = f"valid, {len(found.tables):,} declared tables, paths count from {found.base}"
+    detail = f"valid, {len(found.tables):,} declared tables, paths are relative to {found.base}"
     return Check("config", "ok", redact(detail)), found
 
 
@@ -147,16 +147,16 @@ def _warehouse(config: Config) -> str:
 
     if in_s3 := s3_warehouse(config):
         probe_s3_warehouse(config, in_s3)
-        return f"{in_s3} can be written, read, listed and tidied up"
+        return f"{in_s3} can be written, read, listed and cleaned up"
     location = config.resolve(config.lake.warehouse)
     if "://" in location:
-        return f"{location} is looked at by the round trip"
+        return f"{location} is checked by the round trip"
     folder = Path(location)
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        msg = f"{existing} is not a folder that can be written"
+        msg = f"{existing} is not a writable folder"
         raise ConfigurationError(msg, hint="correct lake.warehouse in lakeward.yaml, or the folder's permissions")
-    return f"{config.lake.warehouse} can be written"
+    return f"{config.lake.warehouse} is writable"
 
 
 def _state(config: Config) -> str:

@@ -233,7 +233,7 @@ class TableRegistry:
         if not settings:
             return refusal
         if is_active:
-            msg = f"{refusal.message}\nit is active already and keeps the settings that it had"
+            msg = f"{refusal.message}\nthe table is active already and keeps its earlier settings"
             return ConfigurationError(msg, hint=refusal.hint)
         self._lake.state.set_table(table, settings=dict(settings))
         return ConfigurationError(f"{refusal.message}\nthe settings of this command were kept", hint=refusal.hint)

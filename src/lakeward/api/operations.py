@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
-    """Take back every op after the requested one, by an op of its own."""
+    """Undo every op after the requested one, by an op of its own."""
     from lakeward.mirror.undo import undo
     from lakeward.runner.workbench import record_op
 
@@ -34,7 +34,7 @@ def undo_ops(lake: OpenedLake, name: str, request: UndoRequest) -> Undone:
 
 
 def plan_undo(lake: OpenedLake, name: str, request: UndoRequest, *, finish: bool) -> UndoPlan:
-    """Return what an undo would take back; with ``finish`` an interrupted op is finished first."""
+    """Return what an undo would do; with ``finish`` an interrupted op is finished first."""
     from lakeward.mirror.run import finish_interrupted
     from lakeward.mirror.undo import plan_undo as plan
 
@@ -78,7 +78,7 @@ def _with_marks(context: TableContext, plan: UndoPlan) -> UndoPlan:
 
 
 def _marked(context: TableContext, plan: UndoPlan) -> Iterator[Marked]:
-    """Yield what holds ops that are taken back: publications, then tags that users made."""
+    """Yield what contains ops that are undone: publications, then tags that users made."""
     from lakeward.iceberg.define import APPLIED_STAMP
     from lakeward.mirror.op.apply import UNDONE_TAG_PREFIX
     from lakeward.mirror.undo import Marked
@@ -143,6 +143,6 @@ def work_kinds(only: str | None) -> tuple[WorkKind, ...]:
     if only is None:
         return tuple(WorkKind)
     if only not in {*WorkKind}:
-        msg = f"{only!r} is no kind of maintenance; expected {', '.join(WorkKind)}"
+        msg = f"{only!r} is not a kind of maintenance; expected {', '.join(WorkKind)}"
         raise ConfigurationError(msg)
     return (WorkKind(only),)

@@ -259,7 +259,7 @@ def _require_version(contexts: Sequence[TableContext], version: str) -> None:
     found = [publication for context in contexts for publication in _recorded(context)]
     if not any(publication.is_called(version) for publication in found):
         msg = f"there is no version {version!r} of these tables"
-        raise ConfigurationError(msg, hint="lakeward snapshot list names them")
+        raise ConfigurationError(msg, hint="lakeward snapshot list shows those that exist")
 
 
 def snapshots_exit_code(reports: Sequence[SnapshotReport]) -> int:

@@ -39,7 +39,7 @@ def verify_options(
 
     known = [known.value for known in Basis if known is not Basis.AGAINST]
     if basis not in known:
-        msg = f"basis {basis!r} is not known; expected {', '.join(known)}"
+        msg = f"unknown basis {basis!r}; expected {', '.join(known)}"
         raise ConfigurationError(msg)
     if sample is not None and not 0 < sample <= 1:
         msg = f"a sample is a share of the keys, more than 0 and at most 1; found {sample}"
@@ -65,16 +65,16 @@ def other_copy(
 
     if location is None:
         if table or cut_off or changed_at:
-            msg = "--against-table, --cut-off and --changed-at describe the other copy that --against names"
+            msg = "--against-table, --cut-off and --changed-at need --against"
             raise ConfigurationError(msg)
         return None
     moment = parse_moment(cut_off, config.timezone) if cut_off is not None else None
     if changed_at is not None and moment is None:
-        msg = "--changed-at shows which rows changed after --cut-off, which is missing"
+        msg = "--changed-at needs --cut-off"
         raise ConfigurationError(msg)
     found = Against(location, table, moment, changed_at)
     if len(chosen) > 1 and (table is not None or not found.is_jdbc):
-        msg = f"--against {location} is one table's copy, and {len(chosen)} tables are to be compared with it"
+        msg = f"--against {location} is the copy of one table, but {len(chosen)} tables would be compared with it"
         raise ConfigurationError(msg, hint="name the table: lakeward verify TABLE --against …")
     return found
 

@@ -59,7 +59,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--wait", type=float, default=_DEFAULT_WAIT, metavar="SECONDS",
-        help="wait so long for a table that another run holds; default %(default)g",
+        help="seconds to wait for a table that another run holds; default %(default)g",
     )  # fmt: skip
     given, rest = parser.parse_known_args(arguments)
     if rest and _GLUE_SIGN not in rest:

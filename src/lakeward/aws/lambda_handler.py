@@ -189,4 +189,4 @@ def _log_start(request: JobRequest, started: Started) -> None:
     if started.is_new:
         logger.info("started run %s of %s", started.run, what)
     else:
-        logger.info("run %s of %s waits already and will see the new files", started.run, what)
+        logger.info("run %s of %s is already waiting and will see the new files", started.run, what)

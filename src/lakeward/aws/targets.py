@@ -82,7 +82,7 @@ class GlueJob:
             # Another event may just have started the run.
             if (waiting := self._waiting(request)) is not None:
                 return Started(waiting, is_new=False)
-            msg = f"Glue job {self._job} runs as often as it may, and those runs may have listed before this event"
+            msg = f"Glue job {self._job} has its maximum of concurrent runs, which may have listed before this event"
             hint = "turn on job queuing, or allow one more concurrent run; until then the event is delivered again"
             raise RetriableError(msg, hint=hint) from error
         return Started(answer["JobRunId"], is_new=True)

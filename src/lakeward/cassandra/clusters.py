@@ -63,7 +63,7 @@ class LiveTable:
             return None
         found = TableAddress.parse(address)
         if found.cluster not in (None, self.address.name):
-            msg = f"--ledger {address} is in another cluster than {self}: it must be in that one"
+            msg = f"--ledger {address} is in another cluster; it must be in the cluster of {self}"
             raise ConfigurationError(msg, hint=f"--ledger {found.name}")
         return found.name
 

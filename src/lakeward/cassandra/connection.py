@@ -332,7 +332,7 @@ def _refused_login(address: ClusterAddress, error: BaseException) -> Configurati
         return ConfigurationError(msg, hint=hint)
     who = f"user {address.settings.username!r}" if address.settings.username else "these AWS credentials"
     msg = f"{address.name} refuses the login of {who}: {_reason(error, address)}"
-    return ConfigurationError(msg, hint="check the user's name, and the password that password: points at")
+    return ConfigurationError(msg, hint="check the user's name, and the password that password: refers to")
 
 
 def _failed_tls(address: ClusterAddress, error: BaseException) -> ConfigurationError:
@@ -349,7 +349,7 @@ def _failed_tls(address: ClusterAddress, error: BaseException) -> ConfigurationE
         msg = f"the certificate of {address.name} is not trusted: {text}"
         return ConfigurationError(msg, hint="tls: {ca: FILE} with the certificate that signed it")
     msg = f"the TLS connection to {address.name} failed: {text}"
-    return ConfigurationError(msg, hint="check whether this port is encrypted at all, and tls: of the cluster")
+    return ConfigurationError(msg, hint="check that the port uses TLS, and tls: of the cluster")
 
 
 def _unreachable(error: Exception, address: ClusterAddress) -> RetriableError:

@@ -296,7 +296,7 @@ class _Job:
         """Begin an export or resume an interrupted one; return its plan, and whether it is resumed."""
         wanted, found = _wanted(self.address, self.request, asked), self._interrupted()
         if found is not None and self.request.restart_other and is_outdated(found, wanted):
-            self.say(f"discarding what was read at {found.started:%Y-%m-%d %H:%M} UTC: it is of another export")
+            self.say(f"discarding what was read at {found.started:%Y-%m-%d %H:%M} UTC: it belongs to another export")
             found = None
         plan = found or ExportPlan.new(wanted, asked.groups)
         require_same(plan, wanted, self.journal.folder)

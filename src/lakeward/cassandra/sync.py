@@ -140,7 +140,7 @@ def followed_table(named: str | None, other: TableName) -> TableName:
         return other
     found = TableAddress.parse(named)
     if found.cluster is not None:
-        msg = f"--table {found}: exports are looked up below --to, and no cluster is asked; expected {found.name}"
+        msg = f"--table {found}: exports are looked up below --to, without a cluster; expected {found.name}"
         raise ConfigurationError(msg)
     return found.name
 

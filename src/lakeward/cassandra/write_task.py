@@ -124,7 +124,7 @@ class _Task:
         for batch in batches:
             for number, part in by_unit(batch):
                 if number < unit:
-                    msg = f"rows of unit {number} came after those of unit {unit}: what is recorded as done is not"
+                    msg = f"rows of unit {number} came after those of unit {unit}: a unit marked as done is incomplete"
                     raise BugError(msg)
                 if number != unit:
                     self._finish(unit, rows)

@@ -55,7 +55,7 @@ def demo(invocation: Invocation, words: tuple[str, ...], force: bool, serve: boo
     is_cassandra = bool(words) and words[0] == _CASSANDRA
     folders = words[1:] if is_cassandra else words
     if len(folders) > 1:
-        msg = f"one folder, not {len(folders)}: {' '.join(folders)}"
+        msg = f"expected one folder, found {len(folders)}: {' '.join(folders)}"
         raise click.UsageError(msg)
     if not is_cassandra:
         if serve:

@@ -34,7 +34,7 @@ Standard output holds only results: progress, notes, warnings, errors and the lo
 | 1 | a finding that the command was asked to report: `tables check`, `verify`, `diff --exit-code` |
 | 2 | usage, configuration or refused input: nothing was started, or all failures are of this kind |
 | 3 | work failed for some table, the others are done; rows or items that could not be put back or taken over; a bug |
-| 130 | interrupted by Ctrl-C or SIGTERM; what was published stays, the next run finishes or takes back the rest |
+| 130 | interrupted by Ctrl-C or SIGTERM; what was published stays, the next run finishes or rolls back the rest |
 """
 
 

@@ -104,7 +104,7 @@ def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None
         raise click.UsageError(msg)
     width = max(len(columns), 1)
     if len(texts) % width:
-        msg = f"{name} is keyed by {', '.join(columns)}: name all of them for every key"
+        msg = f"the key of {name} consists of {', '.join(columns)}: every key needs all of them"
         raise click.UsageError(msg)
     groups: list[Mapping[str, Any]] = [parse_key(texts[start : start + width]) for start in range(0, len(texts), width)]
     return groups + (read_keys(keys_from) if keys_from else [])
@@ -116,7 +116,7 @@ def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
         msg = "an erasure needs a reason: --reason TEXT"
         raise click.UsageError(msg)
     require_answerable(yes=yes)
-    question = f"Erase {count(keys, 'key')} from {name} and all that was made of it? Nothing brings the rows back."
+    question = f"Erase {count(keys, 'key')} from {name} and everything made from it? This cannot be undone."
     return confirmed(question, yes=yes)
 
 
@@ -124,7 +124,7 @@ def _require_writable(path: str | None) -> None:
     """Raise if the receipt cannot be written, before anything is erased."""
     file = Path(path) if path else Path("erasure.json")
     if path and file.is_file() and file.stat().st_size:
-        msg = f"{file} is there already, and a receipt replaces nothing"
+        msg = f"{file} exists already; a receipt does not replace a file"
         raise ConfigurationError(msg, hint="--receipt OTHER_FILE")
     try:
         if file.is_file():
@@ -133,7 +133,7 @@ def _require_writable(path: str | None) -> None:
             tempfile.TemporaryFile(dir=file.parent).close()
     except OSError as error:
         msg = f"the receipt cannot be written to {file if path else file.parent.absolute()}: {error.strerror}"
-        raise ConfigurationError(msg, hint="--receipt FILE, in a folder that is there and takes files") from error
+        raise ConfigurationError(msg, hint="--receipt FILE, in a writable folder") from error
 
 
 def _write(invocation: Invocation, receipt: Receipt, path: str | None) -> None:

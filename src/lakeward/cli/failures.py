@@ -85,7 +85,7 @@ def _refuse_usage(error: click.UsageError, invocation: Invocation) -> int:
 
 
 def _interrupted(invocation: Invocation) -> int:
-    message = "interrupted; what was published stays, the rest is finished or taken back by the next run"
+    message = "interrupted; what was published stays, the rest is finished or rolled back by the next run"
     return report_error(invocation, "interrupted", message, None, INTERRUPTED)
 
 

@@ -71,7 +71,7 @@ def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int
 def _draw_history(console: Console, found: RowHistory) -> None:
     key = ", ".join(f"{name}={_shown(value)}" for name, value in found.key.items())
     if not found.changes and found.now is None:
-        console.print(f"{found.table} {key}: no such row, now or ever")
+        console.print(f"{found.table} {key}: no such row, now or in the past")
         return
     drawn = table("> op", "> generation", "did", "committed", "became", "changed", "file", "> row", "why")
     for entry in found.changes:

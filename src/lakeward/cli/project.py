@@ -100,7 +100,7 @@ def discover(invocation: Invocation, read_transactions: bool) -> None:
     for entry in found.skipped:
         warn(f"{entry.path} was left out: {entry.reason}")
     if found.stray is not None and not found.skipped:
-        warn(f"landing holds no table: files are looked for in SCHEMA/TABLE/, found was {found.stray}")
+        warn(f"landing holds no table: expected files in SCHEMA/TABLE/, found {found.stray}")
     if unread:
         note(invocation, "transaction files were not read: lakeward discover --read-transactions")
 

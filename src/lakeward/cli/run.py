@@ -126,7 +126,7 @@ def read_options(
     from lakeward import RunOptions
 
     if choices["reload"] and not names:
-        msg = "--reload decides about the load files of a table: name the table"
+        msg = "--reload decides about the load files of single tables: name the table"
         raise click.UsageError(msg)
     tables, paths = lake.choose_files(names, files=choices["files"])
     parts = {

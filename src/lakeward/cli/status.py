@@ -198,7 +198,7 @@ def runs(invocation: Invocation, run_id: str | None, table_name: str | None, lim
             return
         found = lake.runs(table_name, limit=limit)
     if not found:
-        note(invocation, "no run is in the history")
+        note(invocation, "the history has no runs")
     emit(invocation, {"runs": [asdict(run) for run in found]}, lambda console: _draw_runs(console, found))
 
 

@@ -194,7 +194,7 @@ def _draw_repair(console: Console, plan: ColumnsRepair, *, done: bool) -> None:
     for old, new in plan.renamed.items():
         console.print(f"  column {old} {'is now named' if done else 'would be named'} {new}")
     for name in plan.dropped:
-        console.print(f"  column {name} {'was' if done else 'would be'} removed: it is the capture's, not the source's")
+        console.print(f"  column {name} {'was' if done else 'would be'} removed: the capture added it")
     if plan.dropped:
         console.print(
             "files that were read before are not read again for it; to do that: "

@@ -1,4 +1,4 @@
-"""``lakeward undo``: take ops back."""
+"""``lakeward undo``: undo ops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 20
     "--to-time", metavar="TIME", help="Day or time: go back to the last op without changes committed after it."
 )
 @click.option("--skip-file", multiple=True, metavar="PATH", help="Never read this change file again; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Show what would be taken back, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def undo(
     invocation: Invocation,
@@ -40,7 +40,7 @@ def undo(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Take back every op after a certain one: rows, deletes and the record of the files that were read.
+    """Undo every op after a certain one: rows, deletes and the record of the files that were read.
 
     The next run reads their files again, unless --skip-file fences them. The undo is an op itself and can be undone: go
     back to the op before it.
@@ -59,8 +59,8 @@ def undo(
             return
         if plan.op is not None:
             _draw(console_on(sys.stderr), plan, None)
-            if not confirmed("Take this back?", yes=yes):
-                note(invocation, "nothing was taken back")
+            if not confirmed("Undo this?", yes=yes):
+                note(invocation, "nothing was undone")
                 return
         goal["newest_op"] = plan.newest_op
     with invocation.lake() as lake:
@@ -75,9 +75,9 @@ def _emit(invocation: Invocation, plan: UndoPlan, op: OpReport | None) -> None:
 
 def _draw(console: Console, plan: UndoPlan, op: OpReport | None) -> None:
     if plan.op is None:
-        console.print(f"{plan.table}: nothing to take back: {plan.reason}")
+        console.print(f"{plan.table}: nothing to undo: {plan.reason}")
         return
-    done = f"op {plan.op} took back" if op else f"op {plan.op} would take back"
+    done = f"op {plan.op} undid" if op else f"op {plan.op} would undo"
     console.print(f"{plan.table}: {done} {count(plan.op_count, 'op')}; the table is as after op {plan.back_to}")
     console.print(f"  {plan.reason}")
     _draw_ops(console, plan.ops)
@@ -91,7 +91,7 @@ def _draw(console: Console, plan: UndoPlan, op: OpReport | None) -> None:
     if op is not None:
         console.print(f"the mirror has {count(op.mirror_rows or 0, 'row')} ({op.strategy}: {op.reason})")
     for mark in plan.marked:
-        console.print(f"holds what is taken back: {mark.kind} {mark.version} at op {mark.op}, {mark.location}")
+        console.print(f"contains undone changes: {mark.kind} {mark.version} at op {mark.op}, {mark.location}")
     if op is not None:
         console.print(f"to undo this: lakeward undo {plan.table} --to-op {plan.newest_op}")
 

@@ -110,7 +110,7 @@ def _details(entry: TableVerification) -> list[str]:
     lines += [f"fault: {finding}" for finding in entry.landing]
     lines += entry.notes
     if entry.repair is not None:
-        lines.append(f"put right by op {entry.repair.op}: {entry.repair.reason}")
+        lines.append(f"repaired by op {entry.repair.op}: {entry.repair.reason}")
     if entry.verified is not None:
         lines.append(f"verified through op {entry.verified.op} at {entry.verified.at}")
     return lines

@@ -47,7 +47,7 @@ class SparkSettings(Settings):
     """The Spark application that does the work."""
 
     master: str = Field("local[*]", description="local[*], spark://host:port, yarn, k8s://…")
-    conf: dict[str, str] = Field({}, repr=False, description="further Spark settings, which win over Lakeward's own")
+    conf: dict[str, str] = Field({}, repr=False, description="further Spark settings, which override Lakeward's own")
 
 
 class RetrySettings(Settings):
@@ -81,10 +81,10 @@ class Config(Settings):
     parallel: int = Field(4, ge=1, description="tables that run at one time")
     retry: RetrySettings = Field(RetrySettings(), description="how temporary errors are retried")
     lease_seconds: float = Field(
-        30, ge=1, le=30, description="a table's writer that does not renew its lease for so long loses the table"
+        30, ge=1, le=30, description="a writer that does not renew its lease for this long loses the table"
     )
-    watch: WatchSettings = Field(WatchSettings(), description="what wakes lakeward watch")
-    history_days: int = Field(90, ge=1, description="days after which a run leaves the history")
+    watch: WatchSettings = Field(WatchSettings(), description="what starts a run of lakeward watch")
+    history_days: int = Field(90, ge=1, description="days after which a run is removed from the history")
     metrics: MetricsSettings = Field(MetricsSettings(), description="where Prometheus finds metrics")
     notify: NotifySettings | None = Field(None, description="who is notified when tables fail and recover")
     timezone: str = Field("UTC", description="time zone of days and times in commands that name none")
@@ -113,7 +113,7 @@ class Config(Settings):
 
 MAX_DEPTH = 50
 MAX_NODES = 200_000
-_ENDLESS = "it is nested too deeply, or an alias in it holds itself"
+_ENDLESS = "it is nested too deeply, or an alias in it contains itself"
 
 
 def read_yaml(text: str) -> Any:
@@ -261,7 +261,7 @@ def parse_config(
     try:
         merged = _with_defaults(_with_environment(_with_text_keys(data), environment or {}))
     except RecursionError:
-        msg = f"{source} is nested too deeply, or an alias in it holds itself"
+        msg = f"{source} is nested too deeply, or an alias in it contains itself"
         raise ConfigurationError(msg) from None
     _require_plain_text(merged, source)
     try:

@@ -38,7 +38,7 @@ class S3Settings(Settings):
         mark, _, name = (value or "").partition(":")
         if value is None or (mark + ":" == ENVIRONMENT_MARK and name.isidentifier()):
             return value
-        msg = "must be env:NAME, the name of an environment variable: keys do not belong into the file"
+        msg = "must be env:NAME, the name of an environment variable: keys do not belong in the file"
         raise ValueError(msg)
 
     @field_validator("endpoint")
@@ -52,7 +52,7 @@ class S3Settings(Settings):
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> Self:
         if (self.access_key is None) != (self.secret_key is None):
-            msg = "access_key and secret_key are given together or not at all"
+            msg = "access_key and secret_key must be set together"
             raise ValueError(msg)
         return self
 
@@ -92,12 +92,13 @@ class TlsSettings(Settings):
     """How connections to a cluster are encrypted."""
 
     ca: str | None = Field(None, description="file of certificates to trust; default the system's")
-    certificate: str | None = Field(None, description="file of this client's certificate, where the cluster wants one")
+    certificate: str | None = Field(None, description="file of this client's certificate, if the cluster requires one")
     key: str | None = Field(None, description="file of the key that goes with it")
     check_host_name: bool = Field(
-        True, description="refuse a node whose certificate does not hold its name in hosts, or else its address"
+        True,
+        description="refuse a node whose certificate contains neither its name in hosts nor its address",
     )
-    server_name: str | None = Field(None, description="name that the certificates of all nodes hold, instead of those")
+    server_name: str | None = Field(None, description="name that all nodes' certificates contain, checked instead")
 
 
 class ClusterSettings(Settings):
@@ -107,12 +108,12 @@ class ClusterSettings(Settings):
 
     hosts: NameList = Field((), description="addresses of some of its nodes; not for Keyspaces")
     port: int = Field(9042, ge=1, le=65535, description="port of all nodes; Keyspaces has 9142")
-    datacenter: str | None = Field(None, description="data centre to talk to; default that of the first host")
+    datacenter: str | None = Field(None, description="data centre to connect to; default that of the first host")
     username: str | None = Field(None, description="user name for password login")
     password: str | None = Field(
         None, description="env:NAME, or secret:NAME for a secret in AWS Secrets Manager; never the password", repr=False
     )
-    tls: TlsSettings | None = Field(None, description="encrypt connections; {} takes the system's certificates")
+    tls: TlsSettings | None = Field(None, description="encrypt connections; {} uses the system's certificates")
     keyspaces: str | None = Field(None, description="AWS region of Amazon Keyspaces, instead of hosts")
     consistency: Consistency = Field("LOCAL_QUORUM", description="consistency of reads and writes")
     page_size: int = Field(2000, ge=1, le=100_000, description="rows of a page when reading")
@@ -126,7 +127,7 @@ class ClusterSettings(Settings):
     def _only_pointed_at(cls, value: str | None) -> str | None:
         if value is None or (value.startswith((ENVIRONMENT_MARK, SECRET_MARK)) and value.partition(":")[2]):
             return value
-        msg = "must be env:NAME or secret:NAME: passwords do not belong into the file"
+        msg = "must be env:NAME or secret:NAME: passwords do not belong in the file"
         raise ValueError(msg)
 
     @model_validator(mode="after")
@@ -135,7 +136,7 @@ class ClusterSettings(Settings):
             msg = "needs either hosts or keyspaces"
             raise ValueError(msg)
         if (self.username is None) != (self.password is None):
-            msg = "username and password are given together or not at all"
+            msg = "username and password must be set together"
             raise ValueError(msg)
         return self
 
@@ -157,17 +158,17 @@ class MetricsSettings(Settings):
 def webhook_problem(url: str) -> str | None:
     """Return why a message cannot be posted to a URL, without repeating the URL; None if it may be possible."""
     if not url.startswith(("http://", "https://")):
-        return "is no URL of http"
+        return "is not an http:// or https:// URL"
     if not (url.isascii() and url.isprintable()) or " " in url:
-        return "holds a space, a control character or a letter that is not ASCII"
+        return "contains a space, a control character or a letter that is not ASCII"
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         has_host = False
     if not has_host:
-        return "names no host, or a port that is none"
-    return "holds a login, which webhooks do not take" if "@" in parts.netloc else None
+        return "has no host, or an invalid port"
+    return "contains a login, which webhooks do not accept" if "@" in parts.netloc else None
 
 
 class NotifySettings(Settings):
@@ -197,7 +198,7 @@ class NotifySettings(Settings):
     @model_validator(mode="after")
     def _must_have_target(self) -> Self:
         if not (self.webhook or self.sns):
-            msg = "names no receiver; expected webhook: or sns:"
+            msg = "has no receiver; expected webhook: or sns:"
             raise ValueError(msg)
         return self
 

@@ -66,7 +66,7 @@ class PublishSettings(Settings):
     @model_validator(mode="after")
     def _dates_need_a_column(self) -> Self:
         if (self.layout == "dated") != (self.date_column is not None):
-            msg = "layout: dated and date_column: are given together or not at all"
+            msg = "layout: dated and date_column: must be set together"
             raise ValueError(msg)
         return self
 

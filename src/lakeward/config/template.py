@@ -39,7 +39,7 @@ defaults:
   format_version: 2                       # of Iceberg
   # timestamp_column: cdc_timestamp       # the commit time that DMS adds (TimestampColumnName)
 
-# Declared tables are active. Tables that only lie in landing stay inactive until
+# Declared tables are active. Tables that are only found in landing stay inactive until
 # `lakeward tables set schema.table --primary-key id --activate`.
 tables: {{}}
 #  sales.product:

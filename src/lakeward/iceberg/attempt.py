@@ -166,7 +166,7 @@ class Attempt:
         return head
 
     def _disturbed(self) -> ConflictError:
-        return ConflictError(f"{self.table.identifier}: branch {self.branch} no longer holds this attempt's work alone")
+        return ConflictError(f"{self.table.identifier}: branch {self.branch} contains changes of another writer")
 
 
 def drop_abandoned(table: IcebergTable) -> TableMetadata | None:

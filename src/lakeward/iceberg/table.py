@@ -107,7 +107,9 @@ class IcebergTable:
         """
         head = self.head(branch)
         if head is None:
-            msg = f"{self.identifier} has no snapshot on {branch}: it was not created by Lakeward, or was cut back"
+            msg = (
+                f"{self.identifier} has no snapshot on {branch}: Lakeward did not create it, or its snapshots are gone"
+            )
             raise DataError(msg, hint="drop the table and run again, or restore it from a backup")
         return head
 

@@ -106,7 +106,7 @@ def with_moved_keys(context: TableContext, salt: str, hashes: Collection[str], m
             known |= found
             if len(known) > MAX_KEYS:
                 msg = f"{context.table}: key changes connect the keys given with more than {MAX_KEYS:,} others"
-                raise ConfigurationError(msg, hint="--moves keep erases the given keys alone")
+                raise ConfigurationError(msg, hint="--moves keep erases only the given keys")
     return tuple(sorted(known))
 
 

@@ -1,4 +1,4 @@
-"""Run one table: op after op until nothing waits. The next run finishes or takes back what a crash interrupted."""
+"""Run one table: op after op until nothing waits. The next run finishes or rolls back what a crash interrupted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def prepare_unfinished(context: TableContext, workspace: Workspace, op: int, bas
     """Prepare the rest of a logged op as its kind requires.
 
     A batch is applied from the changelog, a load is read again from its files. An op that can no longer be finished
-    is taken back by a void, so that no op is ever stuck.
+    is rolled back by a void, so that no op is ever stuck.
     """
     log = context.changelog.read(context.changelog.require_head().id if bases.changelog is None else bases.changelog.id)
     unfinished = Unfinished(op_record(log, op), bases, log, tuple(_file_records(log, op)))

@@ -1,6 +1,6 @@
-"""Undo: the op to go back to, a plan of what that takes back, and the op that does it.
+"""Undo: the op to go back to, a plan of what that undoes, and the op that does it.
 
-The record in the changelog is written first, then the mirror. Once the record is logged, the ops that it takes back no
+The record in the changelog is written first, then the mirror. Once the record is logged, the ops that it undoes no
 longer count: their files are new and their changes ignored. If the mirror is not changed yet, the next run does it.
 """
 
@@ -64,8 +64,8 @@ def target_op(context: TableContext, progress: Progress, op: int) -> UndoTarget:
     """
     if not 0 <= op <= progress.op:
         msg = f"{context.table}: there is no op {op}; its ops are 1 to {progress.op}"
-        raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP, 0 for nothing at all")
-    return UndoTarget(op, f"op {op} is the newest" if op == progress.op else f"op {op} was asked for")
+        raise ConfigurationError(msg, hint=f"lakeward undo {context.table} --to-op OP, 0 for the empty table")
+    return UndoTarget(op, f"op {op} is the newest" if op == progress.op else f"op {op} was requested")
 
 
 def target_before(context: TableContext, bases: Bases, progress: Progress, moment: Moment) -> UndoTarget:
@@ -136,7 +136,7 @@ class UndoRequest:
 
 @dataclass(frozen=True)
 class ConcernedOp:
-    """An op that is taken back, or that counts again."""
+    """An op that is undone, or that counts again."""
 
     op: int
     kind: str
@@ -147,7 +147,7 @@ class ConcernedOp:
 
 @dataclass(frozen=True)
 class Marked:
-    """A publication or tag that contains ops which are taken back."""
+    """A publication or tag that contains ops which are undone."""
 
     kind: str
     version: str
@@ -157,7 +157,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class UndoPlan(Document):
-    """What an undo takes back. ``op`` is its number, None where there is nothing to do.
+    """What an undo does. ``op`` is its number, None where there is nothing to do.
 
     ``newest_op`` is the table's newest op, ``back_to`` the op whose state is restored, and ``reason`` why it is that
     op. Up to 1,000 ops and files are listed; their counts are complete. ``rows`` is None unless they were counted.
@@ -281,7 +281,7 @@ def _is_done(log: DataFrame, newest: OpRecord, back_to: int, fenced: set[str]) -
 
 
 def _nothing(before: Progress, target: UndoTarget) -> str:
-    return target.reason if target.op == before.op else f"op {before.op} has gone back to op {target.op} already"
+    return target.reason if target.op == before.op else f"op {before.op} already went back to op {target.op}"
 
 
 def _ops(log: DataFrame, gone: Column, again: Column) -> tuple[tuple[ConcernedOp, ...], tuple[ConcernedOp, ...]]:
@@ -318,7 +318,7 @@ def plan_undo(context: TableContext, request: UndoRequest) -> UndoPlan:
 
 
 def undo(context: TableContext, request: UndoRequest) -> Undone:
-    """Take back every op after the requested one; the context holds the table's lease.
+    """Undo every op after the requested one; the context holds the table's lease.
 
     Raises:
         LakewardError: the undo is refused; nothing was written. A ConflictError: another writer was faster.

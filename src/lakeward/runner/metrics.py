@@ -225,10 +225,10 @@ class Metrics(SilentObserver):
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            msg = f"{file} is there, and cannot be read as figures: {error}; it is not replaced"
+            msg = f"{file} exists and cannot be read as metrics: {error}; it is not replaced"
             raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one") from error
         if others := sorted({family.name for family in families if not family.name.startswith("lakeward_")}):
-            msg = f"{file} holds figures that are not Lakeward's ({', '.join(others[:5])}); it is not replaced"
+            msg = f"{file} contains metrics that are not Lakeward's ({', '.join(others[:5])}); it is not replaced"
             raise ConfigurationError(msg, hint="name another file: metrics: {file: …}, or move that one")
         for sample in (sample for family in families for sample in family.samples):
             if sample.name in _CARRIED:

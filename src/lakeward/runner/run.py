@@ -150,7 +150,7 @@ class _Run:
                 self._observer.retry(name, attempt, delay, error)
             if self._stop.wait(delay):
                 raise KeyboardInterrupt
-        msg = f"{name}: attempts have run out without an end"
+        msg = f"{name}: no attempts are left, and none ended the run"
         raise BugError(msg)
 
     def _attempt(self, known: KnownTable, ops: list[OpReport]) -> TableReport:
@@ -203,7 +203,7 @@ class _Run:
             ops.append(report)
             self._observer.op_published(turn.table, report)
             if turn.is_over and not report.is_last:
-                reason = "the table has had its time_limit; the rest waits for the next run"
+                reason = "the table has used up its time_limit; the rest waits for the next run"
                 return RunEnd(report.mirror_rows, reason)
             turn.begin_op()
         return table_ops.end

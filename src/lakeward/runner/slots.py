@@ -166,7 +166,7 @@ class Turn:
         if self._stop.is_set():
             raise KeyboardInterrupt
         if self._expired.is_set():
-            msg = f"{self.table}: an op took longer than time_limit {self._limit:g} s and was taken back"
+            msg = f"{self.table}: an op took longer than time_limit {self._limit:g} s and was rolled back"
             hint = f"raise time_limit, or lower max_files or max_bytes for {self.table}"
             raise TimeLimitError(msg, hint=hint)
 

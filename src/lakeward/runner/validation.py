@@ -182,14 +182,14 @@ class SettingsCheck:
             yield self._warning("path", message)
         if sample.unknown:
             many = f"{sample.unknown:,} files such as " if sample.unknown > 1 else ""
-            message = f"{many}{sample.first_unknown}: no name that a load part or change file has, so not read"
+            message = f"{many}{sample.first_unknown}: not named like a load part or change file, so not read"
             yield self._warning("files", message)
 
     def _without_columns(self, peeks: Sequence[Peek]) -> Iterator[Finding]:
         problems = [self._error("files", f"{found.path}: {found.problem}") for found in peeks if found.problem]
         yield from problems
         if peeks and not problems:
-            message = "there is no schema: CSV files do not tell types, and they are never guessed"
+            message = "there is no schema: CSV files have no types, and types are never guessed"
             yield self._error("schema", message)
 
     def _about_looks(self, peeks: Sequence[Peek]) -> Iterator[Finding]:

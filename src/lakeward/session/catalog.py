@@ -67,7 +67,7 @@ def catalog_kind(config: Config) -> CatalogKind:
     scheme, separator, _ = config.lake.catalog.partition("://")
     kind = _SCHEMES.get(scheme) if separator else None
     if kind is None:
-        raise _refused(config, "is of no known kind")
+        raise _refused(config, "is of an unknown kind")
     return kind
 
 
@@ -100,7 +100,7 @@ def catalog_conf(config: Config) -> dict[str, str]:
     """Return the Spark settings of the catalog named ``lake``; create the folders and the file of a local one.
 
     Raises:
-        ConfigurationError: the catalog is of no known kind or is incomplete, a secret is not set, or an address
+        ConfigurationError: the catalog is of an unknown kind or is incomplete, a secret is not set, or an address
             contains a password.
     """
     kind = catalog_kind(config)

@@ -184,7 +184,7 @@ def _require_extensions(session: SparkSession) -> None:
 def _require_iceberg(session: SparkSession) -> None:
     """Refuse a submitted application without Iceberg: Spark would only warn now, and fail later."""
     if not has_class(session, ICEBERG_EXTENSIONS):
-        msg = "spark-submit was given no Iceberg: its class IcebergSparkSessionExtensions is not on the class path"
+        msg = "spark-submit lacks Iceberg: its class IcebergSparkSessionExtensions is not on the class path"
         hint = "spark-submit --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 … (docs/deploy.md)"
         raise ConfigurationError(msg, hint=hint)
 

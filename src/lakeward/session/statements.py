@@ -72,7 +72,7 @@ def read_only(spark: SparkSession, query: str) -> DataFrame:
 
 def _refuse_variables(spark: SparkSession, query: str) -> None:
     if spark.conf.get("spark.sql.variable.substitute", "true") == "true" and _VARIABLE.search(query):
-        msg = "the query holds ${…}, in whose place Spark puts a setting or a variable of the environment"
+        msg = "the query contains ${…}, which Spark replaces by a setting or an environment variable"
         raise ConfigurationError(msg, hint="write '$' || '{…}' for the text")
 
 

@@ -133,7 +133,7 @@ def _explain_no_response(error: BaseException, address: DynamoAddress) -> Lakewa
         msg = f"no region is known for the state store {address}"
         return ConfigurationError(msg, hint=f"state: {address}?region=eu-west-1, or set AWS_REGION")
     if isinstance(error, exceptions.BotoCoreError):
-        msg = f"the state store {address} cannot be asked: {error}"
+        msg = f"the state store {address} cannot be reached: {error}"
         return ConfigurationError(msg, hint="check the AWS credentials: aws sts get-caller-identity")
     return None
 
@@ -369,5 +369,5 @@ def _problem(address: DynamoAddress, options: set[str]) -> str | None:
         "http",
         "https",
     ):
-        return f"endpoint {redact_address(address.endpoint)!r} is no address; expected http://… or https://…"
+        return f"endpoint {redact_address(address.endpoint)!r} is not an address; expected http://… or https://…"
     return None

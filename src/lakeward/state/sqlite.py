@@ -152,7 +152,7 @@ def _explain(error: BaseException | None, file: Path) -> LakewardError | None:
         return None
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
     if code in _DAMAGED or "no such table" in str(error):
-        msg = f"the state file {file} is damaged or no SQLite file: {error}"
+        msg = f"the state file {file} is damaged or not a SQLite file: {error}"
         return ConfigurationError(msg, hint=f"delete {file} (and {file.name}-wal, -shm), then: lakeward state rebuild")
     if code in _REFUSED:
         msg = f"the state file {file} cannot be opened for writing: {error}"

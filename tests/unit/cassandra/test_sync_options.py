@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_refused(options, words):
     ("options", "words"),
     [
         (("--table", "prod/shop.orders"), "expected shop.orders"),
-        (("--ledger", "prod/shop.state"), "is in another cluster than eu/shop.orders"),
+        (("--ledger", "prod/shop.state"), "it must be in the cluster of eu/shop.orders"),
     ],
 )
 def test_a_cluster_that_is_not_asked_is_not_named(options, words, tmp_path, monkeypatch):

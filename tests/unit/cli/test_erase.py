@@ -116,7 +116,7 @@ def test_a_receipt_that_cannot_be_written_is_told_before_anything_is_erased(eras
 def test_a_receipt_replaces_no_file(erasing, call, project):
     (project / "proof.json").write_text("mine")
     result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--receipt", "proof.json")
-    assert result.exit_code == 2 and "a receipt replaces nothing" in result.stderr
+    assert result.exit_code == 2 and "a receipt does not replace a file" in result.stderr
     assert (erasing.asked, (project / "proof.json").read_text()) == ([], "mine")
     usual = project / f"erasure-{TABLE}-op9.json"
     usual.write_text("of another lake")

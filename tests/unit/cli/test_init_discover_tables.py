@@ -128,7 +128,7 @@ def test_activate_and_deactivate_know_only_known_tables(project, call, call_json
     call("discover")
     refused = call("tables", "activate", "sales.customer")
     assert refused.exit_code == 2
-    assert "schema: there is no schema: CSV files do not tell types" in refused.stderr
+    assert "schema: there is no schema: CSV files have no types" in refused.stderr
     assert call("tables", "activate", "sales.customer", "--force").exit_code == 0
     assert {one["table"]: one["active"] for one in call_json("tables", "list")["tables"]} == {
         "sales.customer": True,

@@ -34,14 +34,14 @@ def refused(result) -> str:
         (b'tables: {"a\\0.b": {}}\n', "holds the character"),
         (b'lake: {warehouse: "a\\uD800b"}\n', "lake.warehouse: 'a\\ud800b' holds the character"),
         (DEEP.encode(), "nested too deeply"),
-        (b"lake: &a {properties: *a}\n", "nested too deeply, or an alias in it holds itself"),
+        (b"lake: &a {properties: *a}\n", "nested too deeply, or an alias in it contains itself"),
         (b"\xff\xfel\x00", "is not UTF-8: byte 0xff at position 0"),
-        (b"landing: 'x://[::1'\n", "landing is no address"),
+        (b"landing: 'x://[::1'\n", "landing is not an address"),
         (b"state: 'postgresql://h/db?colour=red'\n", "has the unknown option 'colour'"),
         (b"state: 'postgresql://h/db?sslmod=require'\n", "?sslmode="),
         (b"state: 'postgresql://h/db?cursor_factory=x'\n", "has the unknown option 'cursor_factory'"),
         (b"state: 'postgresql://h/db?connect_timeout=soon'\n", "connect_timeout"),
-        (b"state: 'dynamodb://table?endpoint=x://[::1'\n", "state: endpoint is no address"),
+        (b"state: 'dynamodb://table?endpoint=x://[::1'\n", "state: endpoint is not an address"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused(project: Path, call, content: bytes, words: str) -> None:
@@ -79,7 +79,7 @@ def test_a_loop_of_links_in_landing_is_named(project: Path, call) -> None:
 
 
 def test_an_address_of_a_file_that_cannot_be_is_refused(project: Path, call, answers) -> None:
-    assert "no address" in refused(call("plan", "--file", "x://[::1"))
+    assert "is not an address" in refused(call("plan", "--file", "x://[::1"))
 
 
 def test_a_file_where_a_folder_must_be_is_refused(project: Path, call) -> None:

@@ -160,7 +160,7 @@ def test_an_unknown_run_is_refused_and_an_empty_history_is_not(project, call):
     result = call("runs", "r9")
     assert (result.exit_code, "the history has no run r9" in result.stderr) == (2, True)
     empty = call("runs")
-    assert (empty.exit_code, "note: no run is in the history" in empty.stderr) == (0, True)
+    assert (empty.exit_code, "note: the history has no runs" in empty.stderr) == (0, True)
 
 
 def test_with_log_format_json_every_word_is_a_line_of_json(project, call):

@@ -1,4 +1,4 @@
-"""``lakeward undo``: asks, refuses to guess, and tells what it took back."""
+"""``lakeward undo``: asks, refuses to guess, and shows what it undid."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from lakeward.mirror.undo import ConcernedOp, Marked, Undone, UndoPlan
 TABLE = "sales.product"
 UNDO, PLAN_UNDO = signature(Lakeward.undo), signature(Lakeward.plan_undo)
 PLAN = UndoPlan(
-    TABLE, 45, 44, 41, "op 41 was asked for", 3, tuple(ConcernedOp(op, "batch", 1, 1, 10) for op in (42, 43, 44)),
+    TABLE, 45, 44, 41, "op 41 was requested", 3, tuple(ConcernedOp(op, "batch", 1, 1, 10) for op in (42, 43, 44)),
     file_count=3, files=("a.csv", "b.csv", "c.csv"), fenced=("b.csv",), unfenced=("old.csv",),
     marked=(Marked("tag", "friday", "friday", 43),),
 )  # fmt: skip
@@ -67,9 +67,9 @@ def test_a_dry_run_shows_ops_files_rows_and_what_holds_them(undo, call, call_jso
     result = call("undo", TABLE, "--to-op", "41", "--dry-run")
     assert result.exit_code == 0 and undo.done == []
     for words in (
-        "op 45 would take back 3 ops; the table is as after op 41", "op 41 was asked for", "3 files of these ops",
+        "op 45 would undo 3 ops; the table is as after op 41", "op 41 was requested", "3 files of these ops",
         "fenced: b.csv", "no longer fenced: old.csv", "rows: 2 inserted, 1 updated, 2 deleted",
-        "holds what is taken back: tag friday at op 43",
+        "contains undone changes: tag friday at op 43",
     ):  # fmt: skip
         assert words in result.stdout
     assert undo.planned[0]["finish"] is False
@@ -83,25 +83,25 @@ def test_with_yes_it_is_done_at_once(undo, call):
     assert undo.done == [{"name": TABLE, "to_op": 41, "to_time": None, "skip_files": ("b.csv",)}]
     assert json.loads(result.stdout)["op"]["op"] == 45
     text = call("undo", TABLE, "--to-op", "41", "--yes").stdout
-    assert "op 45 took back 3 ops" in text and "to undo this: lakeward undo sales.product --to-op 44" in text
+    assert "op 45 undid 3 ops" in text and "to undo this: lakeward undo sales.product --to-op 44" in text
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_on_a_terminal_it_shows_what_it_would_do_and_asks(undo, monkeypatch, answer):
     monkeypatch.setattr("lakeward.cli.undo.require_answerable", lambda *, yes: None)
     result = CliRunner().invoke(cli, ["undo", TABLE, "--to-op", "41"], input=f"{answer}\n", prog_name="lakeward")
-    assert result.exit_code == 0 and "Take this back?" in result.stderr
-    assert "op 45 would take back 3 ops" in result.stderr and undo.planned[0]["finish"] is True
+    assert result.exit_code == 0 and "Undo this?" in result.stderr
+    assert "op 45 would undo 3 ops" in result.stderr and undo.planned[0]["finish"] is True
     if answer == "y":
-        assert undo.done[0]["newest_op"] == 44 and "op 45 took back" in result.stdout
+        assert undo.done[0]["newest_op"] == 44 and "op 45 undid" in result.stdout
     else:
         assert undo.done == [] and result.stdout == ""
 
 
 def test_nothing_to_take_back_is_said(undo, call):
-    undo.answer = UndoPlan(TABLE, None, 41, 41, "op 41 was asked for; it is the newest")
+    undo.answer = UndoPlan(TABLE, None, 41, 41, "op 41 was requested; it is the newest")
     result = call("undo", TABLE, "--to-op", "41", "--yes")
-    assert result.exit_code == 0 and "nothing to take back: op 41 was asked for; it is the newest" in result.stdout
+    assert result.exit_code == 0 and "nothing to undo: op 41 was requested; it is the newest" in result.stdout
 
 
 def test_a_terminal_can_be_asked(monkeypatch):

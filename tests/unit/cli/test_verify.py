@@ -68,5 +68,5 @@ def test_refused_arguments(project, call, arguments):
 
 
 def test_options_that_do_not_fit_together(project, call, answers):
-    answers("verify", ConfigurationError("--changed-at shows which rows", hint="--cut-off"))
+    answers("verify", ConfigurationError("--changed-at needs --cut-off", hint="--cut-off"))
     assert call("verify", "--changed-at", "x").exit_code == 2

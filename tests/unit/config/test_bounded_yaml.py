@@ -22,8 +22,8 @@ MERGES = "a: &a {k: 1}\n" + "".join(
     [
         (BOMB, "more than 200,000 values, aliases written out"),
         (MERGES, "more than 200,000 values, aliases written out"),
-        ("a: &a [*a]", "an alias in it holds itself"),
-        ("a: &a {b: *a}", "an alias in it holds itself"),
+        ("a: &a [*a]", "an alias in it contains itself"),
+        ("a: &a {b: *a}", "an alias in it contains itself"),
         ("[" * 5_000, "nested too deeply"),
         ("- " * 5_000, "nested too deeply"),
         ("a: 2024-02-30", "day is out of range for month"),

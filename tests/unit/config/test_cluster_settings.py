@@ -41,7 +41,7 @@ def test_the_whole_of_it(tmp_path):
     [
         ({}, "needs either hosts or keyspaces"),
         ({"hosts": "a", "keyspaces": "eu-west-1"}, "needs either hosts or keyspaces"),
-        ({"hosts": "a", "username": "app"}, "username and password are given together"),
+        ({"hosts": "a", "username": "app"}, "username and password must be set together"),
         ({"hosts": "a", "username": "app", "password": "env:"}, "must be env:NAME or secret:NAME"),
         ({"hosts": "a", "pasword": "env:PW"}, "did you mean 'password'"),
         ({"hosts": "a", "consistency": "SOME"}, "Input should be 'LOCAL_QUORUM'"),
@@ -53,6 +53,6 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, settings, problem):
 
 
 def test_a_password_in_the_file_is_refused_and_not_repeated(tmp_path):
-    with pytest.raises(ConfigurationError, match="passwords do not belong into the file") as caught:
+    with pytest.raises(ConfigurationError, match="passwords do not belong in the file") as caught:
         clusters_of(tmp_path, hosts="a", username="app", password="pa55w0rd")
     assert "pa55w0rd" not in str(caught.value)

@@ -144,7 +144,7 @@ def test_metrics_notifications_and_history(tmp_path: Path) -> None:
     [
         ("metrics: {prot: 1}", "did you mean 'port'"),
         ("notify: {webhok: x}", "did you mean 'webhook'"),
-        ("notify: {on: failure}", "names no receiver"),
+        ("notify: {on: failure}", "has no receiver"),
         ("history_days: 0", "greater than or equal to 1"),
     ],
 )

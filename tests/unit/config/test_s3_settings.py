@@ -44,7 +44,7 @@ def test_a_key_in_the_file_is_refused_and_not_repeated(field, value):
 
 
 def test_keys_come_in_pairs():
-    with pytest.raises(ConfigurationError, match="given together"):
+    with pytest.raises(ConfigurationError, match="must be set together"):
         configured(access_key="env:KEY")
 
 

@@ -190,7 +190,7 @@ SIDE = schema(id=INT, a=INT)
         (SIDE, schema(id=INT, a=LONG), ["id"], {}, r"only one side has: a int \(past\), a bigint \(current\)"),
         (SIDE, schema(key=INT, a=INT), ["id"], {"evolve": True}, "current side has no key column 'id'; it has 'key'"),
         (SIDE, SIDE, ["id", "ID"], {}, "key column 'id' is named more than once"),
-        (SIDE, SIDE, ["id"], {"ignore_columns": ("id",)}, "'id' is a key and ignored at once"),
+        (SIDE, SIDE, ["id"], {"ignore_columns": ("id",)}, "'id' is both a key column and ignored"),
         (SIDE, SIDE, ["id"], {"column_comparators": {"b": Equality()}}, "comparator is given for column 'b'"),
         (SIDE, SIDE, ["id"], {"type_comparators": {"number": Equality()}}, "type 'number', which does not exist"),
         (SIDE, SIDE, ["id"], {"column_comparators": {"a": Whitespace()}}, "whitespace cannot compare column 'a'"),

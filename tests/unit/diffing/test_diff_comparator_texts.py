@@ -53,12 +53,12 @@ def test_every_form_is_read_and_read_again_from_its_own_text(text: str, expected
         ("epsilon:inf", "from 0 upwards"),
         ("epsilon:1%:absolute", "a percentage is relative"),
         ("epsilon:1:inclusive:exclusive", "both inclusive and exclusive"),
-        ("epsilon:1:sharp", "'sharp' is not known"),
+        ("epsilon:1:sharp", "unknown option 'sharp'"),
         ("duration:5", "needs a length"),
         ("duration:", "needs a length"),
-        ("duration:5m:ordered", "'ordered' is not known"),
-        ("map:sorted", "'sorted' is not known"),
-        ("equal:1", "'1' is not known"),
+        ("duration:5m:ordered", "unknown option 'ordered'"),
+        ("map:sorted", "unknown option 'sorted'"),
+        ("equal:1", "unknown option '1'"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, says: str) -> None:

@@ -68,5 +68,5 @@ def test_days_minutes_and_seconds():
     assert span("2026-11-15T10:30") == (datetime(2026, 11, 15, 10, 30, tzinfo=UTC), 60)
     assert span("2026-11-15T1030Z") == (datetime(2026, 11, 15, 10, 30, tzinfo=UTC), 60)
     assert span("2026-11-15T10:30:05") == (datetime(2026, 11, 15, 10, 30, 5, tzinfo=UTC), 1)
-    with pytest.raises(ConfigurationError, match="no date"):
+    with pytest.raises(ConfigurationError, match="is not a date"):
         span_of("2026-13-45")

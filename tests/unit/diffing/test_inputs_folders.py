@@ -59,7 +59,7 @@ def test_who_cannot_take_unfinished_ones_is_not_told_of_it():
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (listing("a.parquet", "_delta_log/00000.json"), "/data/x is or holds a Delta table"),
+        (listing("a.parquet", "_delta_log/00000.json"), "/data/x is or contains a Delta table"),
         (listing("_SUCCESS", "dept=1/a.parquet", ".hoodie/hoodie.properties"), "a Hudi table"),
         (listing("t/a.parquet", "t/_delta_log/00000.json"), "a Delta table"),
     ],

@@ -123,7 +123,9 @@ def test_files_that_nobody_reads_are_named_with_what_is_expected(tmp_path):
     assert reasons["."] == "holds customers.csv: files are looked for in SCHEMA/TABLE/"
     assert reasons["invoice"] == f"holds invoice/{LOAD}: files are looked for in SCHEMA/TABLE/"
     assert "transactions: cdc is set" in reasons["cdc"]
-    assert reasons["sales/orders"].startswith("holds 2 files such as sales/orders/part-00000.parquet: no name is that")
+    assert reasons["sales/orders"].startswith(
+        "holds 2 files such as sales/orders/part-00000.parquet: not named as DMS names files"
+    )
     assert "LOAD00000001.parquet for a load" in reasons["sales/people"]
     assert [one.path for one in look(tmp_path, transactions="cdc")[0].skipped] == [
         "invoice", "sales/orders", "sales/people", ".",

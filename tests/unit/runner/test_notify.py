@@ -198,13 +198,13 @@ def test_sns_reaches_a_queue(moto_endpoint, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "names no receiver"),
+        ({}, "has no receiver"),
         ({"webhook": "ftp://x"}, "expected https://… or env:NAME"),
-        ({"webhook": "https://x/se cret"}, "holds a space"),
-        ({"webhook": "https://x/se\ncret"}, "holds a space, a control"),
-        ({"webhook": "https:///secret"}, "names no host"),
-        ({"webhook": "https://x:secret/"}, "names no host, or a port that is none"),
-        ({"webhook": "https://me:secret@x/"}, "holds a login"),
+        ({"webhook": "https://x/se cret"}, "contains a space"),
+        ({"webhook": "https://x/se\ncret"}, "contains a space, a control"),
+        ({"webhook": "https:///secret"}, "has no host"),
+        ({"webhook": "https://x:secret/"}, "has no host, or an invalid port"),
+        ({"webhook": "https://me:secret@x/"}, "contains a login"),
         ({"sns": "topic"}, "not the ARN of a topic"),
         ({"webhook": "https://x", "on": ["success"]}, "'failure' or 'recovery'"),
     ],
@@ -217,7 +217,7 @@ def test_settings_that_cannot_work_are_refused(given, said):
 
 def test_a_webhook_of_the_environment_that_is_no_url_is_refused_without_repeating_it(monkeypatch):
     monkeypatch.setenv("TEAM_HOOK", "https://x/se cret")
-    with pytest.raises(ConfigurationError, match="notify: webhook: holds a space") as refused:
+    with pytest.raises(ConfigurationError, match="notify: webhook: contains a space") as refused:
         open_channels(NotifySettings(webhook="env:TEAM_HOOK"))
     assert "cret" not in str(refused.value)
 

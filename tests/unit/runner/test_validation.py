@@ -76,7 +76,7 @@ def test_settings_that_fit_give_nothing(landed):
 @pytest.mark.parametrize(
     ("settings", "setting", "words"),
     [
-        ({"primary_key": "ID"}, "primary_key", "names 'ID', which is no column of the table; did you mean 'id'?"),
+        ({"primary_key": "ID"}, "primary_key", "names 'ID', which is not a column of the table; did you mean 'id'?"),
         ({"primary_key": ["id", "id"]}, "primary_key", "names id more than once"),
         ({"partition_by": "dpt"}, "partition_by", "did you mean 'dept'? columns: id, dept, price, sold"),
         ({"partition_by": "days(soldd)"}, "partition_by", "did you mean 'sold'?"),
@@ -87,7 +87,7 @@ def test_settings_that_fit_give_nothing(landed):
         ({"partition_by": "bucket(0, id)"}, "partition_by", "with n at least 1"),
         ({"partition_by": "bucket(id)"}, "partition_by", "cannot be read; expected a column, years(c)"),
         ({"partition_by": ["days(sold)", "months(sold)"]}, "partition_by", "sold is in the partition already, by days"),
-        ({"null_means_unchanged": "nmae"}, "null_means_unchanged", "which is no column of the table"),
+        ({"null_means_unchanged": "nmae"}, "null_means_unchanged", "which is not a column of the table"),
         ({"before_image_columns": ["id", "who"]}, "before_image_columns", "names 'who'"),
         ({"timestamp_column": "committed"}, "timestamp_column", "has no column 'committed', by which changes"),
         ({"schema": "id string"}, "schema", "column id is bigint, declared is string"),
@@ -180,7 +180,7 @@ def test_csv_needs_a_schema_and_its_records_must_have_its_columns(bench):
     assert "there is no schema" in bench.only(primary_key="id").message
     finding = bench.only(primary_key="id", schema="id int, name string, dept string")
     assert finding.setting == "files"
-    assert "most records have 2 fields, and no reading of the 3 columns id, name, dept has as many" in finding.message
+    assert "most records have 2 fields, which the 3 columns id, name, dept do not explain" in finding.message
     assert bench.check(primary_key="id", schema="id int, name string") == []
 
 
@@ -234,7 +234,7 @@ def test_an_undeclared_commit_time_is_told_for_text_and_for_parquet(bench):
     bench.land(CHANGE, {"Op": ["I"], "ts": ["2024-01-02 00:00:00.000000"], "id": [2]})
     finding = bench.only(primary_key="id")
     assert (finding.severity, finding.setting) == (Severity.WARNING, "timestamp_column")
-    assert "as things are it becomes a column of the mirror" in finding.message
+    assert "with these settings it becomes a column of the mirror" in finding.message
     assert finding.hint == f"set tables: {TABLE}: timestamp_column: ts in lakeward.yaml"
     assert bench.check(primary_key="id", timestamp_column="ts") == []
     assert bench.check(primary_key="id", schema="ts string, id bigint") == []
@@ -271,7 +271,7 @@ def test_files_that_nobody_reads_are_told(landed):
     landed.text("load00000002.csv", "1,a")
     finding = landed.only(primary_key="id")
     assert (finding.severity, finding.setting) == (Severity.WARNING, "files")
-    assert finding.message.startswith("sales/product/load00000002.csv: no name that a load part or change file has")
+    assert finding.message.startswith("sales/product/load00000002.csv: not named like a load part or change file")
 
 
 def test_errors_refuse_an_activation_and_force_lets_them_through(landed):

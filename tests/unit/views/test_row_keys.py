@@ -45,7 +45,7 @@ def test_a_value_that_does_not_fit_is_refused(given: dict[str, Any]) -> None:
 
 def test_every_key_column_must_be_given_and_no_other() -> None:
     for given in ({"id": 7}, {"id": 7, "code": "a", "day": "2024-01-01"}, {}):
-        with pytest.raises(ConfigurationError, match="is keyed by id, code"):
+        with pytest.raises(ConfigurationError, match=r"the key of sales\.product is id, code"):
             row_key("sales.product", COLUMNS, ("id", "code"), given)
     with pytest.raises(ConfigurationError, match="has no primary key"):
         row_key("sales.product", COLUMNS, (), {})

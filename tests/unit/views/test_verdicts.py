@@ -93,7 +93,7 @@ def test_reasons_name_the_op_that_came_in_the_way() -> None:
     assert found == [
         (ChangeVerdict.STALE, "op 2 had brought a later change before"),
         (ChangeVerdict.WON, None),
-        (ChangeVerdict.UNDONE, "op 7 took it back"),
+        (ChangeVerdict.UNDONE, "op 7 undid it"),
     ]
     assert verdicts(RowChange(2, 1, place("1"), frozenset("a")), RowChange(2, 1, place("2"), frozenset("b"))) == [
         "won",

@@ -155,13 +155,13 @@ def test_the_worst_table_gives_the_exit_code():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"basis": "mirror"}, "basis 'mirror' is not known; expected auto, files, changelog"),
+        ({"basis": "mirror"}, "unknown basis 'mirror'; expected auto, files, changelog"),
         ({"sample": 0}, "more than 0 and at most 1"),
         ({"key_ranges": ["id"]}, "is not a key range"),
-        ({"cut_off": "2024-01-01"}, "the other copy that --against names"),
-        ({"against": "./copy", "changed_at": "x"}, "--cut-off, which is missing"),
-        ({"against": "./copy"}, "2 tables are to be compared with it"),
-        ({"against": "jdbc:x:y", "against_table": "t"}, "2 tables are to be compared with it"),
+        ({"cut_off": "2024-01-01"}, "--changed-at need --against"),
+        ({"against": "./copy", "changed_at": "x"}, "--changed-at needs --cut-off"),
+        ({"against": "./copy"}, "2 tables would be compared with it"),
+        ({"against": "jdbc:x:y", "against_table": "t"}, "2 tables would be compared with it"),
         ({"against": "./copy", "cut_off": "yesterday"}, "is not a moment"),
     ],
 )

@@ -185,5 +185,5 @@ def test_settings_of_copies_and_retention(tmp_path):
     kept = config.tables["a.b"].snapshots
     assert (kept.keep, kept.older_than) == (2, 30 * 86_400.0)
     for wrong in ({"to": "./c", "layout": "dated"}, {"to": "./c", "date_column": "sold"}):
-        with pytest.raises(ConfigurationError, match="given together"):
+        with pytest.raises(ConfigurationError, match="must be set together"):
             parse_config({"tables": {"a.b": {"publish": wrong}}}, base=tmp_path)

@@ -312,7 +312,7 @@ class LocalCassandra:
             if process.poll() is not None:
                 raise self._failed(number, f"ended with {process.returncode}")
             if time.monotonic() > limit:
-                raise self._failed(number, f"takes no connections after {START_SECONDS} seconds")
+                raise self._failed(number, f"accepts no connections after {START_SECONDS} seconds")
             time.sleep(_POLL_SECONDS)
 
     def _await_answers(self) -> None:

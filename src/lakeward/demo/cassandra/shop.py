@@ -124,7 +124,7 @@ def change(session: Any) -> Changes:
         # The customer who is forgotten takes the static values along.
         deleted=len(removed) + ORDERS_EACH + 1,
         story=f"{len(new)} orders new, {len(changed)} changed, {len(cleared)} with values cleared, {len(removed)} "
-        f"taken back, {len(renamed)} customers renamed, 1 forgotten with {ORDERS_EACH} orders",
+        f"deleted, {len(renamed)} customers renamed, 1 forgotten with {ORDERS_EACH} orders",
     )
 
 

@@ -231,7 +231,7 @@ def check_output(alignment: Alignment, options: DiffOptions, fold: Fold) -> None
 
 def _other_name(purpose: str) -> str:
     option = " (--change-column)" if purpose == "change" else ""
-    return f"name the {purpose} column otherwise: {purpose}_column{option}"
+    return f"choose another name for the {purpose} column: {purpose}_column{option}"
 
 
 def _check_ignored(left: StructType, right: StructType, options: DiffOptions, fold: Fold) -> None:
@@ -253,7 +253,7 @@ def _check_keys(keys: Sequence[str], sides: Sequence[Sequence[str]], options: Di
         raise ConfigurationError(msg)
     ignored = [key for key in keys if fold(key) in {fold(name) for name in options.ignore_columns}]
     if ignored:
-        msg = f"The column {_listed(ignored)} is a key and ignored at once"
+        msg = f"The column {_listed(ignored)} is both a key column and ignored"
         raise ConfigurationError(msg)
     for side, names in zip(("past", "current"), sides, strict=True):
         missing = [key for key in keys if fold(key) not in {fold(name) for name in names}]

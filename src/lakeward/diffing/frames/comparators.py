@@ -320,7 +320,7 @@ def _take(words: list[str], allowed: tuple[str, ...]) -> list[str]:
     """Return the words after the colons; raise ValueError for a word that is not allowed, or for opposites."""
     unknown = [word for word in words if word not in allowed]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not known here" + (f" (one of {', '.join(allowed)})" if allowed else ""))
+        raise ValueError(f"unknown option {unknown[0]!r}" + (f" (one of {', '.join(allowed)})" if allowed else ""))
     for option, other in (("relative", "absolute"), ("inclusive", "exclusive")):
         if option in words and other in words:
             msg = f"it cannot be both {option} and {other}"

@@ -114,7 +114,7 @@ def _require_same_columns(past: DataFrame, diff: ParsedDiff, left: Sequence[Side
     known = {diff.fold(name) for name in (*diff.key_names, *(value.name for value in (*left, *(diff.right or ()))))}
     present = {diff.fold(name) for name in past.columns}
     facts = {
-        "columns that the diff does not know": [name for name in past.columns if diff.fold(name) not in known],
+        "columns that the diff does not have": [name for name in past.columns if diff.fold(name) not in known],
         "columns of the diff that are missing": [value.name for value in left if diff.fold(value.name) not in present],
     }
     if any(facts.values()):

@@ -177,7 +177,7 @@ def bucket_pairs(
     """
     if past.set is None or current.set is None:
         other = past if past.set is None else current
-        return f"{other.label} is no snapshot set"
+        return f"{other.label} is not a snapshot set"
     problem = _why_not(past.set, current.set, alignment)
     if problem:
         return problem
@@ -201,7 +201,7 @@ def _why_not(past: FoundSet, current: FoundSet, alignment: Alignment) -> str | N
         return f"one set is made by {', '.join(left.keys)}, the other by {', '.join(right.keys)}"
     keys = {key.in_left for key in alignment.keys if key.in_left == key.in_right and key.in_left is not None}
     if not keys.issuperset(left.keys):
-        return f"the sets are made by {', '.join(left.keys)}, and the key asked for is {', '.join(sorted(keys))}"
+        return f"the sets are made by {', '.join(left.keys)}, and the requested key is {', '.join(sorted(keys))}"
     if find_spec("duckdb") is None:
         return "DuckDB is not installed (pip install 'lakeward[diff]')"
     if finer := finer_comparator(alignment):

@@ -186,7 +186,7 @@ def _is_small(pair: _SnapshotPair) -> bool:
 def _why_not(past: Side, current: Side, alignment: Alignment, options: DiffOptions, *, exact: bool) -> str | None:
     if past.iceberg is None or current.iceberg is None:
         other = past if past.iceberg is None else current
-        return f"{other.label} is no snapshot of a table of the lake"
+        return f"{other.label} is not a snapshot of a table of the lake"
     if past.iceberg.table.identifier != current.iceberg.table.identifier:
         return "the two are snapshots of different tables"
     if exact:
@@ -311,5 +311,5 @@ def _reason(changes: FileChanges) -> str:
     left, right = changes.left, changes.right
     return (
         f"two snapshots of one table: {len(left.data)} data and {len(left.deletes)} delete files are gone, "
-        f"{len(right.data)} and {len(right.deletes)} came; all others are shared and not read"
+        f"{len(right.data)} and {len(right.deletes)} are new; all others are shared and not read"
     )

@@ -164,7 +164,7 @@ def planned_pairs(
         BUCKETS: lambda: bucket_pairs(past, current, alignment, options, exact=exact),
         ICEBERG: lambda: _iceberg(past, current, alignment, options, exact=exact, workspace=workspace),
         HASH: lambda: _hashed(past, current, alignment, options, exact=exact, workspace=workspace),
-        JOIN: lambda: _joined(past, current, alignment, options, "it was asked for"),
+        JOIN: lambda: _joined(past, current, alignment, options, "as requested"),
     }
     if plan != AUTO:
         return _forced(plan, ways)
@@ -231,7 +231,7 @@ def _hashed(
 def _why_not_narrow(alignment: Alignment, options: DiffOptions, *, exact: bool) -> str | None:
     """Return why rows cannot be compared by their hashes first; None where they can."""
     if exact:
-        return "an exact comparison was asked for, which rules out hashes"
+        return "an exact comparison was requested, which rules out hashes"
     if options.include_unchanged:
         return "unchanged rows are wanted too, so that all must be brought together"
     if finer := finer_comparator(alignment):

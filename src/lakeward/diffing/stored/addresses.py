@@ -86,7 +86,7 @@ def span_of(word: str) -> tuple[datetime, datetime]:
     try:
         start = datetime.fromisoformat(word.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError as error:
-        msg = f"{word!r} is no date; expected 2026-11-15 or 2026-11-15T10:30 (UTC)"
+        msg = f"{word!r} is not a date; expected 2026-11-15 or 2026-11-15T10:30 (UTC)"
         raise ConfigurationError(msg) from error
     if _DAY.fullmatch(word):
         return start, start + timedelta(days=1)
@@ -101,7 +101,7 @@ def absolute(location: str) -> str:
         ConfigurationError: it is empty, which would mean the working directory.
     """
     if not location.strip():
-        msg = "an empty text names no folder"
+        msg = "the address is empty"
         raise ConfigurationError(msg, hint="name a path or a URI; . is the working directory")
     if "://" in location or location.startswith("file:"):
         return location.rstrip("/")
@@ -114,7 +114,7 @@ def _lake_address(text: str, match: re.Match[str]) -> Address:
         msg = f"{text!r} names no table; expected schema.table, as in {_EXAMPLES}"
         raise ConfigurationError(msg)
     if kind is AddressKind.MIRROR and at is None:
-        msg = f"{text!r} names no moment"
+        msg = f"{text!r} lacks a moment"
         raise ConfigurationError(msg, hint=f"mirror:{table}@2020-11-14, or iceberg:{table} for the mirror as it is now")
     return Address(kind, table=table, at=at)
 

@@ -238,7 +238,7 @@ def require_free_minute(store: FileSystem, to: str, moment: datetime) -> None:
         require_absent(store, folder)
         return
     first = read_change_set_manifest(text, folder)
-    msg = f"{folder} holds the change set {first.id} of {first.created} already; a minute has one"
+    msg = f"{folder} already holds the change set {first.id} of {first.created}; there is one per minute"
     raise RefusedInputError(msg, hint="the same command a minute later, or with another --to")
 
 

@@ -173,7 +173,7 @@ def read_change_set_manifest(text: str, folder: str) -> ChangeSetManifest:
         kind = data.pop("kind", "snapshot")
         if kind == KIND:
             return _from_document(data)
-    msg = f"{folder} is no change set; its {MANIFEST} says it is a {kind}"
+    msg = f"{folder} is not a change set: according to its {MANIFEST} it is a {kind}"
     raise RefusedInputError(msg, hint="lakeward diff PAST CURRENT --to PATH   (makes a change set)")
 
 
@@ -343,7 +343,7 @@ def _require_files(folder: str, expected: Mapping[str, int], present: Mapping[st
 
 def _require_keys(folder: str, keys: Sequence[str]) -> None:
     if not keys:
-        msg = f"{folder} has no {MANIFEST}, so that it is not known what identifies a row"
+        msg = f"{folder} has no {MANIFEST}, so it is not known which columns identify a row"
         raise RefusedInputError(msg, hint="--keys COLUMN,COLUMN   (for a change set that the published recipe wrote)")
 
 

@@ -64,7 +64,7 @@ class PlainFiles:
         """
         struct = parse_schema(spark, schema) if schema else None
         if self.format not in SELF_DESCRIBING and struct is None:
-            msg = f"{self.location} is {self.format.upper()}, which does not hold the types of its columns"
+            msg = f"{self.location} is {self.format.upper()}, which does not contain the types of its columns"
             raise ConfigurationError(msg, hint="--schema 'id bigint, name string, …'   (or --schema FILE)")
         return self.read_as(spark, struct)
 
@@ -115,7 +115,7 @@ def plain_files(store: FileSystem, location: str, sizes: Mapping[str, int], form
     # An empty file has no footer or first line either, and Spark would ignore it.
     if chosen != "json" and (empty := sorted(path for path, size in sizes.items() if not size)):
         name = f"{location}/{empty[0]}".rstrip("/")
-        msg = f"{name} is empty, and no {chosen} file: its writing was interrupted"
+        msg = f"{name} is empty and thus not a {chosen} file: its writing was interrupted"
         raise RefusedInputError(msg, hint="write the snapshot again")
     return PlainFiles(store, location, sizes, chosen)
 
@@ -152,8 +152,8 @@ def parse_schema(spark: SparkSession, text: str) -> T.StructType:
         return _plain_texts(T.StructType.fromJson(json.loads(written)))
     except (ParseException, ValueError, KeyError, TypeError) as error:
         first = str(error).strip().splitlines()[0]
-        file = "" if " " in text.strip() else " and no file that is there"
-        msg = f"{text!r} is no schema{file}: {first}"
+        file = "" if " " in text.strip() else " and not an existing file"
+        msg = f"{text!r} is not a schema{file}: {first}"
         raise ConfigurationError(msg, hint="--schema 'id bigint, name string, price decimal(10,2)'") from error
 
 
@@ -188,7 +188,7 @@ def _format_of(location: str, sizes: Iterable[str]) -> str:
     known = sorted(name for name in found if name)
     if len(known) > 1:
         msg = f"{location} holds files of several formats: {', '.join(known)}"
-        raise RefusedInputError(msg, hint="put them apart, or name one format")
+        raise RefusedInputError(msg, hint="move them into separate folders, or name one format")
     if not known or None in found:
         unknown = min(name for name in names if format_of_name(name) is None)
         msg = f"the format of {unknown} in {location} is not known"

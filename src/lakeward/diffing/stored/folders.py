@@ -77,7 +77,7 @@ def require_one(listing: Listing, *, incomplete_ok: bool | None, is_change_set: 
     """
     folders = {part for path in listing.files for part in path.split("/")[:-1]}
     if (log := next((table_log for table_log in _TABLE_LOGS if table_log in folders), None)) is not None:
-        msg = f"{listing.location} is or holds a {_TABLE_LOGS[log]} table ({log}): not all files there are its rows"
+        msg = f"{listing.location} is or contains a {_TABLE_LOGS[log]} table ({log}): not all files are current rows"
         raise RefusedInputError(msg, hint="write the table's rows as Parquet files, and compare those")
     if any(listing.marked):
         raise _holds_several(listing, is_change_set=is_change_set)

@@ -239,7 +239,7 @@ def _listing(store: FileSystem, location: str) -> Listing:
 
 
 def _nothing(location: str) -> RefusedInputError:
-    return RefusedInputError(f"there is nothing at {location}", hint="check the path; local ones count from here")
+    return RefusedInputError(f"there is nothing at {location}", hint="check the path, which is relative to this folder")
 
 
 # Tables of the lake as sides: at a snapshot, a tag or a time, and mirrors as of a moment of their source.
@@ -305,7 +305,7 @@ def _at_time(metadata: TableMetadata, address: Address, micros: int) -> Snapshot
     head = metadata.head(MAIN)
     lineage = metadata.lineage(head.id) if head else ()
     found = next((snapshot for snapshot in lineage if snapshot.committed_ms * 1000 <= micros), None)
-    return _required(found, address, "no snapshot of that time any more")
+    return _required(found, address, "no snapshot of that time, or no longer")
 
 
 def parse_time(text: str, timezone: str) -> int:

@@ -150,7 +150,7 @@ class MismatchedFileError(Exception):
 
 
 # Start of the message for a problem that the reader does not expect; tests look for it.
-READER_FAULT = "reading it failed in a way that is a bug in Lakeward"
+READER_FAULT = "reading it failed because of a bug in Lakeward"
 
 
 def unforeseen(error: Exception) -> str:

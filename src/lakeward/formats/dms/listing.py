@@ -224,7 +224,7 @@ def why_no_table(storage: Storage, folder: str) -> str | None:
     if not count:
         return ""
     expected = "LOAD00000001.parquet for a load, 20240327-014303888.parquet for changes, or .csv, in exactly this case"
-    return f"{_shown(count, first)}: no name is that of a file that DMS writes ({expected})"
+    return f"{_shown(count, first)}: not named as DMS names files ({expected})"
 
 
 def _shown(count: int, first: str) -> str:
@@ -235,7 +235,7 @@ def _shown(count: int, first: str) -> str:
 def _not_a_table_reason(table: TableId) -> str | None:
     """Return why a folder is not a table; a date partition at this level means that landing is set too deep."""
     if is_date_folder(table.name) or is_date_folder(f"{table.schema}/{table.name}"):
-        return "its name is that of a date folder, which lie inside tables; if it is a table, declare it"
+        return "it is named like a date folder, and those belong inside tables; if it is a table, declare it"
     try:
         table.require_usable()
     except ConfigurationError as error:

@@ -198,7 +198,7 @@ def file_columns(schema: pa.Schema, layout: Layout, settings: TableSettings) -> 
 def _lake_type(field: pa.Field) -> str:
     lake = lake_type_of(field.type)
     if lake is None:
-        msg = f"column {field.name!r} has type {field.type}, which the lake has no place for"
+        msg = f"column {field.name!r} has type {field.type}, which the lake cannot store"
         raise UnusableFileError(msg)
     return lake
 

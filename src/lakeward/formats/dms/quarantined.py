@@ -167,7 +167,7 @@ def _json_fields(raw: str, spec: ReadSpec) -> _Fields:
         msg = f"the row's text is not JSON: {error}"
         raise UnusableFileError(msg) from error
     if not is_utf8("".join([*row, *(field or "" for field in fields)])):
-        msg = "the row's text holds escapes of lone surrogates, which are no text"
+        msg = "the row's text contains escapes of lone surrogates, which are not text"
         raise UnusableFileError(msg)
     layout = _named(list(row), spec)
     # Not the CSV files' conventions: the reader writes binary as hex, and has no token for "unchanged".

@@ -132,8 +132,8 @@ def sniff_named_times(names: Sequence[str], first: Sequence[object], spec: ReadS
     if not (is_text or is_named_so):
         return []
     message = (
-        f"column {own[0]!r} comes before all others and holds times, as the commit time does that the capture tool "
-        "adds: as things are it becomes a column of the mirror, and changes are not ordered by it"
+        f"column {own[0]!r} comes first and holds times, like the commit time that the capture tool adds: with "
+        "these settings it becomes a column of the mirror, and changes are not ordered by it"
     )
     return [Suggestion("timestamp_column", _as_yaml(own[0]), message, stops=False, column=own[0])]
 
@@ -236,8 +236,8 @@ def _commit_time(records: Sequence[Fields], spec: ReadSpec) -> list[Suggestion]:
     names = {column.name.lower() for column in columns}
     name = next(free for free in ("commit_time", "dms_commit_time", "lakeward_commit_time") if free not in names)
     message = (
-        f"every record holds a time before the table's {len(columns)} columns, as the commit time does that the "
-        "capture tool adds; files without names take any name for it"
+        f"every record begins with a time before the table's {len(columns)} columns, like the commit time that "
+        "the capture tool adds; where files have no column names, any name will do for it"
     )
     return [Suggestion("timestamp_column", name, message)]
 
@@ -343,7 +343,7 @@ def _wrong_width(csv: CsvFile, layout: Layout) -> str | None:
     if not widths or (width := widths[0][0]) == layout.width:
         return None
     names = ", ".join(layout.columns)
-    return f"most records have {width} fields, and no reading of the {len(layout.columns)} columns {names} has as many"
+    return f"most records have {width} fields, which the {len(layout.columns)} columns {names} do not explain"
 
 
 def _declared(spec: ReadSpec) -> list[str] | None:

@@ -156,7 +156,7 @@ class RowOpHandler(OpHandler):
         if record.progress.generations and record.generation < record.progress.generations[-1].number:
             return Effect(ApplyPlan(Strategy.LOG_ONLY, "the changes belong to a generation that a newer load replaced"))
         if op_input.changes is None:
-            return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file brings rows"))
+            return Effect(ApplyPlan(Strategy.LOG_ONLY, "no file contains rows"))
         return self.fold(context, workspace, op_input, op_input.changes)
 
     def fold(self, context: TableContext, workspace: Workspace, op_input: OpInput, changes: DataFrame) -> Effect:

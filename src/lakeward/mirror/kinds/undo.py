@@ -1,7 +1,7 @@
-"""An undo: every op after a chosen one is taken back, and the mirror returns to the state after that op.
+"""An undo: every op after a chosen one is undone, and the mirror returns to the state after that op.
 
 Its effect is computed from the changelog and the states kept in the lake alone, so that a later process can finish it
-after a crash. An undo may itself be undone: then ops that it had taken back count again.
+after a crash. An undo may itself be undone: then ops that it had undone count again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ops without rows: a void, which takes back the op before it, and a truncate, which empties the mirror.
+"""Ops without rows: a void, which rolls back the op before it, and a truncate, which empties the mirror.
 
 A void follows an op that was logged and can no longer be finished. A truncate follows the removal of the table's folder
 at the source, and begins a new generation.
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lakeward.spark.workspace import Workspace
 
 
-_VOID_PLAN = ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is taken back")
+_VOID_PLAN = ApplyPlan(Strategy.LOG_ONLY, "an op that could not be finished is rolled back")
 _TRUNCATE_PLAN = ApplyPlan(Strategy.CLEAR, "the table's folder is gone and on_missing_folder is truncate")
 
 
 class Void(OpHandler):
-    """Takes back the op before it, which never reached ``main``. Has no rows."""
+    """Rolls back the op before it, which never reached ``main``. Has no rows."""
 
     kind = OpKind.VOID
 
@@ -52,7 +52,7 @@ def prepare_void(context: TableContext, record: OpRecord, bases: Bases) -> Prepa
         progress=before.after_undoing(record.op + 1, back_to=record.op - 1),
         back_to=record.op - 1,
     )
-    plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is taken back")
+    plan = ApplyPlan(Strategy.LOG_ONLY, f"the files of op {record.op} changed before it was applied: it is rolled back")
     files = notes(log, record.progress, void)
     return PreparedOp(void, bases, context.mirror.columns(), (), files, (), None, 0, Effect(plan))
 

@@ -201,7 +201,7 @@ def _progress_at(context: TableContext, bases: Bases, progress: Progress, op: in
 def _generation_at(context: TableContext, progress: Progress, moment: Moment) -> Generation:
     """Return the generation that was current at the moment."""
     if progress.generation is None:
-        # An undo may take back all ops, and then leaves an empty table.
+        # An undo may undo all ops, and then leaves an empty table.
         if progress.op and moment.kind is MomentKind.OP:
             return _NOTHING
         raise never_run(context)

@@ -356,7 +356,7 @@ def _came_back(context: TableContext, scan: Scan) -> VanishedError:
     )
     table = shlex.quote(str(context.table))
     hint = (
-        f"if the table was never emptied at the source, take that back: lakeward undo {table} --to-op OP   (lakeward "
+        f"if the table was never emptied at the source, undo that: lakeward undo {table} --to-op OP   (lakeward "
         f"runs lists ops; the one before the truncate); else remove the files from landing"
     )
     return VanishedError(msg, hint=hint)

@@ -221,7 +221,7 @@ def plan_fold(mirror: IcebergTable, base: Snapshot | None, folded: Folded, setti
     if base is None or rows == 0 or folded.touched == 0:
         return ApplyPlan(Strategy.APPEND, "the mirror is empty" if rows == 0 else "no key is touched")
     if _no_file_reaches(mirror, base, folded.bounds):
-        return ApplyPlan(Strategy.APPEND, f"no file of the mirror reaches the {count(folded.touched, 'touched key')}")
+        return ApplyPlan(Strategy.APPEND, f"no file of the mirror contains the {count(folded.touched, 'touched key')}")
     share = folded.touched / rows
     if share >= settings.rewrite_share:
         return ApplyPlan(Strategy.REWRITE, f"{touched}, {share:.0%} of {count(rows, 'row')}")
@@ -267,6 +267,6 @@ def require_expected_rows(context: TableContext, bases: Bases) -> None:
         return
     msg = (
         f"{context.table}: the mirror has {bases.mirror.rows:,} rows, but op {bases.applied} left "
-        f"{bases.expected_rows:,}: something else than Lakeward wrote to {context.mirror.identifier}"
+        f"{bases.expected_rows:,}: something other than Lakeward wrote to {context.mirror.identifier}"
     )
-    raise DataError(msg, hint=f"lakeward verify {context.table}   (and with --repair to put it right)")
+    raise DataError(msg, hint=f"lakeward verify {context.table}   (with --repair it repairs the mirror)")

@@ -334,8 +334,8 @@ def _undecided(source: FoldInput, found: Sequence[Row]) -> DataError:
         for row in found
     )
     msg = (
-        f"{source.table}: key changes can be read in two ways that end differently, as one commit in which rows pass "
-        f"each other or one after the other, and the contents of the rows do not decide:\n  {shown}"
+        f"{source.table}: key changes can be read in two ways with different results, as one commit in which rows take "
+        f"each other's keys or one after the other, and the rows' contents do not show which is right:\n  {shown}"
     )
     hint = (
         "set key_moves: set if changes of one commit time are one commit, or key_moves: single if each change stands "

@@ -153,7 +153,7 @@ def require_state(context: TableContext, op: int, records: Mapping[int, OpRecord
     """
     following = records.get(op + 1)
     if following is not None and following.kind is OpKind.VOID:
-        msg = f"{context.table}: op {op} could not be finished and was taken back by op {op + 1}: it has no state"
+        msg = f"{context.table}: op {op} could not be finished and was rolled back by op {op + 1}: it has no state"
         raise ConfigurationError(msg, hint=f"the state before it is that of op {op - 1}")
 
 

@@ -344,7 +344,7 @@ def _chosen_parts(context: TableContext, found: LoadFiles) -> _Chosen:
             chosen.dropped.add(file.path)
         else:
             chosen.taken.append(file)
-    unchanged = [(seen, written_by_tool, "has the content it had and a new time") for seen in found.identical]
+    unchanged = [(seen, written_by_tool, "has its old content and a new time") for seen in found.identical]
     unchanged += [(seen, written_by_tool, "was left out of the load and has a new time") for seen in found.returned]
     unchanged += [(seen, False, "was not written again") for seen in found.untouched]
     for seen, belongs, reason in unchanged:
@@ -415,7 +415,7 @@ def _require_one_file_per_part(context: TableContext, files: Iterable[LandingFil
         by_name.setdefault(load_part(file.path), []).append(file)
     twice = [group for group in by_name.values() if len(group) > 1]
     if twice:
-        msg = f"{context.table}: one load part is there as several files: {_names(twice[0])}; expected one of them"
+        msg = f"{context.table}: one load part exists as several files: {_names(twice[0])}; expected one of them"
         raise CutError(msg, hint=_choices(context, [file.path for file in twice[0]], None))
 
 

@@ -155,7 +155,7 @@ def _unknown(
     for name in missing:
         renamed = settings.renames.get(name)
         meant = f"it was renamed to {renamed}" if renamed in names else nearest(name, names)
-        yield SettingProblem(setting, f"{setting} names {name!r}, which is no column of the table; {meant}")
+        yield SettingProblem(setting, f"{setting} names {name!r}, which is not a column of the table; {meant}")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""Ops in the changelog that an undo takes back or restores, and their files.
+"""Ops in the changelog that an undo undoes or restores, and their files.
 
-Files of ops that are taken back are new to the next run, unless they are fenced.
+Files of ops that are undone are new to the next run, unless they are fenced.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def files_of(log: DataFrame, ops: Column, *, limit: int) -> FileList:
 
 
 def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Collection[str]) -> tuple[FileRecord, ...]:
-    """Return the records that fence files of ops that an undo takes back.
+    """Return the records that fence files of ops that are undone.
 
     Raises:
         ConfigurationError: a path is not among their files, or is a load part.
@@ -99,7 +99,7 @@ def fences(context: TableContext, log: DataFrame, record: OpRecord, paths: Colle
 
 
 def notes(log: DataFrame, before: Progress, record: OpRecord) -> tuple[FileRecord, ...]:
-    """Return notes on files that stay consumed although the ops that recorded their newest content are taken back.
+    """Return notes on files that stay consumed although the ops that recorded their newest content are undone.
 
     These are copies that arrived, and files that an erasure rewrote. They stay in landing: without a note the next run
     would take a load part for a reload, and a change file for a changed one.
@@ -160,9 +160,7 @@ def _not_undone(context: TableContext, log: DataFrame, record: OpRecord, strange
     there = files_of(log, gone, limit=_NAMED)
     shown = "".join(f"\n  {path}" for path in there.paths) or " none"
     more = f"\n  and {there.count - _NAMED:,} more" if there.count > _NAMED else ""
-    msg = (
-        f"{context.table}: no op that is taken back has read {', '.join(strange)}; those that it has read:{shown}{more}"
-    )
+    msg = f"{context.table}: none of the ops to be undone has read {', '.join(strange)}; they have read:{shown}{more}"
     return ConfigurationError(msg, hint="name paths under landing as they are listed")
 
 

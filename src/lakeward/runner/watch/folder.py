@@ -94,7 +94,7 @@ class FolderWatcher:
             self._ready.set()
             if self._is_anew:
                 # Only after the watch has started: files that land between a rescan and the watch would be missed.
-                self._put(RunRequest("landing is watched anew", everything=True))
+                self._put(RunRequest("landing is watched again", everything=True))
                 self._is_anew = False
             self._request(path for change, path in changes if change is not watchfiles.Change.deleted)
             # A new folder may get the inode number of the old one.

@@ -167,7 +167,7 @@ class QueuePoller:
         try:
             self._queue.hold(held)
         except Exception as error:  # the thread must go on holding the others
-            logger.warning("messages in work may come again before they are done: %s", _reason(error))
+            logger.warning("messages in progress may be delivered again before they are done: %s", _reason(error))
 
     def _delete_ended(self) -> None:
         with self._lock:
@@ -175,7 +175,7 @@ class QueuePoller:
         try:
             self._queue.delete(ended)
         except Exception as error:  # the thread must go on holding the others
-            logger.warning("%s messages could not be deleted and will come again: %s", len(ended), _reason(error))
+            logger.warning("%s messages could not be deleted and will reappear: %s", len(ended), _reason(error))
 
     def _accept_all(self, messages: Iterable[dict[str, Any]]) -> None:
         """Accept messages one by one; an error in one does not affect the next."""

@@ -83,7 +83,7 @@ class Cron:
             msg = f"{self._expression!r} is not a cron expression ({error}); expected five fields such as '0 * * * *'"
             raise ConfigurationError(msg, hint="minute hour day-of-month month day-of-week") from None
         except StopIteration:
-            msg = f"the cron expression {self._expression!r} never comes true"
+            msg = f"the cron expression {self._expression!r} never matches"
             raise ConfigurationError(msg) from None
 
 

@@ -97,7 +97,7 @@ def row_key(table: object, columns: Sequence[Column], keys: Sequence[str], given
         msg = f"{table} has no primary key: its rows cannot be identified"
         raise ConfigurationError(msg, hint=f"lakeward changes {table} lists its rows as they came")
     if set(given) != set(keys):
-        msg = f"{table} is keyed by {', '.join(keys)}; found {', '.join(given) or 'none'}"
+        msg = f"the key of {table} is {', '.join(keys)}; found {', '.join(given) or 'none'}"
         raise ConfigurationError(msg, hint=" ".join(f"--key {name}=…" for name in keys))
     types = {lake_column.name: lake_column.lake_type for lake_column in columns}
     values = {name: _value(table, name, types[name], given[name]) for name in keys}

@@ -122,7 +122,7 @@ def _outcome(change: RowChange, later: _LaterChanges, begun: Mapping[int, int]) 
 
 def _undone_by(op: int, progress: Progress) -> str:
     last = next(last for first, last in progress.undone if first <= op <= last)
-    return f"op {last + 1} took it back"
+    return f"op {last + 1} undid it"
 
 
 @dataclass(frozen=True)

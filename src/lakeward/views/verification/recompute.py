@@ -154,10 +154,10 @@ def find_origin(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...
         DataError: files were asked for, and some are gone or changed.
     """
     if basis is Basis.CHANGELOG:
-        return _from_changelog(at, wanted, "as asked for")
+        return _from_changelog(at, wanted, "as requested")
     read = _read_again(at, workspace, wanted)
     if read.problem is None:
-        reason = "as asked for" if basis is Basis.FILES else "all consumed files are still there, unchanged"
+        reason = "as requested" if basis is Basis.FILES else "all consumed files are still there, unchanged"
         return _from_files(at, read, wanted, reason)
     if basis is Basis.FILES:
         msg = f"{at.context.table}: {read.problem}"

@@ -146,7 +146,7 @@ def _require_own_pointer(place: VersionPlace, table: str) -> None:
         found = None
     if not isinstance(found, dict) or found.get("table") != table or "version" not in found:
         msg = f"{place.root}/{POINTER} exists and does not point to a version of {table}: it is not replaced"
-        raise ConfigurationError(msg, hint="look at it, and move it elsewhere, or publish to another folder")
+        raise ConfigurationError(msg, hint="inspect it, and move it elsewhere, or publish to another folder")
 
 
 def _known(context: TableContext, root: str) -> list[Publication]:

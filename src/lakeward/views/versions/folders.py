@@ -130,7 +130,7 @@ def require_free(place: VersionPlace, *, replace: bool) -> None:
     # Object stores may still list a folder that lost its last file.
     is_taken = store.exists(folder) if store.can_rename else bool(store.files(folder))
     if is_taken and not replace:
-        msg = f"{place.folder} exists already; a version is never overwritten unasked"
+        msg = f"{place.folder} exists already; a version is overwritten only on request"
         raise ConfigurationError(msg, hint="the same command with --replace")
 
 
@@ -144,7 +144,7 @@ def require_own(place: VersionPlace, mirror_uuid: str) -> None:
     text, present = store.read_text(f"{folder}/{MANIFEST}"), store.files(folder)
     if text is None and not present:
         return
-    hint = "look at it, and move it elsewhere or remove it by hand; nothing there was touched"
+    hint = "inspect it, and move it elsewhere or remove it by hand; nothing there was touched"
     if listed_files(text) is None:
         msg = f"{folder} has no readable {MANIFEST}: nothing shows that Lakeward wrote what is there: {shown(present)}"
         raise ConfigurationError(msg, hint=hint)

@@ -168,7 +168,7 @@ def _require_free(
         msg = f"{context.table} has a branch or tag {name!r} that is not a snapshot of Lakeward"
         raise ConfigurationError(msg, hint="--tag ANOTHER-NAME")
     if not replacing:
-        msg = f"{context.table} has a tag {name!r} already; a version is never overwritten unasked"
+        msg = f"{context.table} has a tag {name!r} already; a version is overwritten only on request"
         raise ConfigurationError(msg, hint="the same command with --replace")
 
 
