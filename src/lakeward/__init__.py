@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 _NAMES_BY_MODULE = {
     "lakeward.api.diffs": "diff_snapshots patch_snapshot",
     "lakeward.api.doctor": "Check doctor",
-    "lakeward.api.failures": "explain_error",
     "lakeward.api.history": "History",
     "lakeward.api.inputs": "parse_key parse_setting read_keys",
     "lakeward.api.snapshots": "SnapshotReport Snapshots snapshots_exit_code",
@@ -26,12 +25,12 @@ _NAMES_BY_MODULE = {
     "lakeward.cassandra_client": "CassandraClient SyncSettings",
     "lakeward.config": "Config TableDefaults TableSettings load_config",
     "lakeward.config.base": "parse_span",
-    "lakeward.config.reference": "config_reference",
+    "lakeward.config.reference": "config_reference write_configuration",
     "lakeward.config.services": "WatchSettings",
-    "lakeward.config.template": "write_configuration",
     "lakeward.demo.cassandra.project": "CassandraDemo CassandraDemoReport cassandra_demo_server write_cassandra_demo",
-    "lakeward.demo.project": "DemoTable write_demo",
-    "lakeward.demo.story": "DemoReport SampleRow TableCheck play_demo",
+    "lakeward.demo.project": "DemoReport DemoTable SampleRow TableCheck play_demo write_demo",
+    "lakeward.diffing.comparison": "DiffResult",
+    "lakeward.diffing.examples": "Example",
     "lakeward.diffing.frames.comparators": (
         "Bitwise Comparator Duration Epsilon Equality MapEntries Whitespace parse_comparator"
     ),
@@ -39,13 +38,11 @@ _NAMES_BY_MODULE = {
     "lakeward.diffing.frames.options": "DiffMode DiffOptions DuplicateKeys",
     "lakeward.diffing.frames.pairs": "Summary",
     "lakeward.diffing.frames.patching": "compose patch reverse",
-    "lakeward.diffing.report.examples": "Example",
-    "lakeward.diffing.running": "DiffResult",
     "lakeward.diffing.stored.applying": "Applied",
     "lakeward.errors": (
-        "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError "
-        "DeleteShareError LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError "
-        "TimeLimitError VanishedError"
+        "BadRowError BugError ChangedFileError ConfigurationError ConflictError CutError DataError DeleteShareError "
+        "LakewardError LeaseHeldError RefusedInputError RetriableError SchemaError SparkDiedError TimeLimitError "
+        "VanishedError"
     ),
     "lakeward.formats.dms.listing": "SkippedFolder",
     "lakeward.iceberg.rewrite": "Debt",
@@ -63,16 +60,15 @@ _NAMES_BY_MODULE = {
     "lakeward.mirror.undo": "ConcernedOp Marked UndoPlan Undone",
     "lakeward.model": "TableId",
     "lakeward.redaction": "redact redact_values",
-    "lakeward.runner.discovery": "Discovery",
     "lakeward.runner.history": "RunDetail RunSummary",
     "lakeward.runner.metrics": "Metrics",
     "lakeward.runner.observers": "Observer SilentObserver",
     "lakeward.runner.status": "StatusTotals TableStatus status_totals",
-    "lakeward.runner.tables": "KnownTable",
+    "lakeward.runner.tables": "Discovery KnownTable",
     "lakeward.runner.validation": "Finding Proposal",
     "lakeward.runner.walkthrough": "ImportedTable",
     "lakeward.runner.watch.watcher": "RunObserver Watcher",
-    "lakeward.spark.errors": "query_errors",
+    "lakeward.spark.errors": "explain_error query_errors",
     "lakeward.testing.simulator": "SimulationResult SimulatorOptions write_simulation",
     "lakeward.text": "count escape_text rate to_json",
     "lakeward.views.erasure": "ErasedPlace Receipt",

@@ -2,7 +2,6 @@
 
 from lakeward.api.diffs import diff_snapshots as diff_snapshots, patch_snapshot as patch_snapshot
 from lakeward.api.doctor import Check as Check, doctor as doctor
-from lakeward.api.failures import explain_error as explain_error
 from lakeward.api.history import History as History
 from lakeward.api.inputs import parse_key as parse_key, parse_setting as parse_setting, read_keys as read_keys
 from lakeward.api.snapshots import (
@@ -23,22 +22,24 @@ from lakeward.config import (
     load_config as load_config,
 )
 from lakeward.config.base import parse_span as parse_span
-from lakeward.config.reference import config_reference as config_reference
+from lakeward.config.reference import config_reference as config_reference, write_configuration as write_configuration
 from lakeward.config.services import WatchSettings as WatchSettings
-from lakeward.config.template import write_configuration as write_configuration
 from lakeward.demo.cassandra.project import (
     CassandraDemo as CassandraDemo,
     CassandraDemoReport as CassandraDemoReport,
     cassandra_demo_server as cassandra_demo_server,
     write_cassandra_demo as write_cassandra_demo,
 )
-from lakeward.demo.project import DemoTable as DemoTable, write_demo as write_demo
-from lakeward.demo.story import (
+from lakeward.demo.project import (
     DemoReport as DemoReport,
+    DemoTable as DemoTable,
     SampleRow as SampleRow,
     TableCheck as TableCheck,
     play_demo as play_demo,
+    write_demo as write_demo,
 )
+from lakeward.diffing.comparison import DiffResult as DiffResult
+from lakeward.diffing.examples import Example as Example
 from lakeward.diffing.frames.comparators import (
     Bitwise as Bitwise,
     Comparator as Comparator,
@@ -57,8 +58,6 @@ from lakeward.diffing.frames.options import (
 )
 from lakeward.diffing.frames.pairs import Summary as Summary
 from lakeward.diffing.frames.patching import compose as compose, patch as patch, reverse as reverse
-from lakeward.diffing.report.examples import Example as Example
-from lakeward.diffing.running import DiffResult as DiffResult
 from lakeward.diffing.stored.applying import Applied as Applied
 from lakeward.errors import (
     BadRowError as BadRowError,
@@ -106,7 +105,6 @@ from lakeward.mirror.quarantine import BadRow as BadRow, QuarantineReport as Qua
 from lakeward.mirror.undo import ConcernedOp as ConcernedOp, Marked as Marked, UndoPlan as UndoPlan, Undone as Undone
 from lakeward.model import TableId as TableId
 from lakeward.redaction import redact as redact, redact_values as redact_values
-from lakeward.runner.discovery import Discovery as Discovery
 from lakeward.runner.history import RunDetail as RunDetail, RunSummary as RunSummary
 from lakeward.runner.metrics import Metrics as Metrics
 from lakeward.runner.observers import Observer as Observer, SilentObserver as SilentObserver
@@ -115,11 +113,11 @@ from lakeward.runner.status import (
     TableStatus as TableStatus,
     status_totals as status_totals,
 )
-from lakeward.runner.tables import KnownTable as KnownTable
+from lakeward.runner.tables import Discovery as Discovery, KnownTable as KnownTable
 from lakeward.runner.validation import Finding as Finding, Proposal as Proposal
 from lakeward.runner.walkthrough import ImportedTable as ImportedTable
 from lakeward.runner.watch.watcher import RunObserver as RunObserver, Watcher as Watcher
-from lakeward.spark.errors import query_errors as query_errors
+from lakeward.spark.errors import explain_error as explain_error, query_errors as query_errors
 from lakeward.testing.simulator import (
     SimulationResult as SimulationResult,
     SimulatorOptions as SimulatorOptions,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.sync_rounds import SyncReport
     from lakeward.cassandra.write_plan import WriteReport
     from lakeward.config import Config
-    from lakeward.diffing.running import DiffResult
+    from lakeward.diffing.comparison import DiffResult
     from lakeward.errors import LakewardError
 
 _UNLIMITED = RateLimits()

@@ -34,9 +34,8 @@ from lakeward.arguments import (  # fmt: skip
 from lakeward.config import Config, load_config
 from lakeward.mirror.op.context import RunOptions
 from lakeward.model import TableId
-from lakeward.runner import discovery
 from lakeward.runner.observers import Reporting
-from lakeward.runner.tables import KnownTable
+from lakeward.runner.tables import Discovery, KnownTable, discover, require_landing
 
 if TYPE_CHECKING:
     import threading
@@ -182,14 +181,14 @@ class Lakeward:
         return self._registry.own_settings(name)
 
     @takes(read_transactions=FLAG)
-    def discover(self, *, read_transactions: bool = False) -> discovery.Discovery:
+    def discover(self, *, read_transactions: bool = False) -> Discovery:
         """Register tables found in landing as inactive; return which are new and what was left out.
 
         Args:
             read_transactions: read transaction files too, for tables that have no folder.
         """
-        discovery.require_landing(self.config, self.storage)
-        return discovery.discover(self.config, self.storage, self.state, read_transactions=read_transactions)
+        require_landing(self.config, self.storage)
+        return discover(self.config, self.storage, self.state, read_transactions=read_transactions)
 
     @takes(name=TEXT)
     def propose_settings(self, name: str) -> Proposal:
@@ -291,7 +290,7 @@ class Lakeward:
         """Return what a run would do next for each table, without writing."""
         from lakeward.runner.workbench import plan_tables
 
-        discovery.require_landing(self.config, self.storage)
+        require_landing(self.config, self.storage)
         chosen = self._opened.active(tables)
         return plan_tables(self._opened.workbench(), chosen, options or RunOptions())
 
@@ -319,7 +318,7 @@ class Lakeward:
         from lakeward.runner.observers import fan_out
         from lakeward.runner.run import run_tables
 
-        discovery.require_landing(self.config, self.storage)
+        require_landing(self.config, self.storage)
         chosen, bench = self._opened.active(tables), self._opened.workbench()
         observer = fan_out((*self._reporting.observers(), *self._observers, *observers))
         return run_tables(bench, chosen, options or RunOptions(), observer, wait=wait, parallel=parallel, stop=stop)
@@ -492,7 +491,7 @@ class Lakeward:
         Raises:
             ConfigurationError: the arguments contradict each other; nothing was compared.
         """
-        from lakeward.api.verification import other_copy, verify_options, verify_tables
+        from lakeward.api.operations import other_copy, verify_options, verify_tables
 
         names = list(tables)
         chosen = self._opened.named(names) if names else self._opened.active(())

@@ -19,8 +19,8 @@ from lakeward.cassandra.ledger import Ledger
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.cassandra.write_plan import WriteStatus
 from lakeward.config import Config
+from lakeward.diffing.comparison import ComparisonRequest, run_comparison
 from lakeward.diffing.frames.options import DiffOptions
-from lakeward.diffing.running import ComparisonRequest, run_comparison
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
 from lakeward.session.sessions import table_session

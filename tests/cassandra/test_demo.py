@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lakeward.cli.demo import NEXT_CASSANDRA_COMMANDS as NEXT_COMMANDS
+from lakeward.cli.samples import NEXT_CASSANDRA_COMMANDS as NEXT_COMMANDS
 from lakeward.demo.cassandra.project import cassandra_demo_server
 from lakeward.errors import ConfigurationError
 from tests.commands import invoke

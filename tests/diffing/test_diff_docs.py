@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import lakeward
 from lakeward.cli.main import cli
-from lakeward.diffing.running import DiffResult
+from lakeward.diffing.comparison import DiffResult
 
 PAGE = (Path(__file__).parents[2] / "docs/diff.md").read_text(encoding="utf-8")
 WRITTEN = "exports/incremental/year=2026/month=11/day=15/hour=21/minute=05"

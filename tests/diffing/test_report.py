@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lakeward.diffing.examples import Example, examples
 from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.joining import joined
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.frames.pairs import Summary
-from lakeward.diffing.report.examples import Example, examples
-from lakeward.diffing.report.page import render_report
+from lakeward.diffing.report import render_report
 
 SCHEMA = "id int, `na.me` string, raw binary, at timestamp_ntz, tags array<string>, extra map<string,int>"
 

@@ -35,7 +35,7 @@ from lakeward.formats.dms.sniffing import peek
 from lakeward.formats.dms.transactions import read_sorted, sort_file
 from lakeward.formats.dms.values import record_schema
 from lakeward.model import LandingFile, TableId
-from lakeward.runner.discovery import discover
+from lakeward.runner.tables import discover
 from lakeward.runner.watch.notices import path_under, read_s3_notice
 from lakeward.state.base import TableRun
 from lakeward.state.memory import MemoryStateStore

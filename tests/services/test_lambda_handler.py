@@ -10,8 +10,7 @@ from urllib.request import urlopen
 import pytest
 from botocore.stub import Stubber
 
-from lakeward.aws.lambda_handler import handler
-from lakeward.aws.targets import EmrServerlessJob, JobRequest, Started
+from lakeward.aws.lambda_handler import EmrServerlessJob, JobRequest, Started, handler
 from lakeward.errors import ConfigurationError, RetriableError
 from tests.servers.moto import CREDENTIALS, REGION, moto_client
 

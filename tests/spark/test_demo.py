@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from lakeward.cli.demo import NEXT_COMMANDS
+from lakeward.cli.samples import NEXT_COMMANDS
 from tests.commands import invoke
 
 COUNTS = {"sampledb.store": 9, "sampledb.product": 24, "sampledb.productorder": 9770, "people.persons": 103}

@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSResponse
 
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.model import Progress
-from lakeward.state import dynamodb_connection, dynamodb_ledger, dynamodb_rows
+from lakeward.state import dynamodb, dynamodb_connection, dynamodb_rows
 from lakeward.state.dynamodb import DynamoStateStore
 from lakeward.state.leases import current_owner
 from lakeward.state.open import open_state
@@ -340,7 +340,7 @@ class TestLedger:
             store.replace_ledger(PRODUCT, 1, PROGRESS, crashing())
         store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("a")])
         assert partitions(client, store)["files"] > 200
-        monkeypatch.setattr(dynamodb_ledger, "LEFTOVER_AGE", timedelta(0))
+        monkeypatch.setattr(dynamodb, "LEFTOVER_AGE", timedelta(0))
         store.replace_ledger(PRODUCT, 3, PROGRESS, [make_entry("a")])
         assert partitions(client, store) == {"files": 1, "ledgers": 1, "store": 1}
 
@@ -349,7 +349,7 @@ class TestLedger:
     ) -> None:
         def slow() -> Iterator[Any]:
             yield make_entry("slow")
-            monkeypatch.setattr(dynamodb_ledger, "LEFTOVER_AGE", timedelta(0))
+            monkeypatch.setattr(dynamodb, "LEFTOVER_AGE", timedelta(0))
             store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("quick")])
 
         with pytest.raises(RetriableError, match="cleaned up meanwhile"):

@@ -21,11 +21,11 @@ from lakeward.cassandra.sync_steps import Action
 from lakeward.cassandra.write_plan import WriteReport, WriteStatus
 from lakeward.columns import Column
 from lakeward.demo.cassandra import project
+from lakeward.diffing.comparison import DiffResult
+from lakeward.diffing.examples import Example
 from lakeward.diffing.frames.comparators import Epsilon
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.diffing.frames.pairs import Summary
-from lakeward.diffing.report.examples import Example
-from lakeward.diffing.running import DiffResult
 from lakeward.diffing.stored.applying import Applied
 from lakeward.diffing.stored.changesets import ChangeSetManifest
 from lakeward.formats.base import FileSummary

@@ -1,5 +1,6 @@
 """The examples in docs/: whole, of the right syntax, and of the fields that matter."""
 
+import inspect
 import json
 import re
 import shutil
@@ -11,9 +12,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from lakeward.aws import lambda_handler
 from lakeward.cli.main import cli
 from lakeward.config import parse_config
-from lakeward.runner.watch.timers import Cron, SystemClock
+from lakeward.runner.watch.triggers import Cron, SystemClock
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -169,7 +171,7 @@ FOLDERS = ("systemd", "kubernetes", "aws")
 
 
 def test_the_page_describes_every_variable_of_the_function():
-    source = (DOCS.parent / "src/lakeward/aws/lambda_handler.py").read_text(encoding="utf-8")
+    source = inspect.getsource(lambda_handler.LambdaSettings)
     names = set(re.findall(r'"(TARGET|[A-Z]+(?:_[A-Z]+)?)"', source)) | {"EMR_SPARK", "SCOPE"}
     page = (DOCS / "deploy.md").read_text(encoding="utf-8")
     assert {f"LAKEWARD_LAMBDA_{name}" for name in names} == set(re.findall(r"LAKEWARD_LAMBDA_[A-Z_]+", page))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakeward.api.opened import During
+    from lakeward.diffing.comparison import DiffResult
     from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.running import DiffResult
     from lakeward.diffing.stored.addresses import Side
     from lakeward.diffing.stored.applying import Applied
     from lakeward.diffing.stored.changesets import ChangeSet
@@ -201,10 +201,8 @@ def diff_snapshots(
         RefusedInputError: the sides cannot be compared, or too much would be deleted.
     """
     from lakeward.cassandra.snapshots import shown_like_cql
-    from lakeward.diffing.comparison import keys_of
-    from lakeward.diffing.frames.layout import with_free_names
-    from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.running import ComparisonRequest, run_comparison
+    from lakeward.diffing.comparison import ComparisonRequest, keys_of, run_comparison
+    from lakeward.diffing.frames.options import DiffOptions, with_free_names
     from lakeward.diffing.stored.addresses import absolute
 
     if report is not None:

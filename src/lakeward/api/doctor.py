@@ -130,7 +130,7 @@ def _has_clusters_only(config: Config) -> bool:
 
 def _landing(config: Config) -> str:
     from lakeward.model import TableId
-    from lakeward.runner.discovery import landed_tables, require_landing
+    from lakeward.runner.tables import landed_tables, require_landing
     from lakeward.storage.landing import open_storage
 
     storage = open_storage(config.resolve(config.landing), config.s3, config.landing_symlinks)

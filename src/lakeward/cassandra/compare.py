@@ -28,8 +28,7 @@ from lakeward.cassandra.range_files import RangeGroup, is_group_file, read_group
 from lakeward.cassandra.read_plan import ReadPlan, grouped, page_rows, partitioner_of, ring_ranges
 from lakeward.cassandra.schema import differences, read_table_schema
 from lakeward.cassandra.snapshots import LIVE, shown_like_cql, snapshot_struct
-from lakeward.diffing.comparison import SideComparison
-from lakeward.diffing.running import ComparisonRequest, run_comparison
+from lakeward.diffing.comparison import ComparisonRequest, SideComparison, run_comparison
 from lakeward.diffing.stored.addresses import Side, absolute
 from lakeward.diffing.stored.applying import change_set_folder
 from lakeward.errors import ConfigurationError
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
     from lakeward.cassandra.read_plan import TokenRange
     from lakeward.cassandra.schema import TableSchema
     from lakeward.config import Config
+    from lakeward.diffing.comparison import DiffResult
     from lakeward.diffing.frames.options import DiffOptions
-    from lakeward.diffing.running import DiffResult
     from lakeward.storage.filesystem import FileSystem
 
 

@@ -1,7 +1,8 @@
 """Sessions with a cluster: one per process, with exact values, and the errors where none can be opened.
 
 The driver keeps one connection to a node, and Amazon Keyspaces accepts 3,000 requests per second on each: a session may
-therefore spread its requests over several connections.
+therefore spread its requests over several connections. Nodes are known by the names that their certificates hold: the
+driver uses addresses once it has resolved names, and would check a certificate against the address.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib.metadata
 import itertools
 import logging
 import os
+import socket
 import ssl
 import threading
 import time
@@ -18,17 +20,64 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from cassandra.connection import DefaultEndPoint, DefaultEndPointFactory
+
 from lakeward.cassandra import keyspaces
 from lakeward.cassandra.retry import error_text, errors_of, is_refusal, pause_before
 from lakeward.cassandra.wire import make_exact
 from lakeward.errors import ConfigurationError, LakewardError, RetriableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cassandra.cluster import Cluster, Session
+    from cassandra.connection import EndPoint
 
     from lakeward.config.services import ClusterSettings
+
+
+class NamedEndPoint(DefaultEndPoint):  # type: ignore[misc]
+    """A node whose certificate must contain a name."""
+
+    def __init__(self, address: str, port: int, name: str) -> None:
+        super().__init__(address, port)
+        self.ssl_name = name
+
+    @property
+    def ssl_options(self) -> dict[str, str]:
+        """The options of an encrypted connection."""
+        return {"server_hostname": self.ssl_name}
+
+
+class NamedEndPoints(DefaultEndPointFactory):  # type: ignore[misc]
+    """A factory of nodes: those that are configured by a name keep it."""
+
+    def __init__(self, port: int, names: Mapping[str, str]) -> None:
+        super().__init__(port)
+        self._names = names
+
+    def create(self, row: Mapping[str, object]) -> EndPoint:
+        """Return the node of a row of ``system.peers``."""
+        found = super().create(row)
+        return self.named(found.address, found.port)
+
+    def named(self, address: str, port: int) -> EndPoint:
+        """Return the node of an address."""
+        return NamedEndPoint(address, port, self._names.get(address, address))
+
+
+def names_of(hosts: Iterable[str], port: int) -> dict[str, str]:
+    """Return the configured name of each address; names that cannot be resolved are left out."""
+    found: dict[str, str] = {}
+    for host in hosts:
+        try:
+            answers = socket.getaddrinfo(host, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        except socket.gaierror:
+            continue
+        for *_, place in answers:
+            found.setdefault(str(place[0]), host)
+    return found
+
 
 _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0
@@ -204,7 +253,7 @@ def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> 
 
 def _ways_in(settings: ClusterSettings, nodes: Sequence[tuple[str, int]]) -> dict[str, Any]:
     """Return the contact points, and the names by which certificates are checked."""
-    from lakeward.cassandra.endpoints import NamedEndPoints, names_of
+    from lakeward.cassandra.connection import NamedEndPoints, names_of
 
     hosts, port = keyspaces.hosts_and_port(settings)
     # All nodes of Keyspaces present the certificate of its endpoint, whatever their own addresses are.

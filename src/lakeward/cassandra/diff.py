@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lakeward import schemas as S
 from lakeward.cassandra.export_folder import SNAPSHOTS, table_folder
 from lakeward.cassandra.snapshots import EXPIRES, WRITETIME, origin_of, shown_like_cql
+from lakeward.diffing.comparison import ComparisonRequest, run_comparison
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
-from lakeward.diffing.running import ComparisonRequest, run_comparison
 from lakeward.diffing.stored.addresses import is_choice
 from lakeward.diffing.stored.open import open_side
 from lakeward.errors import RefusedInputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.snapshots import ExportOrigin
     from lakeward.config import Config
-    from lakeward.diffing.running import DiffResult
+    from lakeward.diffing.comparison import DiffResult
     from lakeward.diffing.stored.addresses import Side
 
 

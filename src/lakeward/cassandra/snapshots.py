@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakeward.cassandra.cql import CqlType
     from lakeward.cassandra.schema import CqlColumn
-    from lakeward.diffing.report.examples import Example
+    from lakeward.diffing.examples import Example
     from lakeward.diffing.stored.addresses import Side
 
 # The prefix of the columns that a snapshot has besides those of its table.

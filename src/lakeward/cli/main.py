@@ -9,25 +9,21 @@ import click
 
 from lakeward import __version__
 from lakeward.cli.cassandra import cassandra
-from lakeward.cli.demo import demo
+from lakeward.cli.corrections import erase, quarantine, undo
 from lakeward.cli.diff import diff, patch
-from lakeward.cli.erase import erase
 from lakeward.cli.failures import guarded
 from lakeward.cli.history import changes, history, scd2
 from lakeward.cli.maintain import maintain
 from lakeward.cli.options import Invocation, common_options
 from lakeward.cli.process import end_on_signals, reserve_stdout
 from lakeward.cli.project import discover, doctor, init, state
-from lakeward.cli.quarantine import quarantine
-from lakeward.cli.run import plan, run
-from lakeward.cli.simulate import simulate
+from lakeward.cli.run import plan, run, watch
+from lakeward.cli.samples import demo, simulate
 from lakeward.cli.snapshot import snapshot
 from lakeward.cli.sql import sql
 from lakeward.cli.status import runs, status
 from lakeward.cli.tables import tables
-from lakeward.cli.undo import undo
 from lakeward.cli.verify import verify
-from lakeward.cli.watch import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,22 +1,36 @@
-"""The known tables and their settings: declared in the configuration, or registered by discovery or a command."""
+"""The tables there are and their settings: declared in the configuration, or registered by a command or by discovery.
+
+Discovery finds tables in landing and registers those that are new, inactive until someone decides on their key.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from lakeward.config import TableSettings, explain_settings, merge_settings
-from lakeward.errors import ConfigurationError
+from lakeward.errors import ConfigurationError, DataError
+from lakeward.formats.dms.listing import (
+    SkippedFolder,
+    list_transactions,
+    table_folders,
+    unreadable_folder,
+    why_no_table,
+)
 from lakeward.model import TableId
+from lakeward.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakeward.config import Config
     from lakeward.state.base import StateStore
+    from lakeward.storage.landing import Storage
 
 
 @dataclass(frozen=True)
@@ -107,3 +121,143 @@ def _require_active(known: KnownTable) -> KnownTable:
         hint = f"lakeward tables set {known.table} --primary-key COLUMN --activate"
         raise ConfigurationError(msg, hint=hint)
     return known
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The result of a search for tables in landing.
+
+    ``new`` tables were registered; ``unlanded`` are those of them that only transaction files name. ``skipped``
+    folders hold files but are not tables, or are in the place of a table and were left out. ``stray`` is an example of
+    a file if landing holds no table at all.
+    """
+
+    new: tuple[TableId, ...] = ()
+    unlanded: tuple[TableId, ...] = ()
+    skipped: tuple[SkippedFolder, ...] = ()
+    stray: str | None = None
+
+
+def discover(config: Config, storage: Storage, state: StateStore, *, read_transactions: bool = False) -> Discovery:
+    """Register tables found in landing that are neither declared nor known.
+
+    Folders of known tables are not listed, so that a repeated search costs one listing per schema. Tables that only
+    transaction files name have no folder: with ``read_transactions`` those files are read completely.
+    """
+    known = {*config.declared(), *(registered.table for registered in state.registered())}
+    skipped: list[SkippedFolder] = []
+    new: list[TableId] = []
+    any_table = False
+    for found in landed_tables(config, storage, known):
+        if isinstance(found, SkippedFolder):
+            skipped.append(found)
+            continue
+        any_table = True
+        if found not in known and state.register(found, active=False):
+            new.append(found)
+    unlanded: list[TableId] = []
+    for found in _register_unlanded(config, storage, state, {*known, *new}) if read_transactions else ():
+        (skipped if isinstance(found, SkippedFolder) else unlanded).append(found)  # type: ignore[arg-type]
+    stray = None if any_table or unlanded else _first_file(storage)
+    return Discovery((*new, *unlanded), tuple(unlanded), tuple(skipped), stray)
+
+
+def _first_file(storage: Storage) -> str | None:
+    try:
+        return next((escape_name(file.path) for file in storage.walk("")), None)
+    except (OSError, DataError):
+        return None  # the folder that cannot be listed is among those left out
+
+
+def landed_tables(config: Config, storage: Storage, known: Collection[TableId]) -> Iterator[TableId | SkippedFolder]:
+    """Yield the tables in landing that ``include`` and ``exclude`` accept, and the folders that are not tables.
+
+    Folders of known tables are not listed; others are tables only if they hold a load part or change file.
+    """
+    for found in table_folders(storage, transactions=config.transactions):
+        if not _concerns(config, found):
+            continue
+        if isinstance(found, SkippedFolder) or found in known:
+            yield found
+            continue
+        try:
+            reason = why_no_table(storage, _folder(found))
+        except OSError as error:
+            yield unreadable_folder(_folder(found), error)
+            continue
+        except DataError as error:
+            # A folder that cannot be listed concerns a single table.
+            yield SkippedFolder(_folder(found), error.message)
+            continue
+        if reason is None:
+            yield found
+        elif reason:
+            yield SkippedFolder(_folder(found), reason)
+
+
+def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
+    """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` accept."""
+    if isinstance(found, TableId) or "/" in found.path:
+        return is_wanted(config, str(found) if isinstance(found, TableId) else found.path.replace("/", ".", 1))
+    # A whole schema: some table of it may be wanted.
+    return any(fnmatchcase(found.path, pattern.partition(".")[0]) for pattern in config.include)
+
+
+def is_wanted(config: Config, name: str) -> bool:
+    """Whether ``include`` and ``exclude`` accept a name."""
+    is_included = any(fnmatchcase(name, pattern) for pattern in config.include)
+    return is_included and not any(fnmatchcase(name, pattern) for pattern in config.exclude)
+
+
+def require_landing(config: Config, storage: Storage) -> None:
+    """Raise for an empty, missing or unreadable landing folder: usually the path is wrong."""
+    try:
+        is_there = storage.exists("")
+    except OSError as error:
+        msg = f"landing {config.landing} cannot be listed: {error.strerror or error}"
+        raise ConfigurationError(msg, hint="let this user read it, or correct landing: in lakeward.yaml") from error
+    if not is_there:
+        msg = f"landing {config.landing} is missing or empty: no file to read"
+        hint = "correct landing: in lakeward.yaml, or let the capture tool write there first; to try: lakeward demo"
+        raise ConfigurationError(msg, hint=hint)
+
+
+def _folder(table: TableId) -> str:
+    return f"{table.schema}/{table.name}"
+
+
+def _register_unlanded(
+    config: Config, storage: Storage, state: StateStore, known: Collection[TableId]
+) -> Iterator[TableId | SkippedFolder]:
+    """Register and yield the tables that only transaction files name."""
+    if not config.transactions:
+        msg = "there are no transaction files to read: transactions: is not set"
+        raise ConfigurationError(msg, hint="set transactions: to the folder of the CDC_TXN files in lakeward.yaml")
+    for table in sorted(_named_in_transactions(config, storage, config.transactions.strip("/")) - {*known}):
+        if not is_wanted(config, str(table)):
+            continue
+        try:
+            table.require_usable()
+        except ConfigurationError as error:
+            yield SkippedFolder(_folder(table), error.message)
+        else:
+            if state.register(table, active=False):
+                yield table
+
+
+def _named_in_transactions(config: Config, storage: Storage, folder: str) -> set[TableId]:
+    """Return the tables named in transaction files; a file still being written is read the next time."""
+    from lakeward.formats.dms import transactions as T
+    from lakeward.formats.dms.files import Limits
+
+    named: set[TableId] = set()
+    limits = Limits.of(config.defaults)
+    for file in list_transactions(storage, folder, config.defaults):
+        for batch in T.sort_file(storage, file, config.defaults.csv, limits):
+            rows = batch.select([T.SCHEMA, T.TABLE, T.ENDING]).to_pylist()
+            named |= {TableId(row[T.SCHEMA], row[T.TABLE]) for row in rows if row[T.ENDING] is None}
+            ending = rows[-1][T.ENDING]
+            if ending and (problem := json.loads(ending)["problem"]):
+                msg = f"{file.path} cannot be used: {problem}"
+                raise DataError(msg, hint="repair or remove it, then: lakeward discover --read-transactions")
+    return named

@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.arguments import instance, takes
 from lakeward.errors import BugError, ConfigurationError, DataError, LakewardError, RetriableError
 from lakeward.external_errors import UNREACHABLE, scarcity, system_error
 from lakeward.spark import signs
@@ -246,6 +247,26 @@ def _failed_query(failure: Failure) -> LakewardError:
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
     reason = next((line for line in lines if "Exception" in line), lines[0] if lines else "no reason was given")
     return ConfigurationError(f"the query failed: {reason}", hint=hint)
+
+
+@takes(error=instance("an exception", BaseException))
+def explain_error(error: BaseException) -> LakewardError | None:
+    """Return the error of Lakeward that explains an exception; None for an unknown one, which is a bug.
+
+    Known are errors of the operating system, such as a full disk or a wrong path, and the loss of Spark's JVM.
+    """
+    if isinstance(error, LakewardError):
+        return error
+    found = spark_died(error, "the command") or _explained_system_error(error)
+    if found is not None:
+        found.__cause__ = error
+    return found
+
+
+def _explained_system_error(error: BaseException) -> LakewardError | None:
+    if isinstance(error, FileNotFoundError):
+        return ConfigurationError(f"{error.filename or error}: {error.strerror}", hint="check the path")
+    return system_error(error) if isinstance(error, OSError) else None
 
 
 def as_lakeward_error(error: Exception, what: str) -> LakewardError:

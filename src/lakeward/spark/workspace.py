@@ -1,17 +1,20 @@
-"""The frames that an op persists and other resources that it holds, released together when the op ends."""
+"""What work on Spark sets up and releases at its end: persisted frames, other resources, temporary settings.
+
+Nothing here imports pyspark before it is used: code that never starts Spark uses this module, too.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark import StorageLevel
-
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
 
 _Held = TypeVar("_Held")
 
@@ -25,6 +28,8 @@ class Workspace:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Return the frame persisted in memory or on disk at its first use."""
+        from pyspark import StorageLevel
+
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._stack.callback(kept.unpersist)
         return kept
@@ -47,3 +52,19 @@ class Workspace:
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set Spark settings during a ``with`` block and restore the previous ones."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)

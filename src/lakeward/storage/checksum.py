@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 from lakeward import schemas as S
 from lakeward.errors import DataError
 from lakeward.transforms.columns import column
-from lakeward.transforms.compare import uncomparable_part
-from lakeward.transforms.hashing import row_hash_lanes
+from lakeward.transforms.compare import row_hash_lanes, uncomparable_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

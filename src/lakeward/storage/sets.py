@@ -19,7 +19,7 @@ from lakeward.documents import Record
 from lakeward.errors import DataError, RefusedInputError
 from lakeward.spark.errors import Failure, translated
 from lakeward.spark.marks import Mark
-from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import session_settings
 from lakeward.storage.checksum import Checksum, checksum_columns, checksum_of, read_checksum, total
 from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import read_parquet

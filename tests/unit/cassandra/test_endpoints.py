@@ -12,8 +12,7 @@ from cassandra.connection import DefaultEndPoint
 from cassandra.policies import IdentityTranslator
 
 from lakeward.cassandra import connection
-from lakeward.cassandra.connection import ClusterAddress, task_session, with_nodes
-from lakeward.cassandra.endpoints import NamedEndPoints, names_of
+from lakeward.cassandra.connection import ClusterAddress, NamedEndPoints, names_of, task_session, with_nodes
 from lakeward.config.services import ClusterSettings, TlsSettings
 from lakeward.errors import RetriableError
 

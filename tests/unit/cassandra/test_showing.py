@@ -9,7 +9,7 @@ import pytest
 from lakeward.cassandra.cql import TableName, parse_cql_type
 from lakeward.cassandra.schema import ColumnKind, CqlColumn, TableSchema
 from lakeward.cassandra.snapshots import shown_like_cql, shown_value
-from lakeward.diffing.report.examples import Example
+from lakeward.diffing.examples import Example
 from lakeward.diffing.stored.addresses import Side
 
 NO_FRAME: Any = None

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from lakeward.cli import simulate
+from lakeward.cli import samples
 from lakeward.cli.output import age, count, size
 from lakeward.session import launching
 from lakeward.testing.simulator import SimulatorOptions
@@ -42,8 +42,8 @@ def test_doctor_goes_on_without_a_configuration(tmp_path, monkeypatch, call_json
 
 def test_simulate_offers_every_option_that_means_something():
     names = {field.name for field in fields(SimulatorOptions)}
-    assert set(simulate.HELP) == names - simulate.NOT_OFFERED
-    assert names > simulate.NOT_OFFERED
+    assert set(samples.HELP) == names - samples.NOT_OFFERED
+    assert names > samples.NOT_OFFERED
 
 
 def test_simulate_writes_a_project(tmp_path, call, call_json):

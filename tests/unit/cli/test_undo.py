@@ -88,7 +88,7 @@ def test_with_yes_it_is_done_at_once(undo, call):
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_on_a_terminal_it_shows_what_it_would_do_and_asks(undo, monkeypatch, answer):
-    monkeypatch.setattr("lakeward.cli.undo.require_answerable", lambda *, yes: None)
+    monkeypatch.setattr("lakeward.cli.corrections.require_answerable", lambda *, yes: None)
     result = CliRunner().invoke(cli, ["undo", TABLE, "--to-op", "41"], input=f"{answer}\n", prog_name="lakeward")
     assert result.exit_code == 0 and "Undo this?" in result.stderr
     assert "op 45 would undo 3 ops" in result.stderr and undo.planned[0]["finish"] is True

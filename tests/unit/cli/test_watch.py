@@ -6,9 +6,8 @@ import pytest
 
 from lakeward.errors import RetriableError
 from lakeward.mirror.op.report import OpReport, Outcome, RowCounts, RunReport, TableReport
-from lakeward.runner.watch.folder import FolderWatcher
 from lakeward.runner.watch.queue import QueuePoller
-from lakeward.runner.watch.timers import Cron, Every
+from lakeward.runner.watch.triggers import Cron, Every, FolderWatcher
 
 OP = OpReport(1, "load", 1, 2, 10, RowCounts(rows=3, bad=1), 3, 0, "load", "first load")
 REPORT = RunReport(

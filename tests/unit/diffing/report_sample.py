@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from lakeward.diffing.examples import Example
 from lakeward.diffing.frames.alignment import align
 from lakeward.diffing.frames.options import DiffOptions
 from lakeward.diffing.frames.pairs import Summary
-from lakeward.diffing.report.examples import Example
-from lakeward.diffing.report.page import render_report
+from lakeward.diffing.report import render_report
 
 NAMES = ["title", "price", "stock", "description", "tags", "loaded_at"]
 

@@ -26,8 +26,14 @@ from pyspark.sql.types import (
 
 from lakeward.diffing.frames.alignment import align, common_type, is_same
 from lakeward.diffing.frames.comparators import Bitwise, Epsilon, Equality, MapEntries, Whitespace
-from lakeward.diffing.frames.layout import value_columns, with_free_names
-from lakeward.diffing.frames.options import DiffMode, DiffOptions, DuplicateKeys, column_names
+from lakeward.diffing.frames.options import (
+    DiffMode,
+    DiffOptions,
+    DuplicateKeys,
+    column_names,
+    value_columns,
+    with_free_names,
+)
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.compare import uncomparable_part
 

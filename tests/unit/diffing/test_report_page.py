@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from tests.unit.diffing.report_sample import sample_report
 
-from lakeward.diffing.report.page import require_replaceable
+from lakeward.diffing.report import require_replaceable
 from lakeward.errors import ConfigurationError
 
 _EMPTY = {"meta", "link"}

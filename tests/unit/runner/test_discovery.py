@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError, DataError
-from lakeward.runner.discovery import discover
+from lakeward.runner.tables import discover
 from lakeward.state.memory import MemoryStateStore
 from lakeward.storage.landing import LocalStorage
 

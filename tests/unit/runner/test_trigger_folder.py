@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from lakeward.errors import ConfigurationError
-from lakeward.runner.watch.folder import FolderWatcher
 from lakeward.runner.watch.requests import PathFilter
+from lakeward.runner.watch.triggers import FolderWatcher
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from tests.unit.runner.trigger_helpers import FakeReceipt
 
 from lakeward.runner.watch.inbox import Inbox, RequestBuffer
 from lakeward.runner.watch.requests import RunRequest
-from lakeward.runner.watch.timers import SystemClock
+from lakeward.runner.watch.triggers import SystemClock
 
 
 def landed(folder: str) -> RunRequest:

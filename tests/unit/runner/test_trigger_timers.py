@@ -7,7 +7,7 @@ from tests.unit.runner.trigger_helpers import FakeClock
 
 from lakeward.config.base import parse_span
 from lakeward.errors import ConfigurationError
-from lakeward.runner.watch.timers import Cron, Every
+from lakeward.runner.watch.triggers import Cron, Every
 
 
 def at(text: str) -> float:

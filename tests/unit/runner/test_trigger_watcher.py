@@ -11,7 +11,7 @@ from lakeward.errors import ConfigurationError, RetriableError
 from lakeward.mirror.op.report import Outcome
 from lakeward.runner.watch.inbox import Inbox
 from lakeward.runner.watch.requests import RunRequest
-from lakeward.runner.watch.timers import Every
+from lakeward.runner.watch.triggers import Every
 from lakeward.runner.watch.watcher import Watcher
 
 START = RunRequest("start", everything=True)

@@ -11,8 +11,7 @@ from typing import Any
 from lakeward.config import TableSettings, parse_config
 from lakeward.mirror.op.report import Outcome, RunReport, TableReport
 from lakeward.model import TableId
-from lakeward.runner.discovery import Discovery
-from lakeward.runner.tables import KnownTable
+from lakeward.runner.tables import Discovery, KnownTable
 
 
 class FakeClock:

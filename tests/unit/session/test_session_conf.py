@@ -8,13 +8,13 @@ import pytest
 
 from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
-from lakeward.session import application, sessions
-from lakeward.session.application import ICEBERG_EXTENSIONS, is_local, session_conf
+from lakeward.session import sessions
+from lakeward.session.sessions import ICEBERG_EXTENSIONS, is_local, session_conf
 
 
 @pytest.fixture(autouse=True)
 def jars(monkeypatch):
-    monkeypatch.setattr(application, "resolve_jars", lambda config: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    monkeypatch.setattr(sessions, "resolve_jars", lambda config: [Path("/jars/a.jar"), Path("/jars/b.jar")])
 
 
 def conf_of(base, master="local[2]", **conf):
@@ -90,7 +90,7 @@ def test_partitions_follow_the_cores_of_a_local_master(tmp_path, master, local, 
 
 @pytest.mark.parametrize(("machine_gib", "driver_gib"), [(1, 1), (8, 2), (23, 5), (256, 8)])
 def test_the_driver_takes_a_quarter_of_the_machine_within_limits(machine_gib, driver_gib):
-    assert application._driver_memory_gib(machine_gib << 30) == driver_gib
+    assert sessions._driver_memory_gib(machine_gib << 30) == driver_gib
 
 
 def test_the_environment_is_put_back_after_the_start(tmp_path, monkeypatch):

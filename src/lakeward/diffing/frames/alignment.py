@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 )
 
 from lakeward.diffing.frames.comparators import PLAIN, Comparator, check_types_named, comparator_for
-from lakeward.diffing.frames.layout import value_columns
-from lakeward.diffing.frames.options import DiffMode
+from lakeward.diffing.frames.options import DiffMode, value_columns
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.compare import uncomparable_part
 

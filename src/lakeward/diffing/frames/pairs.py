@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from lakeward import schemas as S
 from lakeward.diffing.frames.comparators import equal_values, plainly_equal
-from lakeward.diffing.frames.layout import side_columns, value_columns
-from lakeward.diffing.frames.options import DiffMode, DuplicateKeys
+from lakeward.diffing.frames.options import DiffMode, DuplicateKeys, side_columns, value_columns
 from lakeward.documents import Document
 from lakeward.transforms.columns import column
 from lakeward.transforms.compare import all_of, uncomparable_part

@@ -16,12 +16,11 @@ from lakeward.diffing.frames.pairs import BUCKETS, HASH, ICEBERG, JOIN, PLANS, J
 from lakeward.diffing.frames.refusals import duplicate_failure
 from lakeward.diffing.plans.buckets import bucket_pairs, finer_comparator
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import session_settings
 from lakeward.storage.sets import OBSERVED
 from lakeward.text import count
 from lakeward.transforms.columns import column, columns
-from lakeward.transforms.compare import all_of, holds_map
-from lakeward.transforms.hashing import value_hash_lanes
+from lakeward.transforms.compare import all_of, holds_map, value_hash_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from lakeward.diffing.frames.refusals import input_errors
 from lakeward.diffing.stored.rows import OPTIONS as CSV_OPTIONS
 from lakeward.diffing.stored.rows import read_csv
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import session_settings
 from lakeward.storage.filesystem import for_reading
 from lakeward.transforms.columns import column
 from lakeward.views.versions.layouts import FORMATS

@@ -17,7 +17,7 @@ from lakeward.columns import quote_name
 from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.refusals import unfit_value
 from lakeward.errors import ConfigurationError, RefusedInputError
-from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import session_settings
 from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import for_reading
 from lakeward.storage.sets import SESSION

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.mirror.kinds.batch import Batch, Retry
+from lakeward.mirror.kinds.batch import Batch, Repair, Retry
 from lakeward.mirror.kinds.erase import Erase
 from lakeward.mirror.kinds.load import Load
-from lakeward.mirror.kinds.repair import Repair
 from lakeward.mirror.kinds.undo import Undo
 from lakeward.mirror.kinds.void import Truncate, Void
 

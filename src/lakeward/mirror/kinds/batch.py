@@ -1,16 +1,22 @@
-"""A batch: changes of single rows from change files, folded to the last state of every key.
+"""A batch: changes of single rows from change files, folded to the last state of every key; and ops that work like one.
 
-A retry is a batch of rows that were set aside: they are put back at their own place in the order, or dropped.
+A retry is a batch of rows that were set aside: they are put back at their own place in the order, or dropped. A repair
+writes rows of keys that a verification found to differ. Recomputed rows are written and not logged: if the op is
+interrupted, it ends without them and the next verification finds the difference again. Rows taken from another copy are
+logged as changes and recovered like those of a batch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.iceberg.define import REPAIRED_STAMP
 from lakeward.mirror.kinds.base import RowOpHandler
+from lakeward.mirror.op.apply import applied_stamps
 from lakeward.mirror.op.check import require_delete_share
 from lakeward.mirror.op.effect import Effect, earlier_changes, load_rows, plan_fold, with_columns
 from lakeward.mirror.op.fold import FoldInput, fold_changes, fold_keyless
+from lakeward.mirror.op.steps import Step
 from lakeward.model import OpKind
 
 if TYPE_CHECKING:
@@ -20,8 +26,9 @@ if TYPE_CHECKING:
 
     from lakeward.columns import Column
     from lakeward.iceberg.metadata import Snapshot
+    from lakeward.mirror.op.changelog import OpRecord
     from lakeward.mirror.op.context import TableContext, Work
-    from lakeward.mirror.op.effect import OpInput
+    from lakeward.mirror.op.effect import OpInput, PreparedOp
     from lakeward.spark.workspace import Workspace
 
 
@@ -57,3 +64,22 @@ class Retry(Batch):
     """Repaired rows as late changes, or no rows where they are dropped. Otherwise a batch."""
 
     kind = OpKind.RETRY
+
+
+class Repair(Batch):
+    """Corrected rows. Leaves table definitions and stored settings as they are: no file is read."""
+
+    kind = OpKind.REPAIR
+    defines_tables = False
+
+    def before_main(self, context: TableContext, prepared: PreparedOp) -> None:
+        """Report the step between changelog and mirror."""
+        context.reached(Step.REPAIR_LOGGED)
+
+    def keys(self, context: TableContext, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the table's key; without one a row is identified by all its columns."""
+        return context.settings.primary_key or names
+
+    def stamps(self, record: OpRecord) -> dict[str, str]:
+        """Return the stamps of the commit, which mark it as a repair of the mirror."""
+        return {**applied_stamps(record), REPAIRED_STAMP: str(record.op)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakeward.arguments import FLAG, OPTIONAL_NUMBER, OPTIONAL_TEXT, OPTIONAL_WHOLE, TEXTS, check_fields
 from lakeward.formats.dms.listing import table_folder
-from lakeward.spark.settings import session_settings
+from lakeward.spark.workspace import session_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

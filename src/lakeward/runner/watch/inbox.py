@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable
 
     from lakeward.runner.watch.requests import MessageReceipt, RunRequest
-    from lakeward.runner.watch.timers import Clock
+    from lakeward.runner.watch.triggers import Clock
 
 
 # A steady stream never settles: it is split into rounds of this length, or longer with a long settle time.

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeward.errors import ConfigurationError
 from lakeward.runner.tables import find_tables
-from lakeward.runner.watch.folder import FolderWatcher
 from lakeward.runner.watch.inbox import Inbox
 from lakeward.runner.watch.queue import Queue, QueuePoller
 from lakeward.runner.watch.requests import PathFilter
-from lakeward.runner.watch.timers import Cron, Every, SystemClock
+from lakeward.runner.watch.triggers import Cron, Every, FolderWatcher, SystemClock
 from lakeward.runner.watch.watcher import Watcher
 from lakeward.storage.landing import LocalStorage
 from lakeward.storage.s3 import is_s3
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from lakeward.config.services import WatchSettings
     from lakeward.mirror.op.context import RunOptions
     from lakeward.mirror.op.report import RunReport
-    from lakeward.runner.discovery import Discovery
     from lakeward.runner.observers import Observer
-    from lakeward.runner.tables import KnownTable
-    from lakeward.runner.watch.timers import Timer
+    from lakeward.runner.tables import Discovery, KnownTable
+    from lakeward.runner.watch.triggers import Timer
     from lakeward.runner.watch.watcher import RunObserver, Trigger
     from lakeward.state.base import StateStore
     from lakeward.storage.landing import Storage

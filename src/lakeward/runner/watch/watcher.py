@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import RunReport, TableReport
     from lakeward.runner.watch.inbox import Inbox
     from lakeward.runner.watch.open import Lake
-    from lakeward.runner.watch.timers import Timer
+    from lakeward.runner.watch.triggers import Timer
 
 
 _LOOK_SECONDS = 0.2

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from lakeward.diffing.examples import Example
     from lakeward.diffing.frames.alignment import Alignment
     from lakeward.diffing.frames.options import DiffOptions
     from lakeward.diffing.frames.pairs import Summary
-    from lakeward.diffing.report.examples import Example
 
 
 # HTML from plain values: everything is escaped except what :func:`element` made.
