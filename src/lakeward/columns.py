@@ -36,6 +36,7 @@ _STORED_AS = {
     "tinyint": "int", "smallint": "int", "utinyint": "int", "usmallint": "int",
     "uint": "bigint", "ubigint": "decimal(20,0)", "time": "string",
 }  # fmt: skip
+TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
 _DECIMAL = re.compile(r"^(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)$")
 _SIZED_TEXT = re.compile(r"^(?:var)?char\s*\(\s*\d+\s*\)$")
 MAX_PRECISION = 38
@@ -86,6 +87,11 @@ def decimal_parts(column_type: str) -> tuple[int, int] | None:
     """Return (precision, scale) of a decimal type, None for any other."""
     match = _DECIMAL.match(column_type)
     return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def fits_type(found: str, wanted: str) -> bool:
+    """Whether values of lake type ``found`` are read as ``wanted`` without loss: it widens, or both are timestamps."""
+    return can_widen(found, wanted) or (found in TIMESTAMPS and wanted in TIMESTAMPS)
 
 
 def can_widen(narrow: str, wide: str) -> bool:

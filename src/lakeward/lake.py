@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -125,9 +124,7 @@ class Lakeward:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

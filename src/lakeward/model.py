@@ -10,7 +10,7 @@ from lakeward.documents import Record
 from lakeward.errors import ConfigurationError
 from lakeward.text import name_problem
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 CHANGELOG_SUFFIX = "_changes"
 HISTORY_SUFFIX = "_history"
 # Suffixes of namespaces for what Lakeward keeps beside mirrors.
@@ -239,7 +239,17 @@ class Progress(Record, required=("op", "generations", "last_place", "newest_comm
         return replace(self, op=op, undone=(*self.undone, (back_to + 1, op - 1)))
 
 
+def micros_of(moment: datetime) -> int:
+    """Return a moment in microseconds since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def utc_time(micros: int) -> datetime:
+    """Return the time so many microseconds after the beginning of 1970, in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
 def time_digits(micros: int) -> str:
     """Return a moment, in microseconds since 1970, as the 20 digits of the times in file names."""
-    moment = _EPOCH + timedelta(microseconds=micros)
+    moment = utc_time(micros)
     return f"{moment.year:04}{moment:%m%d%H%M%S%f}"

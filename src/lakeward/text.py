@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from lakeward.errors import ConfigurationError, DataError, LakewardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 
@@ -80,6 +80,13 @@ def _escaped(match: re.Match[str]) -> str:
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """Return ``1 file`` or ``1,000 files``; a given plural may include its verb, as in ``keys come``."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def listed(names: Iterable[str], *, most: int = 5) -> str:
+    """Return names in a row: ``a, b``, or ``a, b and 3 more``."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 def rate(rows: int, seconds: float) -> str:

@@ -14,7 +14,7 @@ from lakeward.cassandra.connection import connected
 from lakeward.cassandra.cql import TableName
 from lakeward.cassandra.range_files import LocalTaskFolder, RangeGroup, read_group
 from lakeward.cassandra.read_plan import MURMUR3, RANDOM, ReadPlan, estimated_size, partitioner_of, ring_ranges
-from lakeward.cassandra.reading import read_range, read_ranges
+from lakeward.cassandra.reading import read_ranges
 from lakeward.cassandra.schema import read_table_schema
 from lakeward.config import Config
 from lakeward.config.services import S3Settings
@@ -83,7 +83,7 @@ def test_pages_that_fail_are_asked_for_again_and_no_row_comes_twice(
     assert _keys(found) == _ALL
     assert max(batch.num_rows for batch in found) < 70 + _PARTITIONS
     assert len(asked) > 20
-    one_by_one = [batch for token_range in ranges for batch in read_range(session, plan, token_range)]
+    one_by_one = [batch for token_range in ranges for _, batch in read_ranges(session, plan, [token_range])]
     assert _keys(one_by_one) == _ALL
 
 
@@ -123,7 +123,7 @@ def test_a_reader_that_loses_rows_in_silence_is_told(
     monkeypatch.setattr("lakeward.cassandra.reading.exact_handler", lambda **_: losing)
 
     with pytest.raises(BugError, match="the driver returned no rows for the columns p, c, s, v"):
-        list(read_range(session, ReadPlan(cassandra_server.address, schema), MURMUR3.ring))
+        list(read_ranges(session, ReadPlan(cassandra_server.address, schema), [MURMUR3.ring]))
 
 
 def _without_rows(_: type, *arguments: Any) -> Any:

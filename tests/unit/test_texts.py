@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from lakeward.logs import JsonFormatter, TextFormatter
-from lakeward.text import escape_name, escape_text, escape_undecoded, is_utf8, name_problem, to_json
+from lakeward.text import escape_name, escape_text, escape_undecoded, is_utf8, listed, name_problem, to_json
 
 LATIN = b"caf\xe9".decode("utf-8", "surrogateescape")
 
@@ -42,6 +42,13 @@ def test_names_that_nothing_can_keep():
     assert name_problem(LATIN) == "its name is not UTF-8"
     assert name_problem("a\nb") == name_problem("\x1b[2J") == "its name holds a control character"
     assert name_problem("it's a name, ä") is None
+
+
+def test_a_list_of_names_ends_with_the_number_of_those_that_are_not_shown():
+    assert listed([]) == ""
+    assert listed(iter("abcde")) == "a, b, c, d, e"
+    assert listed("abcdef") == "a, b, c, d, e and 1 more"
+    assert listed(["a", "b", "c"], most=1) == "a and 2 more"
 
 
 def test_json_that_any_reader_takes():

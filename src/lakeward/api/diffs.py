@@ -18,7 +18,6 @@ from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -56,9 +55,7 @@ class SideOpener:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -29,7 +29,6 @@ from lakeward.text import MALFORMED, json_object, refusing_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from lakeward.storage.filesystem import FileSystem
 
@@ -211,9 +210,7 @@ class Ownership:
         self._renewer.start()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._over.set()
         self._renewer.join()
         if self._is_own():

@@ -288,12 +288,6 @@ def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | No
 IN_FLIGHT = 4
 
 
-def read_range(session: Session, plan: ReadPlan, token_range: TokenRange) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, each once; see :func:`read_ranges`."""
-    for _, batch in read_ranges(session, plan, [token_range]):
-        yield batch
-
-
 def read_ranges(
     session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
 ) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:

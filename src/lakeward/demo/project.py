@@ -17,6 +17,7 @@ from lakeward.arguments import FLAG, PATH, instance, takes
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.lake import Lakeward
 from lakeward.storage.filesystem import LocalFileSystem
+from lakeward.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -186,8 +187,7 @@ tables:
 # What a demo leaves in its folder.
 _CONTENT = (_CONFIGURATION_FILE, "landing", "lake", "lakeward.db", "lakeward.db-wal", "lakeward.db-shm")
 _LAKE_TABLE = re.compile(r"lake/data/(sampledb|people)(_[a-z]+)?/(store|product|productorder|persons)(?=/)")
-_LAKE_CATALOG = re.compile(r"lake/catalog\.db(-wal|-shm|-journal)?")
-_SHOWN = 5
+LAKE_CATALOG = re.compile(r"lake/catalog\.db(-wal|-shm|-journal)?")
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def _is_own(path: str) -> bool:
     landed = {
         f"{folder}/{name}.{kind}" for folder, kind in [*folders, ("landing/people/persons", "csv")] for name in names
     }
-    return path in landed or path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None or is_own_lake_file(path)
+    return path in landed or path in _CONTENT or LAKE_CATALOG.fullmatch(path) is not None or is_own_lake_file(path)
 
 
 def is_own_lake_file(path: str) -> bool:
@@ -324,9 +324,7 @@ def make_room(
     files = [file for path in present for file in _files(path)]
     foreign = [file for file in files if not is_own(file.relative_to(folder).as_posix())]
     if foreign:
-        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
-        shown = ", ".join(str(file) for file in foreign[:_SHOWN]) + more
-        msg = f"the demo in {folder} holds files that it did not write: {shown}"
+        msg = f"the demo in {folder} holds files that it did not write: {listed(map(str, foreign))}"
         raise ConfigurationError(msg, hint=f"move them elsewhere, or {command} OTHER_FOLDER; nothing was removed")
     LocalFileSystem().remove(str(folder), [file.relative_to(folder).as_posix() for file in files])
     for path in present:

@@ -51,7 +51,6 @@ from lakeward.transforms.compare import holds_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from pyspark.sql import DataFrame
 
@@ -118,9 +117,7 @@ class SideComparison:
             self._stack = self._stack.pop_all()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._stack.close()
 
     alignment: Alignment

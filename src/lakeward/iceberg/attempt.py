@@ -20,7 +20,6 @@ from lakeward.spark.versions import STAMPS_STATEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from types import TracebackType
 
     from pyspark.sql import DataFrame, DataFrameWriterV2
 
@@ -57,9 +56,7 @@ class Attempt:
         self._rows = self.table.require_head(self.branch).rows
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._spark.conf.unset(_SESSION_STAMP + ATTEMPT_STAMP)
         if not self._is_published:
             self.table.drop_branch(self.branch)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.columns import decimal_parts, quote_name
+from lakeward.columns import TIMESTAMPS, decimal_parts, quote_name
 from lakeward.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,12 +18,11 @@ _EXPRESSION = re.compile(
     r"^(?P<name>years?|months?|days?|hours?|bucket|truncate)\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<column>.+?)\s*\)$"
 )
 _FORMS = "a column, years(c), months(c), days(c), hours(c), bucket(n, c) or truncate(n, c)"
-_MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
-_DAYS = _MOMENTS | {"date"}
+_DAYS = TIMESTAMPS | {"date"}
 _WHOLE = frozenset({"int", "bigint", "decimal"})
 # What Iceberg's transforms take, in lake types; identity takes every type that Lakeward writes.
 _TAKES = {
-    "years": _DAYS, "months": _DAYS, "days": _DAYS, "hours": _MOMENTS,
+    "years": _DAYS, "months": _DAYS, "days": _DAYS, "hours": TIMESTAMPS,
     "bucket": _WHOLE | _DAYS | {"string", "binary"},
     "truncate": _WHOLE | {"string", "binary"},
 }  # fmt: skip

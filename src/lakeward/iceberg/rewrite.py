@@ -13,7 +13,6 @@ from lakeward.iceberg.metadata import each_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -259,9 +258,7 @@ class Staged:
         self._manager.stageTasks(self._table, self._id, self._java_tasks)
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._cache.remove(self._id)
         self._manager.removeTasks(self._table, self._id)
         self._coordinator.clearRewrite(self._table, self._id)

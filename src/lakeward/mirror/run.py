@@ -16,7 +16,7 @@ from lakeward.logs import bind, event
 from lakeward.mirror.kinds import handler_of
 from lakeward.mirror.kinds.base import Unfinished
 from lakeward.mirror.kinds.erase import expire_after_erasure, rewritten_files
-from lakeward.mirror.op.changelog import FileRecord, log_op, open_after
+from lakeward.mirror.op.changelog import FileRecord, log_op
 from lakeward.mirror.op.choose import choose
 from lakeward.mirror.op.context import Waiting
 from lakeward.mirror.op.effect import bases_of, capture, require_expected_rows
@@ -218,7 +218,7 @@ def carry_out(context: TableContext, prepared: PreparedOp, resolutions: Sequence
         if handler.defines_tables:
             _define_tables(context, prepared)
         context.reached(Step.LOG_TABLES)
-        report = replace(report, changelog_snapshot=_log(context, prepared, resolutions))
+        report = replace(report, changelog_snapshot=log_op(context, prepared, resolutions))
     if prepared.effect.plan.strategy.shuffles:
         context.adapt_plans(wanted=True)
     handler.before_main(context, prepared)
@@ -228,20 +228,6 @@ def carry_out(context: TableContext, prepared: PreparedOp, resolutions: Sequence
     handler.after_main(context)
     context.reached(Step.APPLY_DONE)
     return replace(report, mirror_snapshot=published.id, mirror_rows=published.rows)
-
-
-def _log(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
-    base = prepared.bases.changelog
-    return log_op(
-        context,
-        prepared.record,
-        base=base.id if base else None,
-        rows=prepared.rows,
-        row_count=prepared.row_count,
-        bad_rows=open_after(context, prepared, resolutions),
-        files=prepared.files,
-        resolutions=resolutions,
-    )
 
 
 def _define_tables(context: TableContext, prepared: PreparedOp) -> None:

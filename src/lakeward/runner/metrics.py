@@ -6,7 +6,6 @@ up; all other figures are those of the last run, except that lag grows between r
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.report import RunReport, TableReport
     from lakeward.runner.status import TableStatus
 
-logger = logging.getLogger(__name__)
 _TABLE = "table"
 _LAG = "lakeward_lag_seconds"
 _SUCCESS = "lakeward_last_success_timestamp_seconds"

@@ -32,7 +32,6 @@ from lakeward.views.versions.current import publish_current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from pyspark.sql import SparkSession
 
@@ -113,9 +112,7 @@ class _Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._transactions.close()
 
     def all(self, tables: Sequence[KnownTable], *, slots: int) -> list[TableReport]:

@@ -18,8 +18,6 @@ from lakeward.logs import event
 from lakeward.state.base import LeaseOwner
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from lakeward.model import TableId
     from lakeward.state.base import Lease, StateStore
 
@@ -116,9 +114,7 @@ class HeldLease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._stop.set()
         self._thread.join()
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import logging
 import os
 import re
 from contextlib import contextmanager
@@ -46,8 +45,6 @@ _REFUSED_TEXT = re.compile(
     r'(role|database) "[^"]*" does not exist|permission denied|server does not support SSL|certificate|'
     r"invalid connection option|invalid [\w ]*value|service file|definition of service",
 )
-
-logger = logging.getLogger(__name__)
 
 
 class PostgresDatabase(Database):

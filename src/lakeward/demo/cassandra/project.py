@@ -15,7 +15,7 @@ from lakeward.arguments import FLAG, PATH, takes
 from lakeward.cassandra.connection import connected, require_driver
 from lakeward.demo.cassandra import shop
 from lakeward.demo.cassandra.server import LocalCassandra, ServerPorts, free_ports
-from lakeward.demo.project import MARK, make_room
+from lakeward.demo.project import LAKE_CATALOG, MARK, make_room
 from lakeward.documents import Document
 from lakeward.errors import ConfigurationError
 
@@ -42,7 +42,6 @@ _SERVER_FILE = re.compile(r"(?:ports\.yaml|ca\.pem|node\.p12|node\d+/.+|[^/]+\.l
 _EXPORTED = re.compile(
     r"_SUCCESS|_manifest\.json|_schema\.json|_lakeward-writing-[0-9a-f]{12}\.json|part-w[0-9a-f]{12}-.+"
 )
-_LAKE_CATALOG = re.compile(r"lake/catalog\.db(-wal|-shm|-journal)?")
 # What a demo leaves in its folder.
 _CONTENT = (
     _CONFIGURATION_FILE,
@@ -83,7 +82,7 @@ def _is_own(path: str) -> bool:
         return _SERVER_FILE.fullmatch(rest) is not None
     if top == EXPORTS:
         return _EXPORTED.fullmatch(path.rpartition("/")[2]) is not None
-    return path in _CONTENT or _LAKE_CATALOG.fullmatch(path) is not None
+    return path in _CONTENT or LAKE_CATALOG.fullmatch(path) is not None
 
 
 @takes(folder=PATH)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from lakeward.diffing.stored.addresses import LATEST, PREVIOUS, span_of
 from lakeward.errors import RefusedInputError
 from lakeward.storage.claims import MANIFEST, SUCCESS, is_claim
+from lakeward.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -214,8 +215,7 @@ def _meant(listing: Listing, complete: list[str], *, is_change_set: bool) -> str
 
 
 def _shown(paths: Iterable[str]) -> str:
-    found = list(paths)
-    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    return listed(paths, most=_SHOWN)
 
 
 def _is_hidden(name: str) -> bool:

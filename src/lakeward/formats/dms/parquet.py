@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakeward.columns import MAX_PRECISION, Column, can_widen
+from lakeward.columns import MAX_PRECISION, Column, fits_type
 from lakeward.formats.dms.blocks import Block, parse_moments
 from lakeward.formats.dms.files import Limits, MismatchedFileError, UnusableFileError, byte_lengths, plain_file
 from lakeward.formats.dms.layout import Layout, layout_by_names
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from lakeward.formats.dms.blocks import Rows
 
 
-_MOMENTS = frozenset({"timestamp", "timestamp_ntz"})
 _LAKE_TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int8(): "int", pa.int16(): "int", pa.int32(): "int", pa.int64(): "bigint",
@@ -80,9 +79,7 @@ def fits(data_type: pa.DataType, column: Column) -> bool:
     found = lake_type_of(data_type)
     if found is None or pa.types.is_null(plain_type(data_type)):
         return found is not None
-    if found in _MOMENTS and column.lake_type in _MOMENTS:
-        return True
-    return can_widen(found, column.lake_type)
+    return fits_type(found, column.lake_type)
 
 
 def convert(array: pa.Array, column: Column) -> Cells:

@@ -192,28 +192,20 @@ _SAME_CODE_FOR_EVERY_OP = {
 }
 
 
-def log_op(
-    context: TableContext,
-    record: OpRecord,
-    *,
-    base: int | None,
-    rows: DataFrame | None,
-    row_count: int,
-    bad_rows: int,
-    files: Sequence[FileRecord],
-    resolutions: Sequence[Resolution] = (),
-) -> int:
-    """Commit an op to the changelog on top of snapshot ``base``; return the new snapshot's id.
+def log_op(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution] = ()) -> int:
+    """Commit an op to the changelog on top of the snapshot it was prepared for; return the new snapshot's id.
 
-    Without ``base`` the changelog is new, and the state store has no ledger of the table. ``bad_rows`` is how many
-    wait for a decision once this op is logged.
+    Without such a snapshot the changelog is new, and the state store has no ledger of the table.
 
     Raises:
         ConflictError: the changelog has changed since, or the lease was lost. Nothing was logged.
     """
+    record, rows, files = prepared.record, prepared.rows, prepared.files
+    base = prepared.bases.changelog.id if prepared.bases.changelog else None
+    bad_rows = _open_after(context, prepared, resolutions)
     control = control_rows(context.spark, record, files, resolutions)
     entry = control if rows is None else rows.unionByName(control, allowMissingColumns=True)
-    if row_count <= ONE_TASK:
+    if prepared.row_count <= ONE_TASK:
         entry = entry.coalesce(1)
     numbers = [
         F.lit(str(record.op)).cast("long").alias(S.OP),
@@ -222,7 +214,7 @@ def log_op(
     start = empty_snapshot(context.changelog) if base is None else base
     with Attempt(context.changelog, op=record.op, base=start) as attempt:
         context.reached(Step.LOG_BRANCH)
-        expected = row_count + 1 + len(files) + len(resolutions)
+        expected = prepared.row_count + 1 + len(files) + len(resolutions)
         stamps = {LOGGED_STAMP: str(record.op), BAD_ROWS_STAMP: str(bad_rows)}
         with context.spark_settings(_SAME_CODE_FOR_EVERY_OP):
             attempt.append(entry.select(*numbers, *columns(entry.columns)), stamps, expected=expected)
@@ -271,7 +263,7 @@ def is_named(ids: Collection[str]) -> SparkColumn:
     return F.concat(column(S.FILE), F.lit(":"), column(S.ROW)).isin(*ids)
 
 
-def open_after(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
+def _open_after(context: TableContext, prepared: PreparedOp, resolutions: Sequence[Resolution]) -> int:
     """Return how many bad rows wait once an op is logged; only ops that remove some have to search for them.
 
     Every op stamps the number into its commit, so that it is known without reading the changelog.

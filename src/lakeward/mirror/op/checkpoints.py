@@ -18,6 +18,7 @@ from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.dms.changes import SEQUENCE_DIGITS
 from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
 from lakeward.iceberg.metadata import MAIN
+from lakeward.model import micros_of, time_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,8 +33,6 @@ _DMS_SEQUENCE_DIGITS = 35
 # Python accepts more forms of ISO 8601, such as days without dashes and weeks, and reads them as midnight.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(rf"{_DAY.pattern}[T ]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class MomentKind(StrEnum):
@@ -76,8 +75,7 @@ class Moment:
     def digits(self) -> str:
         """The moment as the 20 digits of file name times; empty for an op."""
         if self.kind is MomentKind.TIME:
-            moment = _EPOCH + timedelta(microseconds=int(self.limit))
-            return f"{moment.year:04d}{moment:%m%d%H%M%S%f}"
+            return time_digits(int(self.limit))
         if self.kind is MomentKind.SEQUENCE:
             # A DMS change sequence has 35 digits and begins with the time of the commit, YYYYMMDDHHMMSS and hundredths;
             # any other number can only be of the newest generation.
@@ -122,18 +120,14 @@ def _no_moment(text: str) -> ConfigurationError:
 def _day(text: str, zone: ZoneInfo) -> Moment:
     following = date.fromisoformat(text) + timedelta(days=1)
     midnight = datetime.combine(following, time(), tzinfo=zone)
-    return Moment(MomentKind.TIME, _micros(midnight) - 1, text)
+    return Moment(MomentKind.TIME, micros_of(midnight) - 1, text)
 
 
 def _time(text: str, zone: ZoneInfo) -> Moment:
     found = datetime.fromisoformat(text)
     instant = (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     fraction = f".{instant.microsecond:06d}" if instant.microsecond else ""
-    return Moment(MomentKind.TIME, _micros(instant), f"{instant.year:04d}-{instant:%m-%dT%H%M%S}{fraction}Z")
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // _MICROSECOND
+    return Moment(MomentKind.TIME, micros_of(instant), f"{instant.year:04d}-{instant:%m-%dT%H%M%S}{fraction}Z")
 
 
 def _zone(name: str) -> ZoneInfo:

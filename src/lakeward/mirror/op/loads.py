@@ -22,6 +22,7 @@ from lakeward.mirror.op.changelog import FileRecord, LoadDecision
 from lakeward.mirror.op.context import Waiting, Work
 from lakeward.model import Disposition, Generation, LandingFile, LedgerEntry, OpKind
 from lakeward.storage.landing import CHUNK_BYTES, new_digest
+from lakeward.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -448,8 +449,7 @@ def _choices(context: TableContext, paths: Sequence[str], kept: str | None) -> s
 
 
 def _names(files: Sequence[LandingFile]) -> str:
-    shown = ", ".join(file.path for file in files[:_SHOWN])
-    return f"{shown} and {len(files) - _SHOWN} more" if len(files) > _SHOWN else shown
+    return listed((file.path for file in files), most=_SHOWN)
 
 
 def undecided_loads(context: TableContext, current: Generation | None) -> str | None:
@@ -460,8 +460,7 @@ def undecided_loads(context: TableContext, current: Generation | None) -> str | 
     paths = [entry.path for entry in entries if entry.disposition in _UNDECIDED]
     if not paths:
         return None
-    shown = ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
-    table = shlex.quote(str(context.table))
+    shown, table = listed(paths, most=_SHOWN), shlex.quote(str(context.table))
     return (
         f"load files were written again with the same content after changes had been applied: {shown}; nothing was "
         f"changed. If they were only copied or touched: lakeward run {table} --same-load; if the source was loaded "

@@ -122,11 +122,15 @@ def read_records(
     return records, [FileSummary.from_json(row[0]) for row in rows]
 
 
+def task_count(size: int, files: int) -> int:
+    """Return how many tasks read so many files of so many bytes together."""
+    return max(size // _BYTES_PER_TASK, files // _FILES_PER_TASK) + 1
+
+
 def pack(files: Sequence[LandingFile], slots: int) -> list[list[LandingFile]]:
     """Return the files distributed among tasks by size, the largest first."""
     size = sum(file.identity.size for file in files)
-    wanted = max(size // _BYTES_PER_TASK, len(files) // _FILES_PER_TASK) + 1
-    count = max(1, min(len(files), wanted, slots * 4))
+    count = max(1, min(len(files), task_count(size, len(files)), slots * 4))
     bins: list[list[LandingFile]] = [[] for _ in range(count)]
     loads = [0] * count
     for file in sorted(files, key=lambda file: (-file.identity.size, file.path)):

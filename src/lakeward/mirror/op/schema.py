@@ -9,7 +9,16 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from lakeward.columns import Column, can_widen, describe_problems, format_ddl, lake_type, name_problems, renames_for
+from lakeward.columns import (
+    Column,
+    can_widen,
+    describe_problems,
+    fits_type,
+    format_ddl,
+    lake_type,
+    name_problems,
+    renames_for,
+)
 from lakeward.errors import ConfigurationError, SchemaError
 from lakeward.mirror.op.settings import settings_problems
 
@@ -20,8 +29,6 @@ if TYPE_CHECKING:
     from lakeward.config import TableSettings
     from lakeward.formats.base import FileSummary
     from lakeward.model import TableId
-
-_BOTH_MOMENTS = {"timestamp", "timestamp_ntz"}
 
 
 def known_columns(
@@ -150,7 +157,7 @@ def _merge_file(summary: FileSummary, merged: dict[str, Column]) -> list[str]:
         stored = lake_type(file_type)
         if name not in merged or _widens(merged[name].lake_type, stored):
             merged[name] = Column(name, stored)
-        elif not _fits(stored, merged[name].lake_type):
+        elif not fits_type(stored, merged[name].lake_type):
             differences.append(f"{summary.path}: column {name} is {file_type}, the table has {merged[name].type}")
     return differences
 
@@ -163,17 +170,13 @@ def _strict_differences(summary: FileSummary, columns: Sequence[Column]) -> list
     differences += [
         f"{summary.path}: column {name} is {found[name]}, declared is {wanted[name]}"
         for name in wanted
-        if found.get(name) and not _fits(lake_type(found[name]), wanted[name])
+        if found.get(name) and not fits_type(lake_type(found[name]), wanted[name])
     ]
     return differences
 
 
 def _widens(table_type: str, file_type: str) -> bool:
     return table_type != file_type and can_widen(table_type, file_type)
-
-
-def _fits(file_type: str, table_type: str) -> bool:
-    return can_widen(file_type, table_type) or {file_type, table_type} == _BOTH_MOMENTS
 
 
 def _refused(table: TableId, differences: Sequence[str]) -> SchemaError:

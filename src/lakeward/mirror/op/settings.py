@@ -14,7 +14,7 @@ from lakeward.errors import ConfigurationError
 from lakeward.iceberg.define import LAYOUT_PROPERTY, READING_PROPERTY, SETTINGS_PROPERTY
 from lakeward.iceberg.partitions import partition_problems, renamed_partition
 from lakeward.redaction import redact_values
-from lakeward.text import json_object, reading_property
+from lakeward.text import json_object, listed, reading_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,5 +162,5 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """Return the closest name by case or spelling, and the names that exist."""
     by_case = [known for known in names if known.lower() == name.lower()]
     close = by_case or difflib.get_close_matches(name, names, n=1)
-    listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"did you mean {close[0]!r}? columns: {listed}" if close else f"columns: {listed}"
+    columns = f"columns: {listed(names, most=_SHOWN)}"
+    return f"did you mean {close[0]!r}? {columns}" if close else columns

@@ -7,7 +7,7 @@ previous generation too, as they do for a snapshot of that time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from lakeward.mirror.op.checkpoints import load_at
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.fold import FoldInput, with_linked_keys, with_moves_finished
 from lakeward.mirror.op.ledger import applied_progress
+from lakeward.model import micros_of
 from lakeward.transforms.columns import column, columns
 from lakeward.transforms.fold import as_base, having_keys, is_standing
 from lakeward.transforms.moves import is_arrival
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 
     # Keeps the rows of some keys.
     Restriction = Callable[[DataFrame], DataFrame]
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def spans_of(generations: Sequence[Generation], cdc_start: str | None, timezone:
 
 def _micros(digits: str) -> int:
     moment = datetime.strptime(digits.ljust(20, "0")[:20], "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
+    return micros_of(moment)
 
 
 @dataclass(frozen=True)

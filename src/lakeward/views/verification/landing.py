@@ -27,7 +27,7 @@ from lakeward.mirror.op.choose import Scan, list_landing
 from lakeward.mirror.op.cut import LOAD_TIMES, load_times
 from lakeward.mirror.op.ledger import load_decisions
 from lakeward.mirror.op.loads import is_part
-from lakeward.mirror.op.reading import read_work
+from lakeward.mirror.op.reading import read_work, task_count
 from lakeward.model import Disposition, FileClass, LandingFile, time_digits
 from lakeward.spark.marks import in_task
 from lakeward.transforms.columns import column
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from lakeward.views.verification.recompute import PastSpecs
 
 
-_BYTES_PER_TASK = 16 << 20
-_FILES_PER_TASK = 250
 _PROBLEMS_SHOWN = 3
 _COUNTED = ("rows", "inserts", "updates", "deletes", "moves", "bad", "partial")
 
@@ -98,7 +96,7 @@ def read_files(
         F.coalesce(F.sum(size.cast("long")), F.lit(0)),
         F.coalesce(F.sum(rows.cast("long")), F.lit(0)),
     ).collect()[0]
-    tasks = max(total_size // _BYTES_PER_TASK, count // _FILES_PER_TASK) + 1
+    tasks = task_count(total_size, count)
     spread = files.repartition(tasks) if tasks > 1 else files.coalesce(1)
     reading = _Reading(at.context.storage, specs, columns, at.bases.erased is not None)
     if tasks > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ from lakeward.mirror.op.as_of import rows_as_of
 from lakeward.mirror.op.checkpoints import Moment, parse_moment
 from lakeward.mirror.op.effect import capture
 from lakeward.mirror.op.steps import Step
-from lakeward.model import OpKind
+from lakeward.model import OpKind, utc_time
 from lakeward.spark.workspace import Workspace
 from lakeward.storage.checksum import CHECKSUM_VERSION
 from lakeward.storage.claims import written_files
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from lakeward.mirror.op.effect import Bases
     from lakeward.storage.claims import Claim
     from lakeward.views.versions.layouts import FileShape
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,7 @@ def record_instead(context: TableContext, made: Publication) -> Publication:
 def moment_text(moment: Moment) -> str:
     """Return a moment as text that does not depend on the configured time zone."""
     if moment.micros is not None:
-        return (_EPOCH + timedelta(microseconds=moment.micros)).isoformat(timespec="microseconds")
+        return utc_time(moment.micros).isoformat(timespec="microseconds")
     return f"{moment.kind}:{str(moment.limit).lstrip('0') or '0'}"
 
 
