@@ -66,7 +66,7 @@ FAMILIES = (
     Family("lakeward_rows_applied_total", "good rows of published ops"),
     Family("lakeward_rows_quarantined_total", "rows set aside"),
     Family("lakeward_failures_total", "runs in which the table failed"),
-    Family("lakeward_retries_total", "attempts that a passing fault stopped"),
+    Family("lakeward_retries_total", "attempts that a temporary error stopped"),
     Family("lakeward_runs_total", "runs", per_table=False),
     Family("lakeward_poison_messages_total", "messages of the watched queue that could not be read", per_table=False),
     Family("lakeward_run_seconds_total", "seconds that runs took", per_table=False),
