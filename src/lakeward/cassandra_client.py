@@ -118,7 +118,7 @@ class CassandraClient:
 
         Args:
             address: the table.
-            must_exist: ask the cluster for it at once, before Spark starts.
+            must_exist: check it against the cluster immediately, before Spark starts.
             remedy: what the error recommends where there is no such table.
 
         Raises:
@@ -173,7 +173,7 @@ class CassandraClient:
             ttl: keep when each value expires too.
             counters: export counters, which cannot be imported again.
             splits: into how many ranges of tokens the ring is cut.
-            restart: begin anew instead of resuming.
+            restart: start over instead of resuming.
             limits: how much is read per second.
             tasks: how many tasks read at one time.
 
@@ -412,7 +412,7 @@ class CassandraClient:
         """Bring a copy of a table up to date: export the table, compare with what the copy holds, apply the difference.
 
         The first time the copy is filled from the whole export. A call that was interrupted is finished by the next
-        one before it exports anew.
+        one before it exports again.
 
         Args:
             into: the copy, ``[CLUSTER/]KEYSPACE.TABLE``.
@@ -455,7 +455,7 @@ class CassandraClient:
             poll: without ``every``: seconds between looks into the folder; None: 5 for a local one, else 30.
             on_report: called with the report of every round.
             on_error: called with an error that the next round may not have.
-            stop: asked after every round and every wait; true ends the loop.
+            stop: called after every round and every wait; true ends the loop.
             **settings: as for :meth:`sync`.
 
         """

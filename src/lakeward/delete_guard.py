@@ -1,4 +1,4 @@
-"""The delete guard: a table does not lose a larger share of its rows at once than is allowed.
+"""The delete guard: a table does not lose a larger share of its rows in one step than is allowed.
 
 Every refusal states how many rows would be deleted, how many may be, and the command that allows it.
 """

@@ -50,7 +50,7 @@ class Document:
     keys: fields and properties of the document, in order; by default all fields.
     also: further properties, after the fields.
     renamed: keys that differ from the attributes' names.
-    if_set: attributes that are omitted where they are None; most are fields that earlier versions do not know.
+    if_set: attributes that are omitted where they are None; most are fields that earlier versions do not have.
     required: fields that a document must have although they have a default.
     write, read: conversions of values that JSON does not have.
     ignores_unknown: whether unknown keys are ignored; otherwise the document is damaged or of a later version.

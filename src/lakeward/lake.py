@@ -328,7 +328,7 @@ class Lakeward:
         settings: WatchSettings | None = None,
         observers: Sequence[RunObserver] = (),
     ) -> Watcher:
-        """Return a watcher that runs tables as files land: call its ``run``, which goes on until ``stop``, or ``once``.
+        """Return a watcher that runs tables as files land: call its ``run``, which lasts until ``stop``, or ``once``.
 
         Args:
             tables: names as ``schema.table``; none: all active ones, also those activated later.

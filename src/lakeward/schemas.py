@@ -1,4 +1,4 @@
-"""Names of Lakeward's own columns and the Spark types of the frames that carry them.
+"""Names of Lakeward's own columns and the Spark types of the frames that contain them.
 
 Every name starts with ``_lw_``; names of source columns may not. A parsed frame, and the changelog with two more
 columns, hold four kinds of rows: changes, bad rows, one row per file, and control rows of an op.

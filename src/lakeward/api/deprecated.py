@@ -28,7 +28,7 @@ def former_spellings(**methods: str) -> Callable[[Callable[Given, Result]], Call
 
 
 class _Method(Generic[Given, Result]):
-    """A method whose bound form knows former spellings."""
+    """A method whose bound form also accepts former spellings."""
 
     def __init__(self, method: Callable[Given, Result], former: Mapping[str, str]) -> None:
         self.__doc__ = method.__doc__

@@ -7,7 +7,7 @@ are imported, so that the function's archive stays small: no Spark, Arrow or pyd
 A run lists landing when it starts. One that has not started yet will therefore see every object that exists now: while
 such a run of the same tables waits, an event needs no other. A run in progress may have listed landing before the
 object was there, so that another one must follow it. The job waits for the tables that its predecessor still holds
-(``lakeward-job --wait``), so that it never skips what it was started for.
+(``lakeward-job --wait``), so that it never skips the tables for which it was started.
 """
 
 from __future__ import annotations

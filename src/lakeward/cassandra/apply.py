@@ -61,7 +61,7 @@ _WRITTEN = ("inserted", "changed", "deleted")
 class ApplyRequest(WriteRequest):
     """The change set to apply, and how.
 
-    timestamp: ``snapshot`` stands for the start of the export that the change set leads to.
+    timestamp: ``snapshot`` means the start of the export that the change set leads to.
     max_delete_share: refuse to delete a larger share of the rows of the past.
     """
 
@@ -110,7 +110,7 @@ def decide(
         return None
     job = _job(request, found, parents["current"], ledger)
     if last is not None and request.timestamp != guards.SNAPSHOT_TIME:
-        # A timestamp chosen by a person does not say how old the values are.
+        # A timestamp chosen by a person does not show how old the values are.
         last = last.with_latest_time
     history = ledger.history()
     guards.require_few_deletes(found, request.max_delete_share)

@@ -1,4 +1,4 @@
-"""One rate budget for a whole job: kept by the driver process, asked by every task before it sends requests.
+"""One rate budget for a whole job: kept by the driver process and consulted by every task before it sends requests.
 
 Tasks come and go; none of them has a fixed share. Each asks for what it needs next, gets a small part of it at a time
 in turn with the others, and returns what it did not use. So the cluster sees the configured rate, whatever the number
@@ -154,7 +154,7 @@ class BudgetLedger:
 
     @property
     def is_limited(self) -> bool:
-        """Whether tasks have to ask at present."""
+        """Whether tasks must request a share at present."""
         return self._ceiling is not None or any(rate is not None for rate in self._rates)
 
     def offer(self, wanted: Amounts, needed: Amounts) -> Amounts | None:
@@ -176,7 +176,7 @@ class BudgetLedger:
         return granted
 
     def patience(self, wanted: Amounts, needed: Amounts) -> float:
-        """Return after how many seconds to ask again."""
+        """Return after how many seconds to request again."""
         now = self._clock()
         waits = [self._paused_until - now, self._debt_seconds(now), 0.001]
         for want, need, level, rate in zip(wanted, needed, self._levels, self._current_rates(now), strict=True):
@@ -339,7 +339,7 @@ class Line:
 
 
 def greet_as_server(connection: socket.socket, token: bytes) -> bool:
-    """Check that a client knows the token, which is never sent; then prove the same to it."""
+    """Check that a client has the token, which is never sent; then prove the same to it."""
     connection.settimeout(GREETING_SECONDS)
     nonce = secrets.token_bytes(NONCE_BYTES)
     connection.sendall(nonce)

@@ -231,7 +231,7 @@ _REASON_LENGTH = 200
 
 
 class BudgetClient:
-    """Asks for the budget of the tasks of this process. Threads may share it."""
+    """Requests the budget for the tasks of this process. Threads may share it."""
 
     def __init__(self, address: BudgetAddress) -> None:
         """Connect.
@@ -267,7 +267,7 @@ class BudgetClient:
         """Report that the cluster is overloaded or does not answer: the whole job slows down for a while."""
         with self._lock:
             self._send({"slow": reason[:_REASON_LENGTH]})
-            # Ask before the next request, even if there was no limit so far.
+            # Consult the budget before the next request, even if there was no limit so far.
             self._free_until = 0.0
 
     def reject(self) -> int:
@@ -336,7 +336,7 @@ class BudgetClient:
                 with self._lock:
                     self._report()
             except (OSError, RetriableError, ValueError):
-                # The next call that asks raises the error.
+                # The next call raises the error.
                 return
 
     def _report(self) -> None:

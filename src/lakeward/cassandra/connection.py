@@ -81,7 +81,7 @@ def names_of(hosts: Iterable[str], port: int) -> dict[str, str]:
 
 _EXTRA = "pip install 'lakeward[cassandra]'"
 _LONGEST_CONNECT_SECONDS = 10.0
-# Use a node that comes back soon: the driver's own pauses grow to ten minutes.
+# Soon use a node again that has returned: the driver's own pauses grow to ten minutes.
 _RECONNECT_SECONDS = 2.0
 # How long a task tries to connect: as long as it tries to read a page.
 _PATIENCE_SECONDS = 60.0
@@ -104,7 +104,7 @@ class ClusterAddress:
 
 
 def with_nodes(address: ClusterAddress, session: Session) -> ClusterAddress:
-    """Return an address with the nodes that a session knows: configured nodes may be down when a task begins."""
+    """Return an address with the nodes that a session has found: configured nodes may be down when a task begins."""
     cluster, wanted = session.cluster, address.settings.datacenter
     hosts = cluster.metadata.all_hosts()
     # The driver uses the data centre of the node that it connects to first.
@@ -230,7 +230,7 @@ def _cluster(address: ClusterAddress, nodes: Sequence[tuple[str, int]] = ()) -> 
     settings = address.settings
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=settings.datacenter or "")),
-        # Retries are decided in one place, which knows the budget.
+        # Retries are decided in one place, where the budget is.
         retry_policy=FallthroughRetryPolicy(),
         consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
         request_timeout=settings.timeout,

@@ -88,7 +88,7 @@ class CqlType:
     """A native type, or one with parameters. The ``name`` of every user-defined type is ``udt``.
 
     ``frozen`` is set only for collections, tuples and user-defined types; it is true for all that are nested in another
-    type, and for every tuple, whether or not the text says so.
+    type, and for every tuple, whether or not the text contains it.
     """
 
     name: str

@@ -393,7 +393,7 @@ class ExportFolder:
         """Remove the files that a manifest lists, or finish such a removal; return whether there was one."""
         manifest = self.store.read_text(f"{folder}/{MANIFEST}")
         if listed_files(manifest) is not None:
-            # If this is interrupted, the mark lets the next call find the rest.
+            # If this is interrupted, the next call finds the rest by the mark.
             self.store.write_text(f"{folder}/{_REMOVED}", _REMOVED_BY)
             remove_listed(self.store, folder, manifest, others=[SIDECAR] if _has_sidecar(manifest) else [])
         elif self.store.read_text(f"{folder}/{_REMOVED}") != _REMOVED_BY:

@@ -2,7 +2,7 @@
 
 Everything is in a hidden folder beside the exports of the table, so that resuming it needs nothing else::
 
-    .export-in-progress/plan.json                    what was asked for, the table's schema, all groups of ranges
+    .export-in-progress/plan.json                    the request, the table's schema, all groups of ranges
     .export-in-progress/group-00012-….parquet, group-00012-….json     a group that was read, and the note that says so
 
 One process works on it at a time, and a dead process blocks no other. A process that was wrongly considered dead may
@@ -177,7 +177,7 @@ class Ownership:
     """The right to work on an export, for the time of a ``with`` block.
 
     The process renews its ownership every minute. On the same machine its process id is checked instead, so that an
-    interrupted export can be resumed at once.
+    interrupted export can be resumed immediately.
     """
 
     def __init__(self, store: FileSystem, root: str) -> None:

@@ -44,7 +44,7 @@ class ImportRequest(WriteRequest):
     """What to import, and how.
 
     source: an export, a snapshot set, or plain files (``schema`` and ``format`` are for those).
-    timestamp: ``snapshot`` stands for the recorded write times, else the start of the export.
+    timestamp: ``snapshot`` means the recorded write times, else the start of the export.
     create_table: create the table from the export's definition where there is none.
     over: write over the recorded state of the target, unless newer cells there would hide parts of the snapshot.
     """

@@ -284,7 +284,7 @@ def _repair_outcome(last: AppliedState | None, job: Job, manifest: ChangeSetMani
 
 
 def is_outdated(last: AppliedState, seen: datetime) -> bool:
-    """Whether a repair whose comparison began at ``seen`` does not know what the target holds.
+    """Whether a repair whose comparison began at ``seen`` is older than what the target holds.
 
     Change sets applied in order since then do not matter: they lead to the state of the repair, or to an earlier one.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PORT = 9142
 _EXTRA = "pip install 'lakeward[keyspaces]'"
-# China's regions are a partition of AWS with names of its own.
+# China's regions are a separate partition of AWS with other names.
 _SUFFIXES = {"cn": "amazonaws.com.cn"}
 MURMUR3, RANDOM = "Murmur3Partitioner", "RandomPartitioner"
 _PARTITIONERS = (MURMUR3, RANDOM)

@@ -66,7 +66,7 @@ class Query:
     def ask(self, token_range: TokenRange, state: bytes | None) -> ResponseFuture:
         """Request a page of a range, the first or the next."""
         if self.budget is not None:
-            # A full page is paid for in advance, since all tasks may request one at once.
+            # A full page is paid for in advance, since all tasks may request one at the same time.
             self.budget.take(rows=self.page_rows if self.is_limited else 0, requests=1)
         bound = self._prepared.bind((token_range.start, token_range.end))
         bound.fetch_size = self.page_rows

@@ -123,7 +123,7 @@ def sync_forever(
         poll: without ``every``: seconds between looks into the folder; None: 5 for a local one, else 30.
         on_report: called with the report of every round.
         on_error: called with an error that the next round may not have.
-        stop: asked after every round and every wait; true ends the loop.
+        stop: called after every round and every wait; true ends the loop.
         on_progress: called with lines about the progress.
     """
     wait = Interval(every) if every is not None else NewExport(export_folder(spark, config, request), poll)
@@ -228,7 +228,7 @@ class _LedgerTarget:
 
     def applied(self) -> Mapping[str, Any] | None:
         last = self.ledger.last()
-        # A repair comes from live tables: only a person can say which export the target equals now.
+        # A repair comes from live tables: only a person can decide which export the target equals now.
         return last.identity if last is not None and last.identity.get("kind") != LIVE else None
 
     def under_way(self) -> Mapping[str, Any] | None:

@@ -222,7 +222,7 @@ class SyncLoop:
     sync: runs one round.
     wait: waits for the next one; called with the report of the last round, None where it failed.
     on_report, on_error: called after a round with its report, or with the error that the next round may not have.
-    stop: asked after every round and every wait.
+    stop: called after every round and every wait.
     """
 
     sync: Callable[[], SyncReport]

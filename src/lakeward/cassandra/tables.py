@@ -96,7 +96,7 @@ def _remedy(session: Any, table: TableName, error: Exception) -> str:
 
 
 def _await_agreement(session: Any, table: TableName) -> None:
-    """Wait until all nodes that are up know a table: the next statement may be sent to any of them."""
+    """Wait until a table exists on all nodes that are up: the next statement may be sent to any of them."""
     from cassandra import DriverException
 
     def look(patience: float) -> None:

@@ -11,7 +11,7 @@ By default the driver drops some values or closes the connection because of them
 * a decimal of more than 4,300 digits cannot be decoded.
 
 The driver prepares statements with its default types, whatever handler a session has, so that is done here as well. To
-write a batch it makes a call for every value of every row; encoding them here gives the same bytes faster.
+write a batch it makes a call for every value of every row; encoding them here produces the same bytes faster.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _one_by_one(column: WriteColumn, bound_type: Any, protocol: int) -> Callable
     return whole
 
 
-# The length that stands for an unset value, and the size of a length.
+# The length that means an unset value, and the size of a length.
 _UNSET, _LENGTH_BYTES = -2, 4
 
 
@@ -189,7 +189,7 @@ class EncodedRows:
         self._units = write_units_of(self.sizes + ROW_BYTES + COLUMN_BYTES * cells)
 
     def requests(self, limits: WriteLimits) -> Iterator[EncodedRequest]:
-        """Put consecutive rows of a partition together, as far as the server's limits let them be."""
+        """Put consecutive rows of a partition together, as far as the server's limits allow."""
         import numpy
 
         starts = self._starts(limits)

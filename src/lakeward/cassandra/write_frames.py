@@ -203,7 +203,7 @@ def action(diff: ParsedDiff) -> Column:
 
 
 def changed_names(diff: ParsedDiff) -> Column:
-    """Return the names of the columns that changed: as the change set says, else by comparing both sides."""
+    """Return the names of the columns that changed: as listed in the change set, else by comparing both sides."""
     if diff.changed is not None:
         return diff.changed
     past = {diff.fold(value.name): value for value in diff.left or ()}

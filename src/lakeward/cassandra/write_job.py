@@ -1,6 +1,6 @@
 """A job that writes rows into a table: begun or resumed in the ledger, written by tasks within one budget, recorded.
 
-Imports and applied change sets differ in the rows they bring (:class:`WriteRows`) and in what they decide beforehand.
+Imports and applied change sets differ in the rows they write (:class:`WriteRows`) and in what they decide beforehand.
 Both then build a :class:`WriteJob` and run it.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.write_frames import Matched
     from lakeward.config import Config
 
-# With more rejected rows a person must look at the reasons.
+# With more rejected rows a person must inspect the reasons.
 _MAX_REJECTED, _MAX_REJECTED_SHARE = 1_000, 0.01
 # A conservative rate of a task for a cluster that is not busy, used in estimates.
 _REQUESTS_PER_SECOND = 2_000.0

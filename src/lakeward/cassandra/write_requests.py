@@ -103,7 +103,7 @@ class BoundRequest:
 
 
 def bound_requests(rows: Iterable[Row], limits: WriteLimits) -> Iterator[BoundRequest]:
-    """Put consecutive rows of a partition together, as far as the server's limits let them be."""
+    """Put consecutive rows of a partition together, as far as the server's limits allow."""
     request, partition = BoundRequest(), None
     for row in rows:
         cells = sum([len(operation.values) for operation in row.operations])
@@ -218,7 +218,7 @@ class Sender:
 class Ceiling:
     """Keeps the write units of each partition below the limit of the server per second.
 
-    All rows of a partition are in one task, so that no other task has to be asked.
+    All rows of a partition are in one task, so no coordination with other tasks is needed.
     """
 
     def __init__(self, units: float | None, clock: Callable[[], float] = time.monotonic) -> None:

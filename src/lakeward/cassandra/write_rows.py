@@ -150,7 +150,7 @@ class Row:
 def list_shift(run_attempt: int, unit_attempt: int) -> int:
     """Return what is added to the timestamp of lists, in microseconds.
 
-    The server gives ids to the elements of a list. Written again with the same timestamp, they are added to the
+    The server assigns ids to the elements of a list. Written again with the same timestamp, they are added to the
     existing ones; with a later one they replace them.
     """
     return run_attempt * _RUN + min(unit_attempt, ATTEMPTS - 1) * TRIES

@@ -330,7 +330,7 @@ def _keys(lake: Lakeward, name: str, texts: Sequence[str], keys_from: str | None
 
 
 def _is_meant(name: str, keys: int, reason: str, *, yes: bool) -> bool:
-    """Ask for consent, and refuse where nobody can be asked: nothing brings the rows back."""
+    """Ask for consent, and refuse where nobody can be asked: the rows cannot be restored."""
     if not reason.strip():
         msg = "an erasure needs a reason: --reason TEXT"
         raise click.UsageError(msg)

@@ -104,7 +104,7 @@ class LiveProgress(SilentObserver):
             return
         with self._lock:
             if table not in self._lines and self._expected is None:
-                # Outside of a run tables are looked at one after the other: the one before is done.
+                # Outside of a run tables are processed one after the other: the one before is done.
                 self._lines.clear()
             self._lines.setdefault(table, _Line()).step = step.work_after
         self._update()

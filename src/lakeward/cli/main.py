@@ -95,7 +95,7 @@ for _command in (
 
 
 def main() -> None:
-    """Run the command line in a process of its own."""
+    """Run the command line as a separate process."""
     reserve_stdout()
     end_on_signals()
     cli.main(prog_name="lakeward")

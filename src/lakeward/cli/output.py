@@ -35,7 +35,7 @@ _RIGHT = "> "
 
 
 def emit(invocation: Invocation, document: Any, text: Callable[[Console], None]) -> None:
-    """Write a command's result in the form that was asked for."""
+    """Write a command's result in the requested form."""
     if invocation.is_json:
         emit_json(invocation, document)
     else:

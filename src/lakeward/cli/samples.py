@@ -179,7 +179,7 @@ def _draw_cassandra(console: Console, folder: Path, outcome: CassandraDemoReport
         console.print(f"  {command} {arguments}   # {purpose}", soft_wrap=True)
 
 
-# All files are written at once: options on the time at which files arrive have no meaning.
+# All files are written together: options on the time at which files arrive have no meaning.
 NOT_OFFERED = frozenset({"stages", "delay", "reorder", "late_load", "reload_fewer_parts", "truncates"})
 HELP = {
     "seed": "The same seed and options produce the same files.",

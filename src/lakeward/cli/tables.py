@@ -29,7 +29,7 @@ def read_settings(
     *,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the settings to change; None stands for the default. ``before`` holds the current settings."""
+    """Return the settings to change; None means the default. ``before`` holds the current settings."""
     settings: dict[str, Any] = {_top_level(key): None for key in unset}
     if primary_key:
         settings["primary_key"] = _names(primary_key)

@@ -234,6 +234,6 @@ def create_folder(folder: Path, access: FileAccess) -> None:
 
 
 def create_file(file: Path, access: FileAccess) -> None:
-    """Create an empty file, which SQLite takes for a database, if there is none; its journals get the same mode."""
+    """Create an empty file, which SQLite accepts as a database, if there is none; its journals get the same mode."""
     if not file.exists():
         file.touch(mode=0o600 if access == "private" else 0o666)

@@ -306,7 +306,7 @@ def is_own_lake_file(path: str) -> bool:
 def make_room(
     folder: Path, content: Sequence[str], is_own: Callable[[str], bool], *, force: bool, command: str = "lakeward demo"
 ) -> None:
-    """Clear a folder of an earlier demo, whose ``content`` is known; ``is_own`` knows its files by their paths.
+    """Clear a folder of an earlier demo, whose ``content`` is known; ``is_own`` recognises its files by their paths.
 
     Raises:
         ConfigurationError: the folder is not empty, or with ``force`` holds a project that is not a demo, or files

@@ -61,7 +61,7 @@ def examples(pairs: Pairs, options: DiffOptions, limit: int) -> list[Example]:
     found = classified(pairs, options).filter(column(ACTION) != UNCHANGED)
     order = [_sortable(pairs, key).asc_nulls_first() for key in alignment.keys]
     nth = F.row_number().over(Window.partitionBy(column(ACTION)).orderBy(*order))
-    # Each Spark task keeps only its first rows before they are brought together.
+    # Each Spark task keeps only its first rows before they are combined.
     first = found.select("*", nth.alias(_NTH)).filter(column(_NTH) <= limit)
     sides = [F.struct(*_texts(pairs, side, alignment.columns)).alias(side) for side in ("left", "right")]
     own = [column(name) for name in (ACTION, CHANGED, HAS_LEFT, HAS_RIGHT, _NTH)]

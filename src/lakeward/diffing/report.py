@@ -174,7 +174,7 @@ def render_report(
 ) -> str:
     """Return the page: both sides, counts, changed rows per column, and the examples side by side.
 
-    ``past`` and ``current`` are what the sides are called, ``plan`` and ``reason`` how they were compared.
+    ``past`` and ``current`` are the names of the sides, ``plan`` and ``reason`` how they were compared.
     """
     body = element(
         "main",

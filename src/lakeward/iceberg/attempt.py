@@ -1,7 +1,7 @@
-"""One attempt to change a table: work on a branch of its own, prove whose work it is, then publish by fast-forward.
+"""One attempt to change a table: work on a separate branch, prove whose work it is, then publish by fast-forward.
 
 The branch is named by op and a fresh id and starts at the snapshot the op has pinned. Every commit on it carries
-the attempt's id and must stand on the one before it, the first on the base: a branch dropped under a writer is
+the attempt's id and must follow the one before it, the first the base: a branch dropped under a writer is
 silently recreated from ``main`` by the next append, and then lacks what was deleted before.
 """
 
@@ -91,7 +91,7 @@ class Attempt:
             raise DataError(msg, hint="an input file changed while it was read: run again once it is complete")
 
     def _stamped_writer(self, rows: DataFrame, stamps: Mapping[str, str]) -> DataFrameWriterV2:
-        """Return a writer to the branch whose commit carries the stamps."""
+        """Return a writer to the branch whose commit has the stamps."""
         writer = rows.writeTo(self.table.branch_identifier(self.branch))
         for name, value in self._stamps(stamps).items():
             writer = writer.option(f"snapshot-property.{name}", value)
@@ -155,7 +155,7 @@ class Attempt:
         return {**stamps, ATTEMPT_STAMP: self.id, BASE_STAMP: str(self.base)}
 
     def _advanced(self, *, is_stamped: bool = True) -> Snapshot:
-        """Return the commit just made after proving that it is this attempt's and stands on the one before."""
+        """Return the commit just made after proving that it is this attempt's and follows the one before."""
         head = self.table.head(self.branch)
         if head is None or head.parent != self._head or (is_stamped and head.summary.get(ATTEMPT_STAMP) != self.id):
             raise self._disturbed()

@@ -105,7 +105,7 @@ class Orphans:
     """The orphans that were found, and removed unless in a dry run: their number and some paths.
 
     ``foreign`` counts other old files that no snapshot references and that Iceberg did not write: they stay.
-    ``skipped`` says why there was no search.
+    ``skipped`` is the reason why there was no search.
     """
 
     count: int = 0

@@ -1,4 +1,4 @@
-"""Rewriting files of a table: what it would save, which files are worth it, and the rewrite itself."""
+"""Rewriting files of a table: what it would save, which files to choose, and the rewrite itself."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class IcebergTable:
             files.close()
 
     def commit_empty(self, branch: str, stamps: Mapping[str, str]) -> None:
-        """Add a snapshot without rows that carries stamps."""
+        """Add a snapshot without rows that has stamps."""
         with commit_errors(self.identifier):
             append = self.load().newAppend()
             for name, value in stamps.items():

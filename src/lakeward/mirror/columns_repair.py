@@ -56,7 +56,7 @@ def plan_columns_repair(context: TableContext) -> ColumnsRepair:
 
 
 def repair_columns(context: TableContext) -> ColumnsRepair:
-    """Carry out the repair; the context holds the table's lease.
+    """Perform the repair; the context holds the table's lease.
 
     The mirror comes last: as long as it has the old columns, an interrupted repair is planned again.
 

@@ -4,8 +4,8 @@ Compaction rewrites data files that are small or have many deleted rows, and mer
 no longer holds its deleted rows, and their positions leave the delete files in the same commit: the row counts in the
 metadata stay exact after every slice.
 
-Clustering sorts a changelog by key, so that a key's history lies in few files. A *run* is a range of op numbers whose
-changes lie sorted by key in files that do not overlap. Ops that were logged since form the next run. Runs of about
+Clustering sorts a changelog by key, so that a key's history is in few files. A *run* is a range of op numbers whose
+changes are sorted by key in files that do not overlap. Ops that were logged since form the next run. Runs of about
 equal size are joined: their number grows with the logarithm of the changelog, and a change is rewritten few times.
 """
 
@@ -253,7 +253,7 @@ class LogFile:
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A range of ops, both ends included, whose changes lie sorted together."""
+    """A range of ops, both ends included, whose changes are sorted together."""
 
     first: int
     last: int

@@ -142,7 +142,7 @@ class TableOps:
             bases = None
 
     def _next(self, bases: Bases | None) -> OpReport | None:
-        """Carry out the next op, starting over where another writer was faster; None when none is due."""
+        """Carry out the next op, starting over if another writer committed first; None when none is due."""
         context = self._context
         for _ in range(_MAX_CONFLICTS - 1):
             try:

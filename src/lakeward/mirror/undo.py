@@ -72,7 +72,7 @@ def target_before(context: TableContext, bases: Bases, progress: Progress, momen
     """Return the last op such that neither it nor an op before it holds a change committed after the moment.
 
     Raises:
-        ConfigurationError: changes carry no times, or the moment lies before the first op or before the capture.
+        ConfigurationError: changes have no times, or the moment is before the first op or before the capture.
         DataError: some changes have no commit time.
     """
     _require_times(context, moment)
@@ -195,7 +195,7 @@ def decide(context: TableContext, request: UndoRequest) -> UndoDecision:
     """Return the op to go back to and the record of the undo.
 
     Raises:
-        ConfigurationError: the request cannot be met, or names files that were not read.
+        ConfigurationError: the request cannot be fulfilled, or names files that were not read.
         ConflictError: the table has changed since the request was made.
         DataError: an op is interrupted, or a state that the undo needs is no longer kept.
     """

@@ -115,7 +115,7 @@ class _All:
 
 
 class Reporting:
-    """The observers that the configuration of a lake asks for, made when the first run needs them."""
+    """The observers that the configuration of a lake defines, made when the first run needs them."""
 
     def __init__(
         self, config: Config, state: StateStore, status: Callable[[Sequence[str]], Sequence[TableStatus]]

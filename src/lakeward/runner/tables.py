@@ -199,7 +199,7 @@ def _concerns(config: Config, found: TableId | SkippedFolder) -> bool:
     """Whether a folder is, or may hold, a table that ``include`` and ``exclude`` accept."""
     if isinstance(found, TableId) or "/" in found.path:
         return is_wanted(config, str(found) if isinstance(found, TableId) else found.path.replace("/", ".", 1))
-    # A whole schema: some table of it may be wanted.
+    # A whole schema: it may contain an included table.
     return any(fnmatchcase(found.path, pattern.partition(".")[0]) for pattern in config.include)
 
 

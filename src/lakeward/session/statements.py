@@ -55,7 +55,7 @@ _HINT = 'lakeward sql --allow-writes "…"   (with it nothing is checked)'
 def read_only(spark: SparkSession, query: str) -> DataFrame:
     """Run a statement that only reads the lake: a foreign row in a mirror would never be removed.
 
-    Spark runs commands at once, some even during their analysis; so they are checked as parsed, not as analysed.
+    Spark runs commands immediately, some even during their analysis; so they are checked as parsed, not as analysed.
 
     Raises:
         ConfigurationError: it is neither a query nor a command that only shows something, or it reads or calls

@@ -7,8 +7,8 @@ are tried in order, and the first answer counts. Those for the known systems are
     with translated(duplicate_key, *spark_faults("sales.product")):
         ...
 
-What no recogniser knows is left as it is. :func:`as_lakeward_error` is the last resort: it returns an error for every
-exception, and an unknown one is a bug.
+An error that no recogniser handles is left as it is. :func:`as_lakeward_error` is the last resort: it returns an error
+for every exception, and an unknown one is a bug.
 
 Nothing here imports pyspark before an exception is examined: code that never starts Spark uses this module, too.
 """
@@ -91,7 +91,7 @@ Recogniser = Callable[[Failure], LakewardError | None]
 
 
 def recognised(error: BaseException, *recognisers: Recogniser) -> LakewardError | None:
-    """Return the error of the first recogniser that knows an exception, None where none does."""
+    """Return the error of the first recogniser that handles an exception, None if none does."""
     failure = Failure(error)
     answers = (recognise(failure) for recognise in recognisers)
     return next((answer for answer in answers if answer is not None), None)
@@ -104,7 +104,7 @@ def translated(*recognisers: Recogniser, bridge: bool = False) -> Iterator[None]
     With ``bridge`` they are also applied to errors of the connection to the JVM.
 
     Raises:
-        LakewardError: a recogniser knows the error, which becomes the cause.
+        LakewardError: a recogniser handles the error, which becomes the cause.
     """
     try:
         yield

@@ -200,7 +200,7 @@ class DynamoConnection:
         )
 
         def create() -> Any:
-            # A session of its own: the default one is not safe for threads.
+            # A separate session: the default one is not safe for threads.
             return boto3.session.Session().client(
                 "dynamodb", region_name=self.address.region, endpoint_url=self.address.endpoint, config=config
             )

@@ -140,7 +140,7 @@ class Rows:
         }  # fmt: skip
 
     def transact(self, *actions: dict[str, dict[str, Any]]) -> None:
-        """Carry out all of at most a hundred actions, ``{"Put": …}`` or ``{"Delete": …}``, or none."""
+        """Perform all of at most a hundred actions, ``{"Put": …}`` or ``{"Delete": …}``, or none."""
         self.connection.call("transact_write_items", TransactItems=list(actions))
 
     def query(

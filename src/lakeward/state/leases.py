@@ -72,8 +72,8 @@ def lease_lost_error(table: TableId, reason: str) -> ConflictError:
 class _Term:
     """When a lease ends by this host's own clocks, counted from before it was requested.
 
-    It ends by the monotonic clock, which is never set, or by the time of day, which goes on while the host sleeps. The
-    lease's own ``expires_at`` is by the store's clock, which may differ.
+    It ends by the monotonic clock, which is never set, or by the time of day, which continues while the host sleeps.
+    The lease's own ``expires_at`` is by the store's clock, which may differ.
     """
 
     monotonic: float
@@ -120,7 +120,7 @@ class HeldLease:
         try:
             self._store.release_lease(self.lease)
         except Exception as failure:
-            # The work under the lease has succeeded or failed already; the lease expires by itself.
+            # The work under the lease has succeeded or failed already; the lease expires anyway.
             logger.warning("could not release the lease on %s, it expires by itself: %s", self.table, failure)
 
     @property
@@ -179,7 +179,7 @@ class HeldLease:
     def _lose(self, lost: ConflictError) -> None:
         self._lost = lost
         self._lost.__cause__ = self._failure
-        # The heartbeat's thread logs this, and has no ids of its own.
+        # The heartbeat's thread logs this, and has no ids.
         ids = {"run": self._owner.run_id, "table": str(self.table)}
         logger.warning("%s", lost.message, extra=event("lease.lost", **ids, error=lost.message))
 

@@ -160,7 +160,7 @@ def _engine(url: URL, explain: Any) -> Engine:
 
 
 def _require_known_options(url: URL) -> None:
-    """Refuse options that libpq does not know: the driver would treat some of them as its own arguments.
+    """Refuse options that libpq does not have: the driver would treat some of them as its own arguments.
 
     Raises:
         ConfigurationError: naming the option and the closest known one.

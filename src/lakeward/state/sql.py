@@ -167,7 +167,7 @@ def _pages(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 class SqlStateStore(SqlLedger):
-    """A :class:`~lakeward.state.base.StateStore` in one database; safe for threads and processes at once."""
+    """A :class:`~lakeward.state.base.StateStore` in one database; safe for concurrent threads and processes."""
 
     def close(self) -> None:
         """Close all connections."""

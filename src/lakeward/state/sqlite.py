@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 class SqliteDatabase(Database):
     """Transactions on one file, which is opened and migrated again when it was deleted or replaced.
 
-    A deleted file lives on for the processes that have it open, unseen by others: a lease in it would exclude nobody.
-    So each transaction first checks that the file is still the one that was opened.
+    A deleted file lives on for the processes that have it open, unseen by others: a lease in it would exclude no other
+    process. So each transaction first checks that the file is still the one that was opened.
     """
 
     is_shared = False

@@ -96,7 +96,8 @@ _active: set[str] = set()
 class Claim:
     """The claim of a writer to the files that it puts into a folder; ``recorded`` are those it names beforehand.
 
-    ``lease`` names the lease that the writer holds, if any: another holder of that lease knows that the writer is gone.
+    ``lease`` names the lease that the writer holds, if any: another holder of that lease can rely on the writer being
+    gone.
     """
 
     store: FileSystem
@@ -310,8 +311,8 @@ def remove_listed(store: FileSystem, folder: str, manifest: str | None, *, other
     """Remove the files that a folder's manifest lists, and with them the folder; return what is left.
 
     What is left was written or replaced by another program. ``others`` are files that belong to such a folder without
-    being listed. The mark is removed first, so that readers see at once that the folder is incomplete, and the manifest
-    last, so that the remaining files are still known as this program's if this is interrupted.
+    being listed. The mark is removed first, so that readers see immediately that the folder is incomplete, and the
+    manifest last, so that the remaining files can still be proven to be this program's if this is interrupted.
     """
     files = listed_files(manifest)
     if files is None:

@@ -123,7 +123,7 @@ def local_path(location: str) -> Path:
 
 
 def for_reading(path: str) -> str:
-    """Return a path with the characters escaped that Spark would take for a pattern."""
+    """Return a path with the characters escaped that Spark would treat as a pattern."""
     return _GLOB.sub(r"\\\1", path)
 
 

@@ -35,7 +35,7 @@ def require_s3_classes(spark: SparkSession) -> None:
 
 @translating_errors
 class HadoopFileSystem:
-    """Any file system that the session's Hadoop knows: HDFS, S3 and stores like it, others by their jars."""
+    """Any file system that the session's Hadoop supports: HDFS, S3 and stores like it, others by their jars."""
 
     signature = ""
 
@@ -183,7 +183,7 @@ class HadoopFileSystem:
             client.close()
 
     def for_spark(self, path: str) -> str:
-        """Return the path for Spark; Hadoop knows S3 by the scheme s3a only."""
+        """Return the path for Spark; Hadoop supports S3 only under the scheme s3a."""
         return re.sub("^s3n?:", "s3a:", path)
 
     def point(self, folder: str, name: str, target: str) -> None:

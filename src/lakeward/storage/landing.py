@@ -265,7 +265,7 @@ class S3Storage:
     """A landing root in S3: a bucket, or a prefix of one.
 
     Access keys that the settings name are read here and sent to Spark tasks with the object; without them each machine
-    finds its own by the default chain of AWS.
+    finds its keys by the default chain of AWS.
     """
 
     def __init__(self, uri: str, settings: S3Settings) -> None:

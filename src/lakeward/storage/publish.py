@@ -95,8 +95,8 @@ def replace_folder(
 ) -> T:
     """Publish a folder as :func:`publish_folder` does, replacing a former one if there is one.
 
-    The caller holds the lease, has called :func:`tidy`, and knows that the former folder is its own. A crash at any
-    point leaves the former folder or the new one; files of others in it stay there.
+    The caller holds the lease, has called :func:`tidy`, and has proven that the former folder is its own. A crash at
+    any point leaves the former folder or the new one; files of others in it stay there.
 
     Raises:
         RefusedInputError: another Spark job writes into the folder.

@@ -229,7 +229,7 @@ def _holds_unplaceable(data_type: T.DataType) -> bool:
 
 def _write(rows: DataFrame, target: _SetWrite) -> None:
     keys = columns(target.keys)
-    # The window uses the order of the rows as placed and sorted: it needs no exchange and no sort of its own.
+    # The window uses the order of the rows as placed and sorted: it needs no further exchange or sort.
     placed = rows.repartition(target.count, *keys).sortWithinPartitions(*[key.asc_nulls_first() for key in keys])
     nth = F.row_number().over(Window.partitionBy(*keys).orderBy(*[key.asc_nulls_first() for key in keys]))
     is_first = F.when(column(_NTH) == 1, F.lit(True)).otherwise(_DUPLICATE.failing(F.to_json(F.struct(*keys))))

@@ -95,7 +95,7 @@ def events(
     """Return the changes with the ``EVENT`` columns, which describe what each does to its key, key by key in order.
 
     ``FIRST`` marks the first change of a key, ``CONCERNED`` the keys that rows move to or from. ``arrivals`` are the
-    changes in which every departure finds its arrival, if not ``changes`` themselves. ``evidence`` is what was decided
+    changes in which every departure has its arrival, if not ``changes`` themselves. ``evidence`` is what was decided
     earlier on these keys and those they exchange rows with: it may settle what is in doubt.
     """
     others = [name for name in names if name not in keys]

@@ -24,7 +24,7 @@ from lakeward.session.launching import java_program, require_java
 # What a node of a local cluster finds in its folder: configuration, logging and a certificate.
 
 
-# Of a key that protects nothing: it is made anew for each local cluster and goes with it.
+# Of a key that protects nothing: it is created for each local cluster and removed with it.
 _STORE_PASSWORD = "lakeward"
 _LOGBACK = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
@@ -37,7 +37,7 @@ _WITH_LOGIN = {
     "authenticator": {"class_name": "org.apache.cassandra.auth.PasswordAuthenticator"},
     "authorizer": {"class_name": "org.apache.cassandra.auth.CassandraAuthorizer"},
     "role_manager": {"class_name": "org.apache.cassandra.auth.CassandraRoleManager"},
-    # What is granted or taken away counts at once.
+    # Permissions that are granted or revoked take effect immediately.
     "permissions_validity": "0ms",
     "roles_validity": "0ms",
     "credentials_validity": "0ms",
@@ -183,12 +183,12 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Whom a fresh cluster with password login knows.
+# The login of a fresh cluster with password authentication.
 USER = PASSWORD = "cassandra"
 START_SECONDS = 120
 _NEWEST_JAVA = 23
 _POLL_SECONDS = 0.1
-# Below the ports that the system gives to clients.
+# Below the ports that the system assigns to clients.
 _PORTS = range(12_000, 22_000)
 _OPENED = (
     "java.io", "java.lang", "java.lang.module", "java.lang.reflect", "java.nio", "java.util", "jdk.internal.loader",
@@ -203,7 +203,7 @@ _EXPORTED = (
 
 
 class LocalCassandra:
-    """A cluster of its own; use it as a context manager. Nodes are numbered from 1, as their addresses are."""
+    """A separate cluster; use it as a context manager. Nodes are numbered from 1, as their addresses are."""
 
     def __init__(self, folder: Path, options: ServerOptions | None = None, *, ports: ServerPorts | None = None) -> None:
         """Keep files in ``folder``; ports that are free are chosen where ``ports`` has none."""
@@ -247,7 +247,7 @@ class LocalCassandra:
         return ClusterAddress("local", settings, password)
 
     def start(self) -> None:
-        """Start all nodes and wait until each of them knows the others and answers.
+        """Start all nodes and wait until each of them has joined the others and answers.
 
         Raises:
             ConfigurationError: Java or the jars are missing.
@@ -276,7 +276,7 @@ class LocalCassandra:
         process.wait()
 
     def stop(self) -> None:
-        """End all nodes at once; their data stay, and what was not yet flushed is in the commit log."""
+        """End all nodes together; their data stay, and what was not yet flushed is in the commit log."""
         for number in [*self._processes]:
             self.kill_node(number)
 
@@ -316,7 +316,7 @@ class LocalCassandra:
             time.sleep(_POLL_SECONDS)
 
     def _await_answers(self) -> None:
-        """Wait for logins, which are made after the port is open, and until every node knows all others."""
+        """Wait for logins, which are made after the port is open, and until every node lists all others."""
         limit = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -379,7 +379,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def free_ports(hosts: tuple[str, ...], count: int) -> list[int]:
-    """Find ports that nobody listens on at any of the addresses."""
+    """Find ports that are free at all of the addresses."""
     shuffled = (port for port in random.sample(_PORTS, len(_PORTS)) if all(_is_free(host, port) for host in hosts))
     return [next(shuffled) for _ in range(count)]
 

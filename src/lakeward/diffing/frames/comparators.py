@@ -128,7 +128,7 @@ class Epsilon(Comparator):
         return f"epsilon:{self.epsilon!r}{':relative' if self.relative else ''}{end}"
 
 
-# The white space that Spark's trim removes at both ends, and what a regular expression takes for white space.
+# The white space that Spark's trim removes at both ends, and what a regular expression treats as white space.
 _ENDS = r"^[\x00-\x20\x7F]+|[\x00-\x20\x7F]+\z"
 _BLANKS = r"[ \t\n\x0B\f\r]+"
 

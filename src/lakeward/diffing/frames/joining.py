@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 # For a single key, the null number is one, plus this bit if the key is null. The sum over a key's rows is then the
-# number of rows, plus the number of nulls from this bit on; Spark holds less than 2^31 rows at once.
+# number of rows, plus the number of nulls from this bit on; Spark buffers fewer than 2^31 rows.
 _NULL_SHIFT = 32
 # How many of several keys have their bits, from the second bit on, in one such number.
 _KEYS_OF_A_NUMBER = 62
@@ -287,7 +287,7 @@ def _field(position: int) -> str:
 
 
 def _is_wrapped(data_type: DataType) -> bool:
-    """Whether a key is joined as an array of one element: its type has no stand-in for a null."""
+    """Whether a key is joined as an array of one element: its type has no value that can represent null."""
     return _stand_in(data_type) is None
 
 

@@ -230,7 +230,7 @@ _ROWS, _LEFT, _RIGHT = "rows", "left_rows", "right_rows"
 
 @dataclass(frozen=True)
 class JoinCounts:
-    """The numbers of rows that go into and come out of a join, known once its result was read.
+    """The numbers of input and output rows of a join, known once its result was read.
 
     Counting takes a tenth of the join's time, so sides whose number of rows is known are not counted.
     """
@@ -250,7 +250,7 @@ class JoinCounts:
         )
 
     def pairs(self, both: DataFrame, has_left: Column, has_right: Column) -> DataFrame:
-        """Count the rows that come out."""
+        """Count the output rows."""
         left, right = (F.count(F.when(flag, F.lit(1))) for flag in (has_left, has_right))
         return both.observe(self._paired, left.alias(_LEFT), right.alias(_RIGHT))
 

@@ -32,7 +32,7 @@ ONE_ROW_A_KEY = (
 
 
 def refuse_unless(condition: Column, *message: Column | str) -> Column:
-    """Return a condition that every row meets; a row that does not makes the job fail with the message."""
+    """Return a condition that every row satisfies; a row that does not makes the job fail with the message."""
     return F.when(condition, F.lit(True)).otherwise(refusal(*message))
 
 
@@ -97,7 +97,7 @@ def refusals(*, hint: str | None = None) -> AbstractContextManager[None]:
 
 
 def refused_input(label: str) -> tuple[Recogniser, ...]:
-    """Return recognisers of values and files that cannot be read; ``label`` stands for a file with no name."""
+    """Return recognisers of values and files that cannot be read; ``label`` is used for a file without a name."""
     return _unfit, unreadable_input(label)
 
 

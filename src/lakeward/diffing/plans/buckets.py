@@ -91,7 +91,7 @@ class _TaskFiles:
 
 
 def sent_files(spark: SparkSession, past: FoundSet, current: FoundSet, groups: Iterable[int], count: int) -> DataFrame:
-    """Return a frame of (group, is left, bytes), each group of files in a partition of its own."""
+    """Return a frame of (group, is left, bytes), each group of files in a separate partition."""
     wanted = sorted(groups)
     left = _bytes(spark, past, wanted, count, is_left=True)
     right = _bytes(spark, current, wanted, count, is_left=False)
@@ -135,7 +135,7 @@ def _bytes(spark: SparkSession, side: FoundSet, groups: list[int], count: int, *
 
 
 def _placing(spark: SparkSession, groups: list[int]) -> Column:
-    """Return the column by whose hash each group goes to a partition of its own."""
+    """Return the column by whose hash each group goes to a separate partition."""
     count = len(groups)
     number = F.col("id").cast("int")
     tried = spark.range(count * _TRIES).select(number.alias("salt"), F.pmod(F.hash(number), F.lit(count)).alias("to"))
@@ -275,7 +275,7 @@ def _compared(
 
 
 def _no_pairs(spark: SparkSession, struct: T.StructType) -> DataFrame:
-    """Return a frame that Spark knows to be empty without starting a task."""
+    """Return a frame that is empty without a task being started."""
     values = [
         (F.lit(None) if field.nullable else F.lit(False)).cast(field.dataType).alias(field.name) for field in struct
     ]

@@ -280,7 +280,7 @@ def _related(snapshots: Mapping[int, Snapshot], left: int, right: int) -> int | 
 
 
 def _schema_problem(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return why rows of shared files may differ all the same: a column was renamed or changed its type.
+    """Return why rows of shared files may differ nevertheless: a column was renamed or changed its type.
 
     A column that only one side has was added after the other, and is null in files of both.
     """

@@ -160,7 +160,7 @@ def _selected(path: str, names: Sequence[str], positions: pa.Array, *, others: b
         msg = "this Spark executor has no DuckDB, which reads single rows of the lake's files"
         raise ConfigurationError(msg, hint="pip install 'lakeward[diff]' there too, or use --plan join") from error
     chosen = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or _NUMBER
-    # DuckDB reads less where it knows the numbers before it begins.
+    # DuckDB reads less if it has the numbers before it begins.
     few = 0 < len(positions) <= _LISTED
     numbers = ", ".join(map(str, positions.to_pylist())) if few else "SELECT pos FROM positions"
     query = (

@@ -185,7 +185,7 @@ def _batches(relation: Any) -> Any:
 
 
 def _literal(path: str, folder: Path) -> str:
-    """Return a path that DuckDB cannot take for a pattern."""
+    """Return a path escaped so that DuckDB does not treat it as a pattern."""
     if not _PATTERN.intersection(path):
         return path
     link = folder / f"file-{abs(hash(path))}"

@@ -150,14 +150,14 @@ def planned_pairs(
     exact: bool = False,
     workspace: Workspace,
 ) -> PlannedPairs:
-    """Pair the rows of both sides by the cheapest plan that fits, or by the one that is asked for.
+    """Pair the rows of both sides by the cheapest plan that fits, or by the requested one.
 
     ``exact`` accepts no hash or checksum instead of a comparison. The hash plan reads both sides at once, so that a key
     that comes twice may be reported here; the others read them when the pairs are used.
 
     Raises:
         ConfigurationError: there is no such plan.
-        RefusedInputError: the plan that is asked for cannot be used here.
+        RefusedInputError: the requested plan cannot be used here.
     """
     ways: dict[str, Callable[[], PlannedPairs | str]] = {
         BUCKETS: lambda: bucket_pairs(past, current, alignment, options, exact=exact),

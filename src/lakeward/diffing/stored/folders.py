@@ -51,7 +51,7 @@ class Listing:
 
     @property
     def data(self) -> dict[str, int]:
-        """The files that readers take for data."""
+        """The files that readers treat as data."""
         return {path: size for path, size in self.files.items() if not any(map(_is_hidden, path.split("/")))}
 
     @property

@@ -330,7 +330,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_columns(layout: Layout, spec: ReadSpec, *, names_from_settings: bool = False) -> None:
-    """Refuse a file whose columns the table does not know, or that lacks columns it must have."""
+    """Refuse a file with columns that the table does not have, or that lacks columns it must have."""
     if layout.repeated:
         msg = f"the file names columns more than once: {', '.join(layout.repeated)}"
         raise UnusableFileError(msg)

@@ -111,7 +111,7 @@ def _metadata_name(wanted: str | None, positions: Mapping[str, int], protected: 
 def _before_images(
     positions: Mapping[str, int], known: set[str], protected: set[str], settings: TableSettings
 ) -> dict[str, str]:
-    """Return before-image name → column for the names that carry prefix and suffix around a column of the table."""
+    """Return before-image name → column for the names that have prefix and suffix around a column of the table."""
     prefix, suffix = settings.before_image_prefix, settings.before_image_suffix
     images = {}
     for name in positions:

@@ -57,7 +57,7 @@ class Cells:
 def show(scalar: pa.Scalar) -> str | None:
     """Return a value as text, for a message."""
     if pa.types.is_temporal(scalar.type):
-        scalar = scalar.cast(pa.string())  # Python's own times know neither nanoseconds nor the year 10000
+        scalar = scalar.cast(pa.string())  # Python's own times support neither nanoseconds nor the year 10000
     if not scalar.is_valid:
         return None
     if pa.types.is_string(scalar.type) or pa.types.is_binary(scalar.type):
@@ -252,7 +252,7 @@ def _require(holds: pa.Array, message: str) -> None:
 
 
 def require_between(numbers: pa.Array, bounds: tuple[int, int]) -> None:
-    """Refuse the column unless every number that is not null lies within bounds, both included."""
+    """Refuse the column unless every number that is not null is within bounds, both included."""
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and (found["min"] < bounds[0] or found["max"] > bounds[1]):
         msg = "outside the years 1 to 9999"
@@ -313,7 +313,7 @@ def _dates(text: pa.Array) -> pa.Array:
 
 
 def _local_times(text: pa.Array) -> pa.Array:
-    """Convert ``yyyy-MM-dd HH:mm:ss[.f…]`` without a zone; shorter forms that Arrow knows are refused."""
+    """Convert ``yyyy-MM-dd HH:mm:ss[.f…]`` without a zone; shorter forms that Arrow accepts are refused."""
     _require(pc.greater_equal(pc.binary_length(text), _SECONDS_LENGTH), "no seconds")
     try:
         moments = text.cast(pa.timestamp("us"))

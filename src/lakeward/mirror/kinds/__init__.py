@@ -1,4 +1,4 @@
-"""One handler per kind of op, most in a module of their own, and the table that finds it."""
+"""One handler per kind of op, most in a separate module, and the table that finds it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Unfinished:
 
 
 class OpHandler:
-    """The behaviour of ops of one kind. The defaults are those of an op that brings changes of single rows.
+    """The behaviour of ops of one kind. The defaults are those of an op that contains changes of single rows.
 
     ``needs_every_file``: the op waits until none of its files is being written any more. ``defines_tables``: it may
     create changelog and mirror, change their columns and store settings in them. ``takes_files_again``: files that

@@ -1,6 +1,6 @@
 """A load: the full rows that a generation begins with, or a part of them that arrives later.
 
-The rows of each generation's load are kept in a branch of their own.
+The rows of each generation's load are kept in a separate branch.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _WHOLE = (OpKind.LOAD, OpKind.TRUNCATE)
 
 
 class Undo(OpHandler):
-    """Returns to an earlier state. Has no rows of its own: they come from the changelog and kept states."""
+    """Returns to an earlier state. It has no rows: they come from the changelog and kept states."""
 
     kind = OpKind.UNDO
     takes_files_again = True

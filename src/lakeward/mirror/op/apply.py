@@ -146,12 +146,13 @@ def applied_stamps(record: OpRecord) -> dict[str, str]:
 def carried_stamps(table: TableMetadata, snapshot_id: int) -> dict[str, str]:
     """Return the stamps that hold at a snapshot, for a commit on top of it that changes no row."""
     found: dict[str, str] = {}
-    # Read all snapshots at once: a stamp that none has is looked up in each of them.
+    # Read all snapshots together: a stamp that none has is looked up in each of them.
     snapshots = table.snapshots()
     current = snapshots.get(snapshot_id)
     while current is not None and len(found) < len(CARRIED):
         for name in CARRIED:
-            # The load stamp is not inherited: a later state of main holds changes too and would be taken for the load.
+            # The load stamp is not inherited: a later state of main holds changes too and would be mistaken for the
+            # load.
             holds_here = name != LOAD_STAMP or current.id == snapshot_id
             if holds_here and name in current.summary:
                 found.setdefault(name, current.summary[name])
@@ -227,7 +228,7 @@ def begin_empty_load(context: TableContext, generation: int) -> None:
 def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops: Mapping[int, int]) -> dict[str, int]:
     """Return the heads that the load branches had at a progress.
 
-    ``last_ops`` is the op that brought the newest part of each generation's load by then.
+    ``last_ops`` is the op that read the newest part of each generation's load by then.
 
     Raises:
         DataError: a load grew or was undone since, and its earlier state is no longer kept.
@@ -241,7 +242,7 @@ def loads_at(mirror: TableMetadata, table: TableId, progress: Progress, last_ops
         if load is None and generation.emptied:
             load = empty
         if load is not None and head is not None and head.summary.get(LOAD_STAMP) == load.summary.get(LOAD_STAMP):
-            # The same load, possibly rewritten since by an erasure: erased rows must not come back.
+            # The same load, possibly rewritten since by an erasure: erased rows must not reappear.
             load = head
         if load is not None:
             found[branch] = load.id

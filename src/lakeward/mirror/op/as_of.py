@@ -153,7 +153,7 @@ def point_in_time(context: TableContext, moment: Moment) -> PointInTime:
     """Pin a table at a moment: with the ops that readers see, without one that is still being applied.
 
     Raises:
-        ConfigurationError: the table has no state at the moment, or its changes carry no times.
+        ConfigurationError: the table has no state at the moment, or its changes have no times.
         DataError: the load as of then is no longer kept.
     """
     bases = capture(context)
@@ -232,7 +232,7 @@ def first_digits(cdc_start: str, timezone: str) -> str:
 
 
 def _require_order(context: TableContext, moment: Moment, generation: Generation) -> None:
-    """Refuse a query by time or sequence where the changes do not carry it."""
+    """Refuse a query by time or sequence where the changes do not contain it."""
     by_sequence = moment.kind is MomentKind.SEQUENCE
     if by_sequence and generation.order_by not in (OrderBy.SEQUENCE, None):
         msg = (

@@ -166,7 +166,7 @@ def load_at(mirror: TableMetadata, generation: int, progress: Progress) -> Snaps
 
 
 def require_load(table: TableId, generation: int, load: Snapshot | None, op: int | None) -> None:
-    """Refuse a past state whose load is gone. ``op`` brought its newest part by then, None if it had none.
+    """Refuse a past state whose load is gone. ``op`` read its newest part by then, None if it had none.
 
     Raises:
         DataError: the load grew or was undone since, and its earlier state is no longer kept.

@@ -271,7 +271,7 @@ def _changed(context: TableContext, file: LandingFile, entry: LedgerEntry, conte
 
 
 def generation_of(file: LandingFile, progress: Progress) -> Generation:
-    """Return the newest generation whose cut lies at or before the file's name time."""
+    """Return the newest generation whose cut is at or before the time in the file's name."""
     fitting = (generation for generation in reversed(progress.generations) if generation.cut <= file.time)
     return next(fitting, progress.generations[0] if progress.generations else Generation(1))
 

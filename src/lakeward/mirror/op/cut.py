@@ -1,6 +1,6 @@
 """The cut between one generation and the next: which change files follow a load.
 
-The evidence comes from inside the files: the times that a load's own rows carry, the names of change files (the moment
+The evidence comes from inside the files: the times in a load's own rows, the names of change files (the moment
 at which the replication tool created them) and the commit times in them. A file created before the load wrote its first
 row is in the load; one created later is applied on top of it. Applying a few extra changes from just before the
 load does no harm, because every later change follows; leaving one out would lose it. Without such times the
@@ -237,7 +237,7 @@ def _has_change_files(load: _ReadLoad) -> bool:
 
 
 def _sides(load: _ReadLoad, cut: _Cut) -> tuple[int, int]:
-    """Return how many change files, consumed and waiting, lie before and after a cut; refuse a contradiction."""
+    """Return how many change files, consumed and waiting, are before and after a cut; refuse a contradiction."""
     context, progress = load.context, load.progress
     # Every change file follows the first load; those that were created before it are counted for the record.
     at = time_digits(load.times[0]) if cut.evidence == FIRST_LOAD and load.times is not None else cut.at
@@ -318,7 +318,7 @@ def _require_same_naming(load: _ReadLoad, current: Generation) -> None:
 
 
 def _naming(context: TableContext, path: str) -> tuple[bool, bool]:
-    """Return whether a part lies in a separate folder, and whether its name has a segment."""
+    """Return whether a part is in a separate folder, and whether its name has a segment."""
     folder, _, segment = load_part(path)[0].rpartition("/")
     return folder != context.folder, bool(segment)
 

@@ -216,7 +216,7 @@ def _gathered(rows: DataFrame, source: FoldInput) -> DataFrame:
 
 
 def materialize(workspace: Workspace, rows: DataFrame, keys: Sequence[str]) -> Folded:
-    """Compute and keep folded rows: only then does Spark know their size and can broadcast them."""
+    """Compute and keep folded rows: only then is their size known to Spark, which can broadcast them."""
     rows = workspace.keep(rows)
     bounds = [_bound(rows, key, function) for key in keys for function in (F.min, F.max)]
     any_null = [F.max(column(key).isNull()) for key in keys]

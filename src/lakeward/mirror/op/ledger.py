@@ -76,7 +76,7 @@ def op_record(log: DataFrame, op: int) -> OpRecord:
 
 
 def op_records(log: DataFrame, ops: Collection[int]) -> dict[int, OpRecord]:
-    """Read the control rows of some ops at once."""
+    """Read the control rows of some ops together."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.OP).isin(*ops) & column(S.FILE).isNull()
     rows = log.filter(own).select(S.OP, S.DETAIL).take(2 * len(ops))
     times = Counter(row[0] for row in rows)
@@ -128,7 +128,7 @@ def change_files(context: TableContext, progress: Progress, *, cut: str) -> Chan
 
 
 def last_load_ops(log: DataFrame, progress: Progress) -> dict[int, int]:
-    """Return, by generation, the op that brought the newest part of its load by a progress."""
+    """Return, by generation, the op that read the newest part of its load by a progress."""
     own = (column(S.KIND) == S.KIND_CONTROL) & column(S.FILE).isNull() & (column(S.OP) <= progress.op)
     is_load = F.get_json_object(column(S.DETAIL), "$.kind") == OpKind.LOAD.value
     loads = log.filter(own & is_load & is_standing(progress.undone))

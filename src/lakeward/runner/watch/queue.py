@@ -52,7 +52,7 @@ class QueuePoller:
     """A trigger that turns messages into requests, and keeps messages invisible while their tables are processed.
 
     A message is deleted when its tables are up to date, never before. One without a new file (a test event, another
-    bucket, a removal) is logged and deleted at once. One that cannot be read is poison: it is logged, counted by
+    bucket, a removal) is logged and deleted immediately. One that cannot be read is poison: it is logged, counted by
     ``on_poison`` and left to the queue's dead-letter queue, or deleted if there is none.
     """
 
@@ -309,7 +309,7 @@ class Queue:
         self._call_in_batches("change_message_visibility_batch", messages, VisibilityTimeout=self.hold_seconds)
 
     def give_back(self, messages: Sequence[Held]) -> None:
-        """Make messages visible to others at once."""
+        """Make messages visible to others immediately."""
         self._call_in_batches("change_message_visibility_batch", messages, VisibilityTimeout=0)
 
     def delete(self, messages: Sequence[Held]) -> None:

@@ -120,7 +120,7 @@ class Lookup:
         readers = Readers(known, self._lake.config.transactions)
         unread = {folder for request in requests for folder in request.folders if not readers.of_folder(folder)}
         has_trees = any(request.trees for request in requests)
-        # Files of an excluded table may land for ever: searched once, and again with the next rescan.
+        # Files of an excluded table may keep landing: searched once, and again with the next rescan.
         if not (is_full_look or has_trees or unread - self._unread):
             return known
         self._unread |= unread

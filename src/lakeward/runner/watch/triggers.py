@@ -67,7 +67,7 @@ class FolderWatcher:
             raise ConfigurationError(msg, hint="watch on a schedule instead: lakeward watch --every 1m")
 
     def drain(self) -> None:
-        """Do nothing: a run finds by itself what waits in the folder."""
+        """Do nothing: a run finds what waits in the folder without them."""
 
     def stop(self) -> None:
         """End watching."""

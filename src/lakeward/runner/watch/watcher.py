@@ -189,7 +189,7 @@ class Trigger(Protocol):
         ...
 
     def drain(self) -> None:
-        """Instead of beginning, put asks for what waits now."""
+        """Instead of starting a run, queue a request for what waits now."""
         ...
 
     def stop(self) -> None:
@@ -363,7 +363,7 @@ class Watcher:
         for observer in self._observers:
             try:
                 observer.run_finished(report)
-            except Exception as error:  # what was published stays, and watching goes on
+            except Exception as error:  # what was published stays, and watching continues
                 logger.warning("%s failed: %s: %s", type(observer).__name__, type(error).__name__, error)
 
     def _log_round(self, tables: Sequence[str], reasons: Sequence[str]) -> None:

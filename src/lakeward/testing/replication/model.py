@@ -77,7 +77,7 @@ class ReplicationOptions:
 
 @dataclass
 class LoadRun:
-    """One load of the table, or a truncate that DMS carried out, which is a load of nothing.
+    """One load of the table, or a truncate that DMS executed, which is a load of nothing.
 
     ``cleared`` loads began with an empty target. ``left`` are parts (path and keys) that are not written yet.
     """
@@ -125,7 +125,7 @@ class Replication:
         self._commits = 0
 
     def play(self, *steps: Step) -> None:
-        """Carry out steps, one after the other."""
+        """Play steps, one after the other."""
         for step in steps:
             self._tick(_SECOND)
             self._play(step)

@@ -72,7 +72,7 @@ def small_options(**fixed: Any) -> SearchStrategy[SimulatorOptions]:
 
 @st.composite
 def histories(draw: DrawFn, most_changes: int = 12) -> ChangeHistory:
-    """Return a random history of few keys, so that changes meet, in files placed by any of the order columns."""
+    """Return a random history of few keys, so that changes collide, in files placed by any of the order columns."""
     order_by = draw(st.sampled_from(OrderBy))
     load = tuple({**row, "id": key} for key, row in draw(_loads()).items())
     count = draw(st.integers(0, most_changes))

@@ -59,7 +59,7 @@ class SimulatorOptions:
     change_sequence: bool = False
     before_image: BeforeImage = "none"
     row_group_rows: int = 10_000
-    # where files lie
+    # where files are
     date_folders: DateSequence | None = None
     date_delimiter: DateDelimiter = "SLASH"
     segments: Segments = "none"
@@ -105,7 +105,7 @@ class SimulatorOptions:
 
     @property
     def has_order_column(self) -> bool:
-        """Whether changes carry something that orders them beyond their file."""
+        """Whether changes have a column that orders them beyond their file."""
         return self.change_sequence or self.timestamp_column is not None
 
     @property

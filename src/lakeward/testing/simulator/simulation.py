@@ -82,7 +82,7 @@ class Simulation:
     def truth(self) -> dict[TableId, list[Row]]:
         """The source's tables at the end, as a reader of the mirror must see them.
 
-        A table that never wrote a file has no mirror and is left out. The source knows nothing of folders that vanish.
+        A table that never wrote a file has no mirror and is left out. Folders that vanish do not concern the source.
         """
         return {
             table.id: [lake_row(self._columns(table, files), row) for row in rows]

@@ -1,4 +1,4 @@
-"""Everything that the lake knows of one row: its changes and their results, bad rows, the other side of key changes.
+"""Everything that the lake contains about a row: its changes and their results, bad rows, the other sides of moves.
 
 Every query filters by the key first, so that files whose statistics exclude it are not opened, and has a limit.
 """

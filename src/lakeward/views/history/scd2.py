@@ -139,7 +139,7 @@ class HistoryReport:
     """What a refresh of a history did.
 
     ``action`` is ``built`` (computed as a whole), ``refreshed`` (the ``keys`` that changed), ``current`` or ``failed``;
-    ``reason`` says why it was built or failed. ``versions`` were written; ``rows`` are all that the history has now.
+    ``reason`` is why it was built or failed. ``versions`` were written; ``rows`` are all that the history has now.
     """
 
     table: str
@@ -178,7 +178,7 @@ def failed_refresh(table: TableId, error: LakewardError) -> HistoryReport:
 def refresh_history(context: TableContext, track: Sequence[str] | None = None) -> HistoryReport:
     """Bring a table's history up to date, creating it if needed. The caller holds the table's lease.
 
-    ``track`` names the columns that make a new version; None keeps what was set, ``*`` alone stands for all columns.
+    ``track`` names the columns that make a new version; None keeps what was set, ``*`` alone means all columns.
 
     Raises:
         ConfigurationError: the table has no key or no commit times, or a column is not known.

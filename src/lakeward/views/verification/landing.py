@@ -55,7 +55,7 @@ _COUNTED = ("rows", "inserts", "updates", "deletes", "moves", "bad", "partial")
 
 @dataclass(frozen=True)
 class FilesRead:
-    """All records of a table's consumed files with their op; ``problem`` says why they cannot be relied on."""
+    """All records of a table's consumed files with their op; ``problem`` is why they cannot be relied on."""
 
     records: DataFrame
     rows: int

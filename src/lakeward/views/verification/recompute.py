@@ -151,7 +151,7 @@ def find_origin(at: PointInTime, workspace: Workspace, wanted: tuple[Column, ...
     """Choose what to recompute from: the files where all of them are still as they were consumed.
 
     Raises:
-        DataError: files were asked for, and some are gone or changed.
+        DataError: files were requested, and some are gone or changed.
     """
     if basis is Basis.CHANGELOG:
         return _from_changelog(at, wanted, "as requested")

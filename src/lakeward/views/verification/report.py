@@ -114,7 +114,7 @@ class VerifyOptions:
 class RowFinding:
     """One difference. A missing or extra row is included as a whole, a different row one column at a time.
 
-    Values are texts, binary ones in hexadecimal; those of more than 500 characters are cut off.
+    Values are texts, binary ones in hexadecimal; those of more than 500 characters are truncated.
     """
 
     kind: str
@@ -141,7 +141,7 @@ class Verified(Record):
 class TableVerification(Document):
     """The verification of one table.
 
-    ``reason`` says why this basis was chosen. ``columns`` counts in how many rows each column differs. ``part``
+    ``reason`` is why this basis was chosen. ``columns`` counts in how many rows each column differs. ``part``
     describes what was verified if not everything. ``only_here`` and ``only_there`` are columns that one side lacks,
     ``not_compared`` those whose types cannot be compared without loss; ``left_out`` counts keys that changed after the
     cut-off. ``repair`` is the op that repaired the findings, and ``verified`` the record of the last clean

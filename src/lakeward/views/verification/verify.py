@@ -245,7 +245,7 @@ def verify_table(context: TableContext, options: VerifyOptions) -> TableVerifica
     """Verify a table and record the result.
 
     Raises:
-        ConfigurationError: it cannot be verified in the way that was asked for.
+        ConfigurationError: it cannot be verified in the requested way.
         DataError: what the recomputation needs is gone.
     """
     started = time.monotonic()

@@ -95,7 +95,7 @@ def complete_manifest(store: FileSystem, folder: str) -> Manifest | None:
 def publishing(context: TableContext) -> Iterator[HeldLease]:
     """Hold the lease for publishing a table. Runs continue meanwhile: files are written from pinned snapshots.
 
-    Under this lease, unfinished folders are those of a dead writer. Whoever also writes to the mirror takes the
+    Under this lease, unfinished folders are those of a dead writer. A caller that also writes to the mirror takes the
     table's own lease, always before this one.
 
     Raises:
@@ -202,7 +202,7 @@ def put_in_place(
 
 
 def remove_folder(place: VersionPlace, mirror_uuid: str) -> None:
-    """Remove a version, except for foreign files in its folder; readers lose it at once.
+    """Remove a version, except for foreign files in its folder; readers lose it immediately.
 
     Raises:
         ConfigurationError: the folder holds something other than a version of this table.

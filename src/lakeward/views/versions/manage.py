@@ -50,7 +50,7 @@ class VersionState(StrEnum):
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a table as lists show it; ``reason`` says why it is not current."""
+    """One version of a table as lists show it; ``reason`` is why it is not current."""
 
     table: str
     version: str

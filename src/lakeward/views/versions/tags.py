@@ -62,7 +62,7 @@ def create_tag(
     known = list_publications(metadata) if metadata else []
     if metadata is not None:
         _require_free(context, name, metadata.references(), known, replacing=replacing or former is not None)
-    # Nobody else can under the lease, and the tag would lack what the changelog already has.
+    # No other process can under the lease, and the tag would lack what the changelog already has.
     finish_interrupted(context)
     with Workspace() as workspace:
         found = rows_as_of(context, workspace, moment)
