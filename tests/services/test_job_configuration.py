@@ -56,7 +56,7 @@ def test_the_configuration_is_read_from_s3_and_overridden_by_the_environment(buc
 @pytest.mark.parametrize(
     ("key", "message"), [("none.yaml", "no configuration file"), ("bad.yaml", "unknown key"), ("binary", "UTF-8")]
 )
-def test_a_configuration_that_cannot_be_read_is_told(bucket, key, message):
+def test_a_configuration_that_cannot_be_read_is_reported(bucket, key, message):
     with pytest.raises(ConfigurationError, match=message):
         open_config(f"s3a://{bucket}/{key}")
 

@@ -143,7 +143,7 @@ def test_a_run_of_another_configuration_does_not_count(glue, monkeypatch):
     assert len(job.runs()) == 2
 
 
-def test_an_event_that_cannot_be_served_now_must_come_again(glue):
+def test_an_event_that_cannot_be_processed_now_fails_for_redelivery(glue):
     job = glue(concurrent=1)
     handler(event("landing/sales/product/1.csv"))
     job.go_on_after(1)
@@ -153,7 +153,7 @@ def test_an_event_that_cannot_be_served_now_must_come_again(glue):
         handler(event("landing/sales/product/2.csv"))
 
 
-def test_events_that_concern_nothing_start_nothing(glue):
+def test_events_about_other_files_start_nothing(glue):
     job = glue()
     foreign = event("landing/sales/product/1.csv", bucket="other")
     outside = event("elsewhere/sales/product/1.csv", "landing/sales/product/")
@@ -231,7 +231,7 @@ def test_an_event_is_posted_to_the_queue(client, variables):
         ({"TARGET": "emr-serverless:a"}, "LAKEWARD_LAMBDA_EMR_ROLE is not set"),
     ],
 )
-def test_wrong_settings_are_told(variables, values, message):
+def test_wrong_settings_are_reported(variables, values, message):
     variables(**values)
     with pytest.raises(ConfigurationError, match=message):
         handler(event("landing/sales/product/1.csv"))

@@ -59,7 +59,7 @@ def test_a_table_points_to_the_newest_version_with_its_partitions_alone(client):
     assert partitions(client, database) == {}
 
 
-def test_a_table_of_somebody_else_is_never_replaced(client):
+def test_a_table_of_another_program_is_never_replaced(client):
     database = f"d{uuid.uuid4().hex[:8]}"
     client.create_database(DatabaseInput={"Name": database})
     client.create_table(DatabaseName=database, TableInput={"Name": "product_snapshot"})

@@ -112,7 +112,7 @@ def test_events_by_event_bridge(aws):
         assert asks.get(timeout=PATIENCE).folders == {"sales/product"}
 
 
-def test_what_tells_of_nothing_here_is_said_and_deleted(aws, caplog):
+def test_messages_about_other_files_are_logged_and_deleted(aws, caplog):
     caplog.set_level("INFO")
     elsewhere = record("landing/sales/product/1.csv", "another-bucket")
     outside, hidden = record("other/sales/product/1.csv", aws.name), record("landing/sales/_x/1.csv", aws.name)
@@ -125,7 +125,7 @@ def test_what_tells_of_nothing_here_is_said_and_deleted(aws, caplog):
     assert f"first s3://another-bucket/{elsewhere['Records'][0]['s3']['object']['key']}" in caplog.text
 
 
-def test_a_failed_message_comes_again_and_goes_to_the_dead_letters(aws):
+def test_a_failed_message_is_redelivered_and_goes_to_the_dead_letter_queue(aws):
     dead = aws.sqs.create_queue(QueueName=f"{aws.name}-dead")["QueueUrl"]
     policy = {"deadLetterTargetArn": f"{aws.arn}-dead", "maxReceiveCount": 2}
     aws.sqs.set_queue_attributes(QueueUrl=aws.url, Attributes={"RedrivePolicy": json.dumps(policy)})
@@ -139,7 +139,7 @@ def test_a_failed_message_comes_again_and_goes_to_the_dead_letters(aws):
         assert found and asks.empty()
 
 
-def test_a_message_in_work_stays_invisible_and_is_given_back_at_the_end(aws):
+def test_a_message_in_progress_stays_invisible_and_is_released_at_the_end(aws):
     aws.send(record("landing/sales/product/1.csv", aws.name))
     # Long enough for a starved machine to prolong it in time.
     with polling(aws, hold=6) as asks:
@@ -149,7 +149,7 @@ def test_a_message_in_work_stays_invisible_and_is_given_back_at_the_end(aws):
     assert aws.count() == (1, 0)
 
 
-def test_a_message_seen_again_while_in_work_is_asked_for_once(aws):
+def test_a_message_received_again_while_in_progress_is_requested_once(aws):
     asks = queue.Queue()
     source = Queue(aws.url, wait_seconds=1)
     poller = QueuePoller(source, f"s3://{aws.name}/landing", asks.put)
@@ -161,7 +161,7 @@ def test_a_message_seen_again_while_in_work_is_asked_for_once(aws):
     source.close()
 
 
-def test_draining_takes_what_waits_and_no_more(aws):
+def test_draining_processes_what_waits_and_no_more(aws):
     aws.send(*[record(f"landing/sales/t{number}/1.csv", aws.name) for number in range(23)])
     asks = queue.Queue()
     poller = QueuePoller(Queue(aws.url, wait_seconds=1), f"s3://{aws.name}/landing", asks.put)
@@ -181,19 +181,19 @@ def test_a_queue_that_does_not_exist_is_refused(aws):
 
 
 @pytest.mark.parametrize("url", ["", "my-queue", "arn:aws:sqs:eu-west-1:1:q", "https://sqs.eu-west-1.amazonaws.com"])
-def test_what_is_no_queue_url_is_refused(url):
+def test_a_text_that_is_not_a_queue_url_is_refused(url):
     with pytest.raises(ConfigurationError, match="not the URL of a queue"):
         Queue(url)
 
 
-def test_a_service_out_of_reach_may_come_back(aws, monkeypatch):
+def test_a_service_out_of_reach_may_return(aws, monkeypatch):
     nowhere = Queue("http://127.0.0.1:9/1/q", wait_seconds=1)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:9"):
         nowhere.receive()
     nowhere.close()
 
 
-def test_missing_credentials_are_told(monkeypatch, tmp_path):
+def test_missing_credentials_are_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     source = Queue("https://sqs.eu-west-1.amazonaws.com/1/q")
@@ -212,7 +212,7 @@ def test_without_boto3_the_extra_is_named(monkeypatch):
     assert missing.value.hint == "pip install 'lakeward[aws]'"
 
 
-def test_an_outage_of_the_service_is_said_and_waited_for(aws, caplog, monkeypatch):
+def test_an_outage_of_the_service_is_logged_and_waited_for(aws, caplog, monkeypatch):
     monkeypatch.setattr("lakeward.runner.watch.queue._OUTAGE_FIRST", 0.05)
     source = Queue(aws.url, wait_seconds=1)
     receive, failures = source.receive, iter(range(2))

@@ -106,7 +106,7 @@ def meddler(store: DynamoStateStore, monkeypatch: pytest.MonkeyPatch) -> Meddler
 
 
 class TestBatches:
-    def test_what_a_batch_left_undone_is_done_again(self, store: DynamoStateStore, meddler: Meddler) -> None:
+    def test_unprocessed_items_of_a_batch_are_retried(self, store: DynamoStateStore, meddler: Meddler) -> None:
         def nothing_written(asked: dict[str, Any]) -> Any:
             return 200, {"UnprocessedItems": asked["RequestItems"]}
 
@@ -127,7 +127,7 @@ class TestBatches:
             store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("new")])
         assert (store.ledger_position(PRODUCT), store.count_files(PRODUCT)) == (1, 1)
 
-    def test_queries_go_on_after_a_page(self, store: DynamoStateStore) -> None:
+    def test_queries_continue_after_a_page(self, store: DynamoStateStore) -> None:
         # A page is a megabyte at most.
         long = "x" * 5000
         store.replace_ledger(PRODUCT, 1, PROGRESS, (make_entry(f"{number}{long}") for number in range(120)))
@@ -139,7 +139,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         "code", ["ThrottlingException", "ProvisionedThroughputExceededException", "InternalServerError"]
     )
-    def test_a_passing_fault_is_tried_again_and_then_retriable(
+    def test_a_temporary_error_is_retried_and_then_retriable(
         self, store: DynamoStateStore, meddler: Meddler, code: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -153,7 +153,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         "code", ["UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"]
     )
-    def test_wrong_credentials_are_a_matter_of_configuration(
+    def test_wrong_credentials_are_configuration_errors(
         self, store: DynamoStateStore, meddler: Meddler, code: str
     ) -> None:
         meddler.fail("GetItem", code)
@@ -161,19 +161,19 @@ class TestFaults:
             store.find_table(PRODUCT)
         assert "credentials" in str(refused.value.hint)
 
-    def test_transactions_that_meet_are_tried_again(self, store: DynamoStateStore, meddler: Meddler) -> None:
+    def test_conflicting_transactions_are_retried(self, store: DynamoStateStore, meddler: Meddler) -> None:
         reasons = {"CancellationReasons": [{"Code": "TransactionConflict"}, {"Code": "None"}]}
         body = {"__type": "x#TransactionCanceledException", "message": "met", **reasons}
         meddler.answer("TransactWriteItems", lambda _asked: (400, body), times=2)
         store.replace_ledger(PRODUCT, 1, PROGRESS, [])
         assert store.ledger_position(PRODUCT) == 1
 
-    def test_an_unknown_fault_is_not_hidden(self, store: DynamoStateStore, meddler: Meddler) -> None:
+    def test_an_unknown_error_is_not_hidden(self, store: DynamoStateStore, meddler: Meddler) -> None:
         meddler.fail("GetItem", "ValidationException")
         with pytest.raises(Exception, match="ValidationException"):
             store.find_table(PRODUCT)
 
-    def test_a_server_that_is_not_there_is_retriable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unreachable_server_is_retriable(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("time.sleep", lambda seconds: None)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
@@ -187,7 +187,7 @@ class TestFaults:
             ("dynamodb://lakeward?region=eu-west-1&endpoint=http://127.0.0.1:1", "Unable to locate credentials"),
         ],
     )
-    def test_without_region_or_credentials_nothing_is_asked(
+    def test_without_region_or_credentials_no_request_is_sent(
         self, uri: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -201,7 +201,7 @@ class TestTable:
         found = client.describe_table(TableName=store._connection.address.table)["Table"]
         assert found["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
 
-    def test_a_table_that_may_not_be_created_is_told_with_the_command(
+    def test_a_table_that_may_not_be_created_is_reported_with_the_command(
         self, store: DynamoStateStore, meddler: Meddler
     ) -> None:
         store._connection._opened = None
@@ -301,7 +301,7 @@ def moved_clock(offset: timedelta) -> type[datetime]:
 
 
 class TestLedger:
-    def test_an_extension_broken_off_leaves_no_cache_and_the_next_rebuild_one(
+    def test_an_interrupted_extension_leaves_no_cache_until_the_next_rebuild(
         self, store: DynamoStateStore, meddler: Meddler
     ) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a")])
@@ -322,14 +322,14 @@ class TestLedger:
         assert not store.extend_ledger(PRODUCT, after=1, snapshot_id=2, progress=PROGRESS, entries=[make_entry("b")])
         assert (store.ledger_position(PRODUCT), store.count_files(PRODUCT)) == (5, 1)
 
-    def test_a_reader_overtaken_by_a_rebuild_looks_again(self, store: DynamoStateStore, meddler: Meddler) -> None:
+    def test_a_reader_overtaken_by_a_rebuild_reads_again(self, store: DynamoStateStore, meddler: Meddler) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a", op=1)])
         meddler.answer("BatchGetItem", lambda _: store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("a", op=2)]))
         assert store.lookup(PRODUCT, ["a"]) == {"a": make_entry("a", op=2)}
         meddler.answer("BatchGetItem", lambda _: store.forget_ledger(PRODUCT))
         assert store.lookup(PRODUCT, ["a"]) == {}
 
-    def test_what_a_crash_left_of_a_version_is_deleted_later(
+    def test_remains_of_a_version_after_a_crash_are_deleted_later(
         self, store: DynamoStateStore, client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def crashing() -> Iterator[Any]:
@@ -344,7 +344,7 @@ class TestLedger:
         store.replace_ledger(PRODUCT, 3, PROGRESS, [make_entry("a")])
         assert partitions(client, store) == {"files": 1, "ledgers": 1, "store": 1}
 
-    def test_a_version_cleaned_up_while_it_was_filled_does_not_come_in_force(
+    def test_a_version_cleaned_up_while_it_was_filled_does_not_become_current(
         self, store: DynamoStateStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def slow() -> Iterator[Any]:

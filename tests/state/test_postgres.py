@@ -47,7 +47,7 @@ def test_an_empty_database_gets_the_tables_that_the_code_expects(store: SqlState
             assert {index["name"] for index in found.get_indexes(name)} == {index.name for index in table.indexes}
 
 
-def test_tables_of_others_may_lie_beside(postgres: PostgresServer, postgres_uri: str) -> None:
+def test_tables_of_other_programs_may_be_in_the_same_database(postgres: PostgresServer, postgres_uri: str) -> None:
     postgres.run("CREATE TABLE orders (id int)", database_of(postgres_uri))
     open_state(postgres_uri.replace("postgresql://", "postgresql+psycopg://"), Path()).close()
     assert len(postgres.run("SELECT version FROM lakeward_migrations", database_of(postgres_uri))) == len(MIGRATIONS)
@@ -62,12 +62,14 @@ def test_a_database_of_a_newer_version_is_refused(
 
 
 class TestPasswords:
-    def test_it_may_come_from_the_environment(self, postgres_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_password_may_come_from_the_environment(
+        self, postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
         open_state(postgres_uri.replace(f":{QUOTED_PASSWORD}@", "@"), Path()).close()
 
     @pytest.mark.parametrize("change", ["wrong password", "no database", "unreachable"])
-    def test_it_is_never_told(self, postgres: PostgresServer, postgres_uri: str, change: str) -> None:
+    def test_secrets_are_never_shown(self, postgres: PostgresServer, postgres_uri: str, change: str) -> None:
         uri = {
             "wrong password": postgres.uri("postgres", password="not-the-s3cret"),
             "no database": postgres.uri("nowhere"),
@@ -79,12 +81,12 @@ class TestPasswords:
         assert "postgresql://" in str(refused.value)
         assert "s3cret" not in f"{refused.value} {refused.value.__cause__}"
 
-    def test_an_open_store_does_not_show_it(self, store: SqlStateStore) -> None:
+    def test_an_open_store_does_not_show_its_password(self, store: SqlStateStore) -> None:
         assert "s3cret" not in f"{store._database.name} {store._database._engine!r}"
 
 
 class TestRefusals:
-    def test_missing_grants_are_a_matter_of_configuration(self, postgres: PostgresServer, postgres_uri: str) -> None:
+    def test_missing_grants_are_configuration_errors(self, postgres: PostgresServer, postgres_uri: str) -> None:
         database = database_of(postgres_uri)
         postgres.run("CREATE ROLE guest LOGIN PASSWORD 'guest'")
         try:
@@ -104,7 +106,7 @@ class TestRefusals:
             open_state(postgres.uri("latin"), Path())
         postgres.run("DROP DATABASE latin")
 
-    def test_a_lock_that_is_never_given_up_is_retriable(
+    def test_a_lock_that_is_never_released_is_retriable(
         self, postgres_uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(adapter, "LOCK_SECONDS", 0.1)
@@ -117,7 +119,7 @@ class TestRefusals:
             other.rollback()
             assert store.register(PRODUCT, active=True)
 
-    def test_a_bug_is_not_called_a_fault_of_the_server(self, store: SqlStateStore) -> None:
+    def test_a_bug_is_not_reported_as_an_error_of_the_server(self, store: SqlStateStore) -> None:
         with store._database.reading() as connection, pytest.raises(Exception, match="syntax error"):
             connection.exec_driver_sql("SELEC 1")
 

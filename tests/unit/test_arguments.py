@@ -68,7 +68,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("function", "args", "kwargs", "message"), WRONG)
-def test_what_is_wrong_is_named_and_is_the_users_to_mend(
+def test_wrong_arguments_are_named_as_configuration_errors(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message) as error:
@@ -76,13 +76,13 @@ def test_what_is_wrong_is_named_and_is_the_users_to_mend(
     assert error.value.exit_code == 2
 
 
-def test_what_is_right_passes() -> None:
+def test_correct_arguments_are_accepted() -> None:
     DiffOptions(ignore_columns="a", column_comparators={"a": Epsilon(1)}, default_comparator=Duration(timedelta(1)))
     RunOptions(files=frozenset({"a"}), max_files=3, time_limit=1.5)
     assert checked("f", "names", (one for one in "ab"), TEXTS) == ["a", "b"], "what can be read once is read once"
 
 
-def test_a_text_for_a_list_of_texts_is_not_taken_for_its_letters(tmp_path: Path) -> None:
+def test_a_text_for_a_list_of_texts_is_not_split_into_letters(tmp_path: Path) -> None:
     (tmp_path / "lakeward.yaml").write_text("landing: landing\n")
     (tmp_path / "landing").mkdir()
     with Lakeward.open(tmp_path / "lakeward.yaml") as lake:

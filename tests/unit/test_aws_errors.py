@@ -25,7 +25,7 @@ def answered(code: str, status: int) -> ClientError:
         ("NoSuchKey", 404, False),
     ],
 )
-def test_an_answer_tells_whether_the_same_call_may_succeed_later(code, status, is_passing):
+def test_answers_show_whether_the_same_call_may_succeed_later(code, status, is_passing):
     answer = answer_in(answered(code, status))
     assert answer == Answer(code, "why", status)
     assert (answer.is_passing, str(answer)) == (is_passing, f"{code} why")
@@ -37,7 +37,7 @@ def test_an_error_without_an_answer_has_an_empty_one(error):
     assert (answer, str(answer), answer.is_passing) == (Answer(), "", False)
 
 
-def test_a_service_that_was_not_reached():
+def test_errors_of_an_unreachable_service():
     assert is_without_answer(EndpointConnectionError(endpoint_url="http://x"))
     assert is_without_answer(ReadTimeoutError(endpoint_url="http://x"))
     assert not is_without_answer(NoCredentialsError())

@@ -109,7 +109,7 @@ def test_a_damaged_document_is_refused(document, problem):
         from_document(Shape, document)
 
 
-def test_a_class_may_pass_over_keys_that_it_does_not_know():
+def test_a_class_may_ignore_unknown_keys():
     @dataclass(frozen=True)
     class Open(Record, ignores_unknown=True):
         x: int

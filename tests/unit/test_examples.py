@@ -51,7 +51,7 @@ def test_systemd_units(path, tmp_path):
     assert sections["Service"]["KillMode"] == "mixed"
 
 
-def test_the_service_that_watches_comes_back_unless_it_is_misconfigured():
+def test_the_watching_service_restarts_unless_it_is_misconfigured():
     service = unit(EXAMPLES / "systemd/lakeward-watch.service")["Service"]
     assert (service["Restart"], service["RestartPreventExitStatus"], service["SuccessExitStatus"]) == (
         "always",
@@ -128,7 +128,7 @@ def test_metrics_of_a_pod_can_be_reached_from_others():
     assert parse_config({}, base=DOCS).metrics.address == "127.0.0.1"
 
 
-def test_rights_cover_what_the_pages_tell_users_to_do():
+def test_permissions_cover_the_commands_on_the_pages():
     def rights(name: str) -> set[tuple[str, str]]:
         policy = json.loads((EXAMPLES / "aws" / name).read_text(encoding="utf-8"))
         return {

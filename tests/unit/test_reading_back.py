@@ -108,7 +108,7 @@ def _is_taken(name: str, text: str) -> bool:
     return text in taken or ("{" in taken and text.startswith("{") and len(text) < 100 and text != "{")
 
 
-def test_the_state_store_says_which_row_and_that_it_is_a_cache() -> None:
+def test_damage_in_the_state_store_names_the_row_and_that_it_is_a_cache() -> None:
     with pytest.raises(ConfigurationError, match=r"the settings of sales\.product is damaged: expected a JSON object"):
         registered("0")
     with pytest.raises(ConfigurationError, match=r"(?s)a\.csv.*lakeward state rebuild"):
@@ -118,13 +118,13 @@ def test_the_state_store_says_which_row_and_that_it_is_a_cache() -> None:
 
 
 @pytest.mark.parametrize("name", [ERASED_PROPERTY, UNFINISHED_PROPERTY])
-def test_damage_to_what_was_erased_is_never_taken_for_nothing_erased(name: str) -> None:
+def test_damaged_records_of_erasures_are_never_read_as_none(name: str) -> None:
     read = erased_keys if name == ERASED_PROPERTY else unfinished_erasure
     with pytest.raises(DataError, match=f"the property {name} of the changelog is damaged"):
         read(Told(json.dumps({"hash": "yesterday"})))
 
 
 @pytest.mark.parametrize("text", ["x://[::1", "http://]", "file://[a]/x"])
-def test_an_address_that_cannot_be_taken_apart_is_a_mistake(text: str) -> None:
+def test_an_address_that_cannot_be_parsed_is_a_configuration_error(text: str) -> None:
     with pytest.raises(ConfigurationError, match="landing is not an address"):
         split_address(text, "landing")

@@ -103,7 +103,7 @@ def test_what_is_shown(text, shown):
         "row 3: column mail: 'a:b@c' is no number",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_other_text_is_not_redacted(text):
     assert redact(text) == text
 
 
@@ -127,7 +127,7 @@ def test_documents_are_redacted_text_by_text():
     assert redact_values(document) == {"publish": {"to": "s3://AK:***@bucket/x"}, "keys": ["a", 1, None]}
 
 
-def test_no_error_of_lakeward_holds_a_password():
+def test_no_error_of_lakeward_contains_a_password():
     error = ConfigurationError("cannot open https://u:hush@h", hint="open https://u:hush@h")
     for shown in (error, pickle.loads(pickle.dumps(error))):
         assert "hush" not in f"{shown} {shown!r} {shown.message} {shown.hint}"
@@ -138,7 +138,7 @@ def refuse(text: str, cause: Exception | None = None) -> None:
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
-def test_no_line_of_the_log_holds_a_password(formatter):
+def test_no_line_of_the_log_contains_a_password(formatter):
     try:
         refuse("cannot open https://u:hush@h")
     except OSError:
@@ -148,7 +148,7 @@ def test_no_line_of_the_log_holds_a_password(formatter):
     assert "hush" not in formatter.format(record)
 
 
-def test_no_traceback_of_a_command_holds_a_password(capsys):
+def test_no_traceback_of_a_command_contains_a_password(capsys):
     def work():
         try:
             refuse("https://u:hush@h refuses")

@@ -27,7 +27,7 @@ def leader() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_all_that_ask_get_the_same_server_and_it_ends_with_a_run_that_is_killed(
+def test_all_processes_share_a_server_and_it_ends_with_a_run_that_is_killed(
     tmp_path: Path, leader: subprocess.Popen[bytes]
 ) -> None:
     with ThreadPoolExecutor(3) as pool:
@@ -42,6 +42,6 @@ def test_all_that_ask_get_the_same_server_and_it_ends_with_a_run_that_is_killed(
     assert not server.is_running()
 
 
-def test_what_keeps_a_server_from_starting_is_shown(tmp_path: Path, leader: subprocess.Popen[bytes]) -> None:
+def test_the_reason_why_a_server_does_not_start_is_shown(tmp_path: Path, leader: subprocess.Popen[bytes]) -> None:
     with pytest.raises(RuntimeError, match=r"No module named 'tests\.servers\.none'"):
         ask_for("tests.servers.none", tmp_path, leader.pid)

@@ -23,7 +23,7 @@ LATIN = b"caf\xe9".decode("utf-8", "surrogateescape")
         ("\u202egnp.exe", "\\u202egnp.exe"),
     ],
 )
-def test_what_controls_a_terminal_is_written_out(text, printed):
+def test_terminal_control_characters_are_escaped(text, printed):
     assert escape_text(text) == escape_name(text) == printed
     escape_text(text).encode()
 
@@ -38,7 +38,7 @@ def test_undecoded_bytes_alone():
     assert not is_utf8(LATIN) and is_utf8("café")
 
 
-def test_names_that_nothing_can_keep():
+def test_names_that_cannot_be_stored():
     assert name_problem(LATIN) == "its name is not UTF-8"
     assert name_problem("a\nb") == name_problem("\x1b[2J") == "its name holds a control character"
     assert name_problem("it's a name, ä") is None

@@ -49,7 +49,7 @@ def rows_within(ledger, clock, seconds, step=0.01, tasks=1):
     return got
 
 
-def test_nothing_is_saved_before_the_first_request():
+def test_no_budget_accumulates_before_the_first_request():
     ledger, clock = ledger_of(rows_per_second=100)
     clock.now += 60
     assert ledger.offer(Amounts(rows=1), Amounts(rows=1)) is None
@@ -62,14 +62,14 @@ def test_the_rate_is_that_of_the_job_whatever_the_number_of_tasks(tasks):
     assert rows_within(ledger, clock, 30, tasks=tasks) == pytest.approx(30_000, rel=0.01)
 
 
-def test_a_pause_saves_up_only_a_moment():
+def test_a_pause_accumulates_only_a_small_budget():
     ledger, clock = ledger_of(rows_per_second=1000)
     rows_within(ledger, clock, 1)
     clock.now += 60
     assert rows_within(ledger, clock, 1) <= 1000 * (1 + SAVED_SECONDS) + 1
 
 
-def test_a_turn_hands_out_only_a_part_so_that_others_have_theirs():
+def test_a_turn_grants_only_a_part_so_that_others_get_theirs():
     ledger, clock = ledger_of(rows_per_second=1000)
     ledger.offer(Amounts(rows=1), Amounts(rows=1))
     clock.now += 1
@@ -77,7 +77,7 @@ def test_a_turn_hands_out_only_a_part_so_that_others_have_theirs():
     assert granted.rows == pytest.approx(1000 * TURN_SECONDS)
 
 
-def test_the_scarcest_of_several_limits_decides_and_what_has_none_is_given_whole():
+def test_the_scarcest_of_several_limits_decides_and_unlimited_units_are_granted_whole():
     ledger, clock = ledger_of(rows_per_second=1000, write_units=100)
     got = NOTHING
     for _ in range(1000):
@@ -90,7 +90,7 @@ def test_the_scarcest_of_several_limits_decides_and_what_has_none_is_given_whole
     assert got.rows == pytest.approx(500, rel=0.02)
 
 
-def test_what_is_handed_back_is_handed_out_again_and_debt_is_waited_for():
+def test_returned_budget_is_granted_again_and_debt_is_waited_for():
     ledger, clock = ledger_of(rows_per_second=1000)
     ledger.offer(Amounts(rows=1), Amounts(rows=1))
     clock.now += 0.05
@@ -103,7 +103,7 @@ def test_what_is_handed_back_is_handed_out_again_and_debt_is_waited_for():
     assert rows_within(ledger, clock, 1.1) == pytest.approx(1000, rel=0.05)
 
 
-def test_debt_of_one_task_is_waited_for_by_all_whatever_they_ask_for():
+def test_debt_of_one_task_delays_all_whatever_they_request():
     ledger, clock = ledger_of(rows_per_second=1000)
     ledger.hand_back(Amounts(rows=-2000))
     assert ledger.offer(Amounts(requests=1), Amounts(requests=1)) is None
@@ -122,7 +122,7 @@ def test_the_rate_rises_from_a_quarter_to_the_whole():
     assert rows_within(ledger, clock, 1) == pytest.approx(1000, rel=0.02)
 
 
-def test_overload_halves_the_rate_once_for_many_complaints_and_it_recovers():
+def test_overload_halves_the_rate_once_for_many_reports_and_it_recovers():
     ledger, clock = ledger_of(rows_per_second=1000)
     rows_within(ledger, clock, 5)
     assert [ledger.slow_down() for _ in range(20)] == [True] + [False] * 19
@@ -162,7 +162,7 @@ def test_totals_count_what_was_done():
 
 
 @pytest.mark.parametrize("name", ["rows_per_second", "write_units", "read_units", "requests_per_second"])
-def test_a_limit_of_nothing_is_refused(name):
+def test_a_limit_of_zero_is_refused(name):
     with pytest.raises(ValueError, match=name):
         RateLimits(**{name: 0})
 
@@ -175,7 +175,7 @@ def test_the_address_travels_to_tasks_and_does_not_show_its_token():
         assert str(address.token) not in repr(address)
 
 
-def test_a_job_without_limits_is_counted_to_the_last_row():
+def test_a_job_without_limits_is_counted_completely():
     with BudgetServer(RateLimits(), host="127.0.0.1") as server:
         client = BudgetClient(server.address)
         for _ in range(2000):
@@ -196,7 +196,7 @@ def test_rejected_rows_are_counted_for_the_whole_job():
         tasks[0].reject()
 
 
-def test_a_task_that_takes_much_at_once_waits_for_all_of_it():
+def test_a_task_that_requests_much_waits_for_all_of_it():
     with BudgetServer(RateLimits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         client, begun = BudgetClient(server.address), time.monotonic()
         client.take(rows=400)
@@ -229,7 +229,7 @@ def test_pages_that_are_paid_for_afterwards_keep_the_rate_too():
     assert taken > 1.45
 
 
-def test_one_that_waits_for_much_does_not_hold_up_others():
+def test_a_task_that_waits_for_much_does_not_delay_others():
     with BudgetServer(RateLimits(rows_per_second=1000), host="127.0.0.1", ramp_seconds=0) as server:
         greedy, modest = BudgetClient(server.address), BudgetClient(server.address)
 
@@ -249,7 +249,7 @@ def test_one_that_waits_for_much_does_not_hold_up_others():
     greedy.close()
 
 
-def test_strangers_are_refused_and_a_lost_driver_is_told():
+def test_clients_without_the_token_are_refused_and_a_lost_driver_is_reported():
     with BudgetServer(RateLimits(rows_per_second=10), host="127.0.0.1") as server:
         stranger = BudgetAddress(server.address.host, server.address.port, b"guess")
         with pytest.raises(RetriableError, match="keeps its budget"):
@@ -266,7 +266,7 @@ def test_strangers_are_refused_and_a_lost_driver_is_told():
         budget_client(server.address)
 
 
-def test_people_hear_of_progress_and_of_overload(monkeypatch):
+def test_progress_and_overload_are_reported(monkeypatch):
     monkeypatch.setattr("lakeward.cassandra.budget_server.PROGRESS_SECONDS", 0.3)
     told = []
     with BudgetServer(RateLimits(), host="127.0.0.1", on_progress=told.append, expected_rows=10_000) as server:

@@ -23,7 +23,7 @@ from lakeward.config import parse_config
 from lakeward.errors import ConfigurationError
 
 
-def test_all_commands_are_there_and_say_what_they_do():
+def test_all_commands_exist_and_have_help():
     assert set(cassandra.commands) == {"export", "import", "diff", "apply", "sync", "compare"}
     result = CliRunner().invoke(cassandra, ["--help"])
     assert result.exit_code == 0
@@ -77,7 +77,7 @@ def test_the_client_finds_tables_of_clusters(tmp_path):
             client.table("orders")
 
 
-def test_what_is_written_is_recorded_in_the_same_cluster(tmp_path):
+def test_writes_are_recorded_in_the_same_cluster(tmp_path):
     config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
     with CassandraClient(config) as client:
         place = client.table("copy/shop.orders")
@@ -96,12 +96,12 @@ def test_the_client_needs_no_configuration_for_an_address(tmp_path, monkeypatch)
         assert client.table("shop.orders").address.settings.port == 9043
 
 
-def test_a_configuration_that_is_named_must_be_there(tmp_path):
+def test_a_configuration_that_is_named_must_exist(tmp_path):
     with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
         CassandraClient.open(tmp_path / "missing.yaml")
 
 
-def test_a_sync_asks_for_what_it_is_given(tmp_path):
+def test_a_sync_requests_what_its_options_say(tmp_path):
     config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
     limits = RateLimits(10, write_units=2, read_units=1)
     with CassandraClient(config) as client:

@@ -61,7 +61,7 @@ def test_columns_are_in_the_order_of_the_key(schema):
         schema.column("nothing")
 
 
-def test_tables_are_made_elsewhere_after_their_types(schema):
+def test_tables_are_created_elsewhere_after_their_types(schema):
     assert schema.create_statements(TableName("Copy", "o")) == [
         'CREATE TYPE IF NOT EXISTS "Copy"."item" ("name" text)',
         'CREATE TYPE IF NOT EXISTS "Copy"."shop_line" ("item" frozen<item>, "count" int)',
@@ -115,7 +115,7 @@ def test_a_column_of_an_unknown_type_is_named_and_can_be_left_out(monkeypatch):
         (TableName("shop", "zzz"), "the keyspace 'shop' has no table 'zzz'", None),
     ],
 )
-def test_an_absent_table_is_told_with_what_is_near(name, message, hint):
+def test_an_absent_table_is_reported_with_the_nearest_name(name, message, hint):
     with pytest.raises(ConfigurationError) as error:
         read_table_schema(SystemSchema(), name)
     assert (error.value.message, error.value.hint) == (message, hint)
@@ -131,14 +131,14 @@ def without(schema: TableSchema, name: str) -> TableSchema:
     return replace(schema, columns=tuple(column for column in schema.columns if column.name != name))
 
 
-def test_what_fits_is_not_told_of(schema):
+def test_values_that_fit_are_not_reported(schema):
     wider = changed(schema, "no", type=parse_cql_type("bigint", {}), descending=True)
     further = CqlColumn("further", parse_cql_type("int", {}), ColumnKind.REGULAR, -1)
     assert differences(schema, replace(wider, columns=(*wider.columns, further))) == []
     assert differences(schema, without(schema, "Total"), ["lines"]) == []
 
 
-def test_what_does_not_fit_is_told(schema):
+def test_values_that_do_not_fit_are_reported(schema):
     assert differences(schema, without(schema, "Total")) == ["the column 'Total' (decimal) is missing"]
     assert differences(schema, changed(schema, "no", type=parse_cql_type("smallint", {}))) == [
         "the column 'no' is smallint, which does not hold every int"

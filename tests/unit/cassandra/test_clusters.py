@@ -49,12 +49,12 @@ def test_a_password_is_found_where_settings_point_and_is_never_shown(config, mon
     assert "pa55w0rd" not in f"{found!r} {found} {found.settings!r} {found.settings.model_dump_json()}"
 
 
-def test_paths_of_certificates_count_from_the_configuration(config, monkeypatch, tmp_path):
+def test_paths_of_certificates_are_relative_to_the_configuration(config, monkeypatch, tmp_path):
     monkeypatch.setenv("PROD_PW", "pa55")
     assert find_cluster(config, None, "prod").settings.tls.ca == str(tmp_path / "certs/ca.pem")
 
 
-def test_what_is_configured_is_named_where_the_cluster_is_not(config, tmp_path):
+def test_configured_clusters_are_listed_where_the_cluster_is_missing(config, tmp_path):
     with pytest.raises(ConfigurationError, match="no cluster 'test': the configured clusters are prod, copy"):
         find_cluster(config, None, "test")
     with pytest.raises(ConfigurationError, match="no cluster is named, and the configured clusters are prod, copy"):
@@ -124,7 +124,7 @@ def test_keyspaces_has_an_address_too():
         ("cassandra://h?consistency=SOME", "consistency: Input should be 'LOCAL_QUORUM'"),
     ],
 )
-def test_addresses_that_are_none_are_refused_without_repeating_secrets(text, problem):
+def test_invalid_addresses_are_refused_without_repeating_secrets(text, problem):
     with pytest.raises(ConfigurationError, match=problem) as caught:
         parse_cluster(text)
     assert "pa55w0rd" not in str(caught.value)
@@ -162,7 +162,7 @@ def test_a_password_of_secrets_manager(secrets_manager, tmp_path, text):
         assert find_cluster(secret_config(tmp_path, name), None, "prod").password == "pa55w0rd"
 
 
-def test_secrets_that_are_not_there_or_hold_no_password_are_told(secrets_manager, tmp_path):
+def test_missing_secrets_and_secrets_without_a_password_are_reported(secrets_manager, tmp_path):
     with pytest.raises(ConfigurationError, match=r"cannot be read from AWS Secrets Manager \(nothing\)"):
         find_cluster(secret_config(tmp_path, "nothing"), None, "prod")
     secrets_manager.create_secret(Name="other", SecretString='{"key": "pa55w0rd"}')
@@ -171,14 +171,14 @@ def test_secrets_that_are_not_there_or_hold_no_password_are_told(secrets_manager
     assert "pa55w0rd" not in str(caught.value)
 
 
-def test_without_the_driver_the_package_that_brings_it_is_named(monkeypatch):
+def test_without_the_driver_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cassandra.cluster", None)
     with pytest.raises(ConfigurationError, match="the driver, which is not installed") as caught:
         open_session(parse_cluster("cassandra://127.0.0.1"))
     assert caught.value.hint == "pip install 'lakeward[cassandra]'"
 
 
-def test_without_amazons_packages_those_that_bring_them_are_named(monkeypatch, tmp_path):
+def test_without_amazons_packages_the_extra_to_install_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(ConfigurationError, match="the package for it is not installed") as caught:
         find_cluster(secret_config(tmp_path, "any"), None, "prod")

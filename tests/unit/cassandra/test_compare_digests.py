@@ -60,7 +60,7 @@ def _bits(value: Any) -> Any:
 
 
 @given(st.lists(ROWS, max_size=8), st.lists(st.integers(0, 8), max_size=3), st.integers(0, 3))
-def test_where_batches_end_does_not_matter(rows, cuts, before):
+def test_the_size_of_batches_does_not_matter(rows, cuts, before):
     whole = batch(rows)
     ends = sorted({0, len(rows), *[min(cut, len(rows)) for cut in cuts]})
     parts = [whole.slice(first, last - first) for first, last in pairwise(ends)]
@@ -70,7 +70,7 @@ def test_where_batches_end_does_not_matter(rows, cuts, before):
 
 
 @given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=4))
-def test_other_rows_give_another_digest(some, others):
+def test_other_rows_have_another_digest(some, others):
     same = digest([batch(some)], clustering=None) == digest([batch(others)], clustering=None)
     flat = [[[_bits(row[name]) for name in SCHEMA.names] for row in rows] for rows in (some, others)]
     assert same == (flat[0] == flat[1])
@@ -89,14 +89,14 @@ def test_other_rows_give_another_digest(some, others):
         ({"flag": False}, {"flag": None}),
     ],
 )
-def test_what_is_nearly_the_same_is_told_apart(one, other):
+def test_nearly_equal_values_are_distinguished(one, other):
     base: dict[str, Any] = dict.fromkeys(SCHEMA.names) | {"id": 1, "at": "x"}
     assert digest([batch([base | one])]) != digest([batch([base | other])])
     # A value that moves to the next row is another table, too.
     assert digest([batch([base | one, base | other])]) != digest([batch([base | other, base | one])])
 
 
-def test_static_rows_may_come_at_other_places():
+def test_static_rows_may_be_at_other_positions():
     static = dict.fromkeys(SCHEMA.names) | {"id": 1, "data": b"s"}
     row = dict.fromkeys(SCHEMA.names) | {"id": 1, "at": "x"}
     assert digest([batch([static, row, row])]) == digest([batch([row, static]), batch([row])])

@@ -51,7 +51,7 @@ def batch_message(statements: Any) -> BatchMessage:
 
 
 @given(ROWS, LIMITS, st.sampled_from([STAMP, None]))
-def test_requests_and_their_bytes_are_those_of_rows_that_are_bound_one_by_one(
+def test_requests_and_their_bytes_equal_those_of_rows_bound_singly(
     rows: list[tuple[Any, ...]], limits: WriteLimits, stamp: bytes | None
 ) -> None:
     expected = list(bound_requests([bound(row, stamp) for row in rows], limits))
@@ -70,7 +70,7 @@ def test_requests_and_their_bytes_are_those_of_rows_that_are_bound_one_by_one(
             assert body(message, HANDLER) == body(driver)
 
 
-def test_a_batch_tells_the_driver_which_nodes_have_its_partition() -> None:
+def test_a_batch_has_the_routing_key_of_its_partition() -> None:
     [request] = encoded([(b"a", b"bc", b"1", b"v", None), (b"a", b"bc", b"2", None, None)]).requests(
         WriteLimits(9, 9_999)
     )
@@ -80,7 +80,7 @@ def test_a_batch_tells_the_driver_which_nodes_have_its_partition() -> None:
     assert len(sent) == 2, "the driver takes an empty batch for no statement at all"
 
 
-def test_other_messages_are_sent_as_ever() -> None:
+def test_other_messages_are_sent_unchanged() -> None:
     for message in (QueryMessage("SELECT 1", ConsistencyLevel.ONE), batch_message([(True, b"id", [b"v", None])])):
         assert body(message, HANDLER) == body(message)
 
@@ -119,7 +119,7 @@ def test_of_a_rejected_batch_only_the_row_that_is_to_blame_is_left_out() -> None
         ({"p": "text", "s": "int"}, {"k0": ["x"], "v0": pa.array([1], pa.int32())}, False),
     ],
 )
-def test_only_rows_that_all_take_one_statement_go_the_short_way(
+def test_only_rows_that_share_one_statement_are_written_as_whole_columns(
     columns: dict[str, str], batch: dict[str, Any], is_encoded: bool
 ) -> None:
     reader, _ = reader_of(plan_of(columns))

@@ -64,7 +64,7 @@ def test_one_name_may_hold_for_all_nodes_and_plain_connections_have_none() -> No
     assert _ways_in(hosts=("nowhere.example",), tls=TlsSettings())["contact_points"] == ["nowhere.example"]
 
 
-def test_nodes_that_are_known_otherwise_are_asked_by_the_names_they_have() -> None:
+def test_nodes_with_other_names_are_connected_by_those_names() -> None:
     assert _ways_in(_NODES, hosts=("n1.example",))["contact_points"] == [*_NODES]
     found = _ways_in(_NODES, hosts=("n1.example", "n2.example"), tls=TlsSettings())["contact_points"]
     assert [one.ssl_options["server_hostname"] for one in found] == ["n2.example", "10.0.0.7"]
@@ -77,7 +77,7 @@ def _host(address: str, datacenter: str) -> Any:
 
 
 @pytest.mark.parametrize(("datacenter", "expected"), [(None, _NODES[:1]), ("west", _NODES[1:])])
-def test_tasks_know_the_nodes_of_the_data_centre_that_is_talked_to(datacenter: str | None, expected: Any) -> None:
+def test_tasks_get_the_nodes_of_the_data_centre_in_use(datacenter: str | None, expected: Any) -> None:
     hosts = [_host("10.0.0.2", "east"), _host("10.0.0.7", "west")]
     metadata = SimpleNamespace(all_hosts=lambda: hosts)
     cluster = SimpleNamespace(metadata=metadata, endpoints_resolved=[DefaultEndPoint("10.0.0.2", 9042)])
@@ -101,7 +101,7 @@ def _silent(times: int, asked: list[Any]) -> Any:
     return opened
 
 
-def test_where_the_configured_nodes_are_silent_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_configured_nodes_do_not_answer_others_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     address = ClusterAddress("one", ClusterSettings(hosts=("n1.example",)))
     asked: list[Any] = []
     monkeypatch.setattr(connection, "_opened", _silent(1, asked))
@@ -113,7 +113,7 @@ def test_where_the_configured_nodes_are_silent_others_are_asked(monkeypatch: pyt
     assert asked == [()]
 
 
-def test_a_task_goes_on_trying_to_connect_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_keeps_trying_to_connect_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     clock = SimpleNamespace(sleep=pauses.append, monotonic=lambda: sum(pauses))
     monkeypatch.setattr(connection, "time", clock)

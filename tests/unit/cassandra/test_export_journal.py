@@ -36,7 +36,7 @@ def _note(folder: Path, group: RangeGroup, file: str | None, size: int, **other:
     (folder / group.note).write_text(json.dumps({**note, **other}))
 
 
-def test_a_plan_reads_back_and_what_is_not_as_written_does_not_count(tmp_path: Path) -> None:
+def test_a_plan_is_read_back_and_damaged_notes_do_not_count(tmp_path: Path) -> None:
     journal = Journal(LocalFileSystem(), str(tmp_path))
     plan = ExportPlan.new(_WANTED, [*_RANGES, (TokenRange(20, 30),)])
     assert journal.plan() is None
@@ -78,7 +78,7 @@ def test_files_of_others_in_the_folder_of_an_export_under_way_stay(tmp_path: Pat
     assert (tmp_path / ".export-owner.json").read_text() == "the owner of this folder is me"
 
 
-def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_own(tmp_path: Path) -> None:
+def test_late_writes_of_a_process_considered_dead_are_not_treated_as_own(tmp_path: Path) -> None:
     journal, other = Journal(LocalFileSystem(), str(tmp_path)), ExportPlan.new(_WANTED, _RANGES)
     plan = ExportPlan.new(_WANTED, [(TokenRange(-10, 5), TokenRange(5, 10)), (TokenRange(10, 20),)])
     journal.begin(plan)
@@ -92,7 +92,7 @@ def test_what_a_process_that_was_taken_for_dead_still_writes_is_not_taken_for_ow
     assert list(journal.done(plan)) == [0]
 
 
-def test_a_plan_that_nobody_understands_is_begun_anew(tmp_path: Path) -> None:
+def test_a_plan_of_an_unknown_version_does_not_count(tmp_path: Path) -> None:
     journal = Journal(LocalFileSystem(), str(tmp_path))
     (tmp_path / ".export-in-progress").mkdir()
     (tmp_path / ".export-in-progress" / "plan.json").write_text('{"version": 99}')
@@ -100,7 +100,7 @@ def test_a_plan_that_nobody_understands_is_begun_anew(tmp_path: Path) -> None:
     assert journal.plan() is None
 
 
-def test_another_request_is_refused_with_what_differs() -> None:
+def test_another_request_is_refused_with_the_differences() -> None:
     plan = ExportPlan.new(_WANTED, _RANGES)
 
     require_same(plan, dict(_WANTED), "here")
@@ -124,7 +124,7 @@ def _owner(folder: Path, **known: object) -> None:
     (folder / ".export-owner.json").write_text(json.dumps(document))
 
 
-def test_a_live_process_keeps_others_out_and_a_dead_one_does_not(tmp_path: Path) -> None:
+def test_a_live_process_excludes_others_and_a_dead_one_does_not(tmp_path: Path) -> None:
     other = Ownership(LocalFileSystem(), str(tmp_path))
     with Ownership(LocalFileSystem(), str(tmp_path)) as own:
         with pytest.raises(ConflictError, match=f"process {os.getpid()} on"):
@@ -150,7 +150,7 @@ def test_a_process_on_another_machine_is_dead_when_it_has_been_silent_for_long(t
     own.require_free()
 
 
-def test_what_another_process_took_over_is_not_published(tmp_path: Path) -> None:
+def test_an_export_taken_over_by_another_process_is_not_published(tmp_path: Path) -> None:
     with Ownership(LocalFileSystem(), str(tmp_path)) as own:
         _owner(tmp_path)
         with pytest.raises(ConflictError):
@@ -159,7 +159,7 @@ def test_what_another_process_took_over_is_not_published(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [LocalTaskFolder, ArrowTaskFolder])
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, kind: type[LocalTaskFolder | ArrowTaskFolder]) -> None:
+def test_a_file_appears_complete_or_not_at_all(tmp_path: Path, kind: type[LocalTaskFolder | ArrowTaskFolder]) -> None:
     place = kind(f"file://{tmp_path}/a" if kind is ArrowTaskFolder else f"{tmp_path}/a")
 
     with place.new_file("whole") as stream:
@@ -182,7 +182,7 @@ class _NoStore:
     """A file system that only Spark knows."""
 
 
-def test_a_disk_that_is_full_is_told_from_within_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_from_within_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

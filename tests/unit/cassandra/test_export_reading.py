@@ -52,7 +52,7 @@ def test_a_query_reads_a_range_of_tokens_with_names_as_they_are() -> None:
 @pytest.mark.parametrize(
     "where", ["v = 1 LIMIT 3", "v = 1 allow  filtering", "v = 1; DROP TABLE x", "v > 1 order by c"]
 )
-def test_what_is_more_than_a_condition_is_refused(where: str) -> None:
+def test_text_that_is_more_than_a_condition_is_refused(where: str) -> None:
     with pytest.raises(ConfigurationError, match="not part of a condition"):
         require_condition(where)
 
@@ -62,7 +62,7 @@ def test_words_in_texts_and_names_are_part_of_a_condition(where: str | None) -> 
     require_condition(where)
 
 
-def test_static_values_are_a_row_of_their_own_once_per_partition_across_pages() -> None:
+def test_static_values_are_a_separate_row_once_per_partition_across_pages() -> None:
     maker = BatchMaker(_plan(_STATIC_TABLE))
     nan = float("nan")
 
@@ -86,7 +86,7 @@ def test_without_the_static_columns_their_rows_are_left_out() -> None:
     assert _rows(maker.batch([(1.0, 1, 10), (2.0, None, None)], _NOW)) == {("1.0", 1, 10)}
 
 
-def test_a_range_without_rows_has_the_columns_all_the_same() -> None:
+def test_a_range_without_rows_has_the_columns_as_well() -> None:
     batch = BatchMaker(_plan(_STATIC_TABLE, writetime=True)).batch([], _NOW)
 
     assert batch.num_rows == 0
@@ -101,7 +101,7 @@ _TIMED = _schema(
 )
 
 
-def test_what_values_have_left_becomes_the_second_in_which_they_expire() -> None:
+def test_the_remaining_time_of_values_becomes_the_second_in_which_they_expire() -> None:
     plan = _plan(_TIMED, writetime=True, ttl=True)
     rows = [
         (1, [1, 2], ("x", None), 5, 70, 71, 72, [100, 200], [300, None], 400),
@@ -119,7 +119,7 @@ def test_what_values_have_left_becomes_the_second_in_which_they_expire() -> None
     assert batch.column("_lw_expires_v").to_pylist() == [_NOW + 400, None, None]
 
 
-def test_where_the_server_does_not_tell_the_times_of_collections_they_get_the_latest_of_the_row() -> None:
+def test_collections_without_times_of_the_server_get_the_latest_of_the_row() -> None:
     plan = _plan(_TIMED, writetime=True, ttl=True, element_times=False)
     rows = [(1, [1], None, 5, 70, 100), (2, None, ("x", 1), None, None, None)]
 
@@ -132,7 +132,7 @@ def test_where_the_server_does_not_tell_the_times_of_collections_they_get_the_la
     assert batch.column("_lw_writetime_u").to_pylist() == [None, None]
 
 
-def test_a_collection_beside_a_value_that_stays_for_ever_does_not_expire() -> None:
+def test_a_collection_in_a_row_with_a_value_that_never_expires_does_not_expire() -> None:
     schema = _schema(
         p=("int", ColumnKind.PARTITION_KEY),
         a=("text", ColumnKind.REGULAR),
@@ -153,7 +153,7 @@ def test_a_collection_beside_a_value_that_stays_for_ever_does_not_expire() -> No
     assert batch.column("_lw_writetime_tags").to_pylist() == [8, 8, 8]
 
 
-def test_where_the_server_does_not_tell_the_times_of_frozen_collections_they_are_not_asked_for() -> None:
+def test_unavailable_times_of_frozen_collections_are_not_selected() -> None:
     schema = _schema(
         p=("frozen<list<int>>", ColumnKind.PARTITION_KEY),
         f=("frozen<set<int>>", ColumnKind.REGULAR),
@@ -179,7 +179,7 @@ def test_where_the_server_does_not_tell_the_times_of_frozen_collections_they_are
         ("5.0-rc1", True, True),
     ],
 )
-def test_which_servers_tell_the_times_of_collections(server: str, element: bool, frozen: bool) -> None:
+def test_which_servers_expose_the_times_of_collections(server: str, element: bool, frozen: bool) -> None:
     version = export._version(server)
     assert (version >= export._ELEMENT_TIMES_SINCE, export._has_frozen_times(version)) == (element, frozen)
 
@@ -216,7 +216,7 @@ def test_a_query_is_prepared_again_where_no_answer_came(monkeypatch: pytest.Monk
         _plan(_STATIC_TABLE).prepare(cast("Any", _Preparing(2, silent=99)))
 
 
-def test_a_condition_that_leaves_a_value_open_is_refused() -> None:
+def test_a_condition_with_an_unbound_value_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="has an unbound value"):
         _plan(_STATIC_TABLE, where="v = ?").prepare(cast("Any", _Preparing(3)))
 

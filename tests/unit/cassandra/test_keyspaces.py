@@ -65,7 +65,7 @@ def test_service_specific_credentials_are_a_password(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
-def test_the_login_is_signed_and_holds_no_secret(credentials):
+def test_the_login_is_signed_and_contains_no_secret(credentials):
     authenticator = keyspaces.signing_provider("eu-west-1").new_authenticator("host")
     assert authenticator.initial_response() == b"SigV4\0\0"
     answer = authenticator.evaluate_challenge(b"nonce=91703fdc2ef562e19fbdab0f58e42fe5")
@@ -94,7 +94,7 @@ def test_limits_are_those_of_the_kind_of_cluster():
 
 
 @pytest.mark.parametrize("name", ["Murmur3Partitioner", "RandomPartitioner"])
-def test_partitioners_with_tokens_are_taken(name):
+def test_partitioners_with_tokens_are_accepted(name):
     assert keyspaces.require_partitioner(f"org.apache.cassandra.dht.{name}", cluster="ks") == name
 
 
@@ -119,7 +119,7 @@ def test_an_ordered_partitioner_is_refused():
         ([({"client_side_timestamps": {"status": "enabled"}, "ttl": {"status": "disabled"}},)], True, False),
     ],
 )
-def test_properties_of_a_table_that_are_off_unless_asked_for(rows, timestamps, ttl):
+def test_properties_of_a_table_are_off_by_default(rows, timestamps, ttl):
     session = Rows(*rows)
     assert keyspaces.has_client_timestamps(session, "ks", "t") is timestamps
     assert keyspaces.has_ttl(session, "ks", "t") is ttl

@@ -286,7 +286,7 @@ def chain(*numbers: int) -> list[dict[str, Any]]:
 @example([*chain(4), {"do": "import_", "number": 1, "force": True, "timestamp": at(9)}])
 @example([{**chain(1)[0], "timestamp": at(7), "kill": 1}, {"do": "compare"}, {"do": "apply_repair", "force": True}])
 @example([*chain(4), {"do": "compare"}, {"do": "empty"}, {"do": "apply_repair", "force": True, "kill": None}])
-def test_the_record_says_what_the_copy_holds_or_that_nobody_knows(steps: list[dict[str, Any]]) -> None:
+def test_the_record_is_what_the_copy_holds_or_unknown(steps: list[dict[str, Any]]) -> None:
     world = World()
     for step in steps:
         choices = dict(step)
@@ -305,7 +305,7 @@ def _is_sensible(world: World, choices: dict[str, Any]) -> bool:
     return world.ledger.last() is not None or world.ledger.lost() is not None or world.held == SOURCE[choices["past"]]
 
 
-def test_what_is_applied_in_order_is_always_known() -> None:
+def test_a_target_to_which_change_sets_are_applied_in_order_is_always_known() -> None:
     world = World()
     assert world.import_(1) is JobEffect.LEADS
     for past, current in pairwise(range(1, NEWEST + 1)):
@@ -319,7 +319,7 @@ def test_what_is_applied_in_order_is_always_known() -> None:
     assert world.apply(NEWEST - 1, NEWEST) is None, "the same one again is nothing to do"
 
 
-def test_what_was_written_before_and_is_forced_again_leaves_the_record_as_it_is() -> None:
+def test_forcing_what_was_written_before_leaves_the_record_unchanged() -> None:
     world = World()
     world.import_(1)
     for past, current in ((1, 2), (2, 3)):
@@ -341,7 +341,7 @@ def test_what_was_written_before_and_is_forced_again_leaves_the_record_as_it_is(
 
 
 @pytest.mark.parametrize("timestamp", ["snapshot", at(3), at(7)], ids=["older", "equal", "newer"])
-def test_a_copy_of_two_states_takes_no_change_set_until_it_is_repaired(timestamp: str) -> None:
+def test_a_copy_with_parts_of_two_states_accepts_no_change_set_until_it_is_repaired(timestamp: str) -> None:
     world = World()
     world.import_(3)
     assert world.apply(1, 2, force=True, timestamp=timestamp) is JobEffect.MIXES
@@ -386,7 +386,7 @@ def test_a_repair_of_what_the_copy_held_before_is_refused() -> None:
     assert world.held == SOURCE[NEWEST]
 
 
-def test_an_export_over_another_says_what_may_be_left_until_somebody_looks() -> None:
+def test_an_export_over_another_records_what_may_be_left_until_it_is_compared() -> None:
     world = World()
     world.import_(1)
     assert world.import_(3, force=True) is JobEffect.LEADS
@@ -408,7 +408,7 @@ def test_an_export_over_another_says_what_may_be_left_until_somebody_looks() -> 
     assert world.held == SOURCE[4]
 
 
-def test_a_change_set_without_a_manifest_leaves_nobody_knowing() -> None:
+def test_a_change_set_without_a_manifest_makes_the_content_unknown() -> None:
     world = World()
     world.import_(1)
     recipe = ChangeSet("/recipe", _NO_FRAME, None, ("k",), DiffOptions())
@@ -422,7 +422,7 @@ def test_a_change_set_without_a_manifest_leaves_nobody_knowing() -> None:
         world.apply(1, 2, timestamp=at(10))
 
 
-def test_a_record_that_an_earlier_version_set_back_is_put_right_by_the_same_change_set() -> None:
+def test_a_record_that_an_earlier_version_set_back_is_corrected_by_the_same_change_set() -> None:
     """It recorded the older export as of the later time; `--timestamp now` would have written over newer cells."""
     world = World()
     world.import_(1)

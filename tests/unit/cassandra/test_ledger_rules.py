@@ -33,7 +33,7 @@ def job(name: str = "one", timestamp: int = 5, **more: Any) -> Job:
     return Job(name, more.pop("kind", "import"), 8, timestamp, more.pop("identity", ONE), **more)
 
 
-def test_what_is_recorded_of_a_table_that_was_dropped_or_emptied_is_void(server: Server, ledger: Ledger) -> None:
+def test_the_record_of_a_table_that_was_dropped_or_emptied_is_void(server: Server, ledger: Ledger) -> None:
     ledger.begin(job())
     assert ledger.lost() is None
     ledger.finish_unit(job(), 3, rows=5, rejected=0)
@@ -79,7 +79,7 @@ def test_a_table_may_be_empty_where_nothing_was_written(server: Server, ledger: 
         assert ledger.lost() is None
 
 
-def test_a_dry_run_forgets_nothing(server: Server, ledger: Ledger) -> None:
+def test_a_dry_run_removes_no_record(server: Server, ledger: Ledger) -> None:
     ledger.record(ONE)
     server.id = "second"
     looking = Ledger(server, TableName("ks", "t"))
@@ -90,7 +90,7 @@ def test_a_dry_run_forgets_nothing(server: Server, ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("statements", range(8))
-def test_a_job_that_is_killed_at_its_end_is_done_or_goes_on(server: Server, ledger: Ledger, statements: int) -> None:
+def test_a_job_that_is_killed_at_its_end_is_done_or_resumed(server: Server, ledger: Ledger, statements: int) -> None:
     ledger.begin(job("other", 4))
     ledger.begin(job())
     server.statements_left = statements
@@ -162,7 +162,7 @@ def test_a_slow_job_does_not_record_its_state_over_that_of_another(server: Serve
     ledger.finish(later)
 
 
-def test_a_job_that_is_begun_anew_has_no_units(ledger: Ledger) -> None:
+def test_a_job_that_is_started_again_has_no_units(ledger: Ledger) -> None:
     ledger.begin(job())
     ledger.finish_unit(job(), 3, rows=5, rejected=0)
     ledger.begin(job())
@@ -171,9 +171,7 @@ def test_a_job_that_is_begun_anew_has_no_units(ledger: Ledger) -> None:
     assert ledger.done(job()) == set()
 
 
-def test_records_of_earlier_versions_are_read_and_are_not_taken_for_more_than_they_say(
-    server: Server, ledger: Ledger
-) -> None:
+def test_records_of_earlier_versions_are_read_without_further_assumptions(server: Server, ledger: Ledger) -> None:
     """Those did not tell a job that was finished from one that was left, nor what a forced one had done."""
     states = {
         "state": {
@@ -211,7 +209,7 @@ def _change(name: str, identity: dict[str, Any], timestamp: int) -> Job:
     return job(name, timestamp, kind="apply", identity=identity, change_set=name)
 
 
-def test_the_half_of_another_job_is_not_forgotten(ledger: Ledger) -> None:
+def test_the_record_of_another_unfinished_job_is_kept(ledger: Ledger) -> None:
     ledger.begin(job())
     ledger.finish(job())
     half = _change("half", TWO, 6)
@@ -226,7 +224,7 @@ def test_the_half_of_another_job_is_not_forgotten(ledger: Ledger) -> None:
     assert (last.identity, last.timestamp) == (ONE, 7)
 
 
-def test_a_job_that_was_begun_and_wrote_nothing_leaves_no_doubt(ledger: Ledger) -> None:
+def test_a_job_that_started_and_wrote_nothing_leaves_no_doubt(ledger: Ledger) -> None:
     ledger.begin(job())
     ledger.finish(job())
     ledger.begin(_change("half", TWO, 6))

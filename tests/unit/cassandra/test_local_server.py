@@ -13,7 +13,7 @@ from lakeward.demo.cassandra.server import LocalCassandra, ServerOptions, Server
 from lakeward.errors import ConfigurationError, RetriableError
 
 
-def test_pins_are_whole_and_hold_the_server():
+def test_pins_are_complete_and_include_the_server():
     pinned = server.cassandra_jars()
     assert len({jar.file_name for jar in pinned}) == len(pinned) > 80
     assert all(len(jar.sha256) == 64 and jar.size > 0 and jar.coordinate.count(":") == 2 for jar in pinned)
@@ -49,7 +49,7 @@ def test_a_nodes_configuration(tmp_path):
     assert written["x"] == 1
 
 
-def test_ports_are_free_and_stay(tmp_path):
+def test_ports_are_free_and_do_not_change(tmp_path):
     local = LocalCassandra(tmp_path, ServerOptions(nodes=2))
     assert local.hosts == ("127.0.0.1", "127.0.0.2")
     port = local.port
@@ -65,7 +65,7 @@ def test_a_java_that_is_too_new_is_refused(tmp_path, monkeypatch):
         LocalCassandra(tmp_path).start()
 
 
-def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
+def test_a_port_that_is_taken_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "require_java", lambda: 17)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -73,14 +73,14 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
             LocalCassandra(tmp_path, ports=ServerPorts(port, port)).start()
 
 
-def test_a_node_that_ends_at_once_is_told_with_its_log(tmp_path, monkeypatch):
+def test_a_node_that_ends_immediately_is_reported_with_its_log(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "require_java", lambda: 17)
     monkeypatch.setattr(server, "_command", lambda *_: ["sh", "-c", "echo out of luck; exit 3"])
     with pytest.raises(RetriableError, match=r"node 1 .* ended with 3; .*\n.*out of luck"), LocalCassandra(tmp_path):
         pass
 
 
-def test_keytools_own_words_are_kept(tmp_path, monkeypatch):
+def test_the_error_output_of_keytool_is_kept(tmp_path, monkeypatch):
     def fail(command, **_):
         return subprocess.CompletedProcess(command, 1, "keytool error: no room", "")
 
@@ -89,7 +89,7 @@ def test_keytools_own_words_are_kept(tmp_path, monkeypatch):
         server.make_certificate(tmp_path, ServerOptions(tls=True))
 
 
-def test_a_missing_keytool_is_told(tmp_path, monkeypatch):
+def test_a_missing_keytool_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "java_program", lambda: str(tmp_path / "java"))
     with pytest.raises(ConfigurationError, match="keytool cannot be started"):
         server.make_certificate(tmp_path, ServerOptions(tls=True))

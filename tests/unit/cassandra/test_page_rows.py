@@ -98,7 +98,7 @@ def _query(session: _Session, budget: _Budget | None = None, **choices: Any) -> 
     return Query(cast("Any", session), cast("Any", _Prepared()), cast("Any", budget), **choices)
 
 
-def test_a_page_is_paid_for_before_it_is_asked_for_and_what_it_lacks_is_given_back() -> None:
+def test_a_page_is_paid_for_before_it_is_requested_and_the_unused_part_is_returned() -> None:
     budget = _Budget()
     query = _query(_Session(), budget, page_rows=500)
     asked = query.ask(_RANGE, None)
@@ -113,7 +113,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_pauses")
-def test_pages_that_come_too_late_are_asked_for_again_half_as_large() -> None:
+def test_pages_that_time_out_are_requested_again_half_as_large() -> None:
     late = (OperationTimedOut(), ReadTimeout("late"), Unavailable("no replica"))
     session = _Session(([(1,)], b"here"), *late, ([(2,)], None), ([(3,)], None))
     query = _query(session)
@@ -127,7 +127,7 @@ def test_pages_that_come_too_late_are_asked_for_again_half_as_large() -> None:
 
 
 @pytest.mark.usefixtures("_no_pauses")
-def test_where_even_a_page_of_one_row_comes_too_late_the_setting_is_named() -> None:
+def test_if_even_a_page_of_one_row_times_out_the_setting_is_named() -> None:
     session = _Session(*[OperationTimedOut()] * 12)
     with pytest.raises(RetriableError, match="12 times") as failed:
         RangePages(_query(session), _RANGE).next_page()
@@ -165,7 +165,7 @@ def test_no_more_ranges_are_under_way_than_the_cluster_allows(setting: int, most
         (([(1, (2, 3))], None), r"k\.t changed while it was read, in u"),
     ],
 )
-def test_a_table_that_changes_while_it_is_read_is_told_with_what_to_do(answer: Any, told: str) -> None:
+def test_a_table_that_changes_while_it_is_read_is_reported_with_a_remedy(answer: Any, told: str) -> None:
     changed = [("p", "int", "partition_key", 0, "none"), ("u", "place", "regular", -1, "none")]
     session = _Session(answer, schema=changed)
     with pytest.raises(ConfigurationError, match=told) as refused:

@@ -43,13 +43,13 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_PAUSE_SECONDS", 0.01)
 
 
-def test_a_new_table_is_used_when_all_nodes_know_of_it():
+def test_a_new_table_is_used_when_it_exists_on_all_nodes():
     session = SlowCluster(looks_until_agreed=3)
     tables.make_table(session, TABLE, ["CREATE TABLE ks.t (k int PRIMARY KEY)"], what="t")
     assert session.done == ["CREATE", "look", "look", "look", "SELECT"]
 
 
-def test_nodes_that_never_agree_are_told_of(monkeypatch: pytest.MonkeyPatch):
+def test_nodes_that_never_agree_are_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.05)
     with pytest.raises(RetriableError, match="not all nodes know about it") as caught:
         tables.make_table(SlowCluster(looks_until_agreed=10_000), TABLE, ["CREATE TABLE …"], what="t")

@@ -48,7 +48,7 @@ def test_every_token_is_in_exactly_one_range(made: tuple[TokenRange, dict[int, t
 
 
 @given(_rings(), st.integers(1, 300))
-def test_there_are_about_as_many_ranges_as_asked_for(
+def test_there_are_about_as_many_ranges_as_requested(
     made: tuple[TokenRange, dict[int, tuple[str, ...]]], splits: int
 ) -> None:
     ring, owners = made
@@ -83,7 +83,7 @@ def test_neighbours_of_the_same_replicas_are_one_range_and_the_last_goes_around_
     assert {TokenRange(0, 50), TokenRange(50, 100)} <= set(found)
 
 
-def test_ranges_of_one_replica_come_together() -> None:
+def test_ranges_of_one_replica_are_grouped() -> None:
     owners = {token: ("a",) if number % 2 else ("b",) for number, token in enumerate(range(-900, 1000, 100))}
 
     found = cut(TokenRange(-1000, 1000), owners, 20)
@@ -94,13 +94,13 @@ def test_ranges_of_one_replica_come_together() -> None:
     assert set(of) == {0, 1}
 
 
-def test_many_tiny_ranges_are_joined_to_as_many_as_are_wanted() -> None:
+def test_many_tiny_ranges_are_joined_to_the_requested_number() -> None:
     owners = {token: (str(token % 7),) for token in range(-10_000, 10_000, 10)}
 
     assert 4 <= len(cut(TokenRange(-10_001, 10_001), owners, 8)) <= 16
 
 
-def test_another_partitioner_is_refused_with_what_helps() -> None:
+def test_another_partitioner_is_refused_with_a_remedy() -> None:
     session = _session("com.amazonaws.cassandra.DefaultPartitioner")
 
     with pytest.raises(ConfigurationError, match="DefaultPartitioner"):
@@ -108,11 +108,11 @@ def test_another_partitioner_is_refused_with_what_helps() -> None:
 
 
 @pytest.mark.parametrize("partitioner", [MURMUR3, RANDOM])
-def test_known_partitioners_are_told_by_their_class(partitioner: Partitioner) -> None:
+def test_known_partitioners_are_recognised_by_their_class(partitioner: Partitioner) -> None:
     assert partitioner_of(_session(f"org.apache.cassandra.dht.{partitioner.name}")) == partitioner
 
 
-def test_the_size_of_a_table_is_told_by_the_share_of_the_ring_that_a_node_speaks_of() -> None:
+def test_the_size_of_a_table_is_estimated_from_the_share_of_the_ring_that_a_node_reports() -> None:
     quarter = MURMUR3.ring.width // 4
     rows = [(str(2**62), str(2**62 + quarter), 100, 1000), (str(2**63 - 1 - quarter // 2), str(-(2**63)), 0, 0)]
     session = cast("Any", SimpleNamespace(execute=lambda *_: rows))

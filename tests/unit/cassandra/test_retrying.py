@@ -57,23 +57,23 @@ class Budget:
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_what_passes(error):
+def test_temporary_errors(error):
     assert is_passing(error)
     assert not is_rejection(error)
     assert not is_refusal(error)
 
 
 @pytest.mark.parametrize("error", [*REJECTIONS, *REFUSALS, KeyError("bug")], ids=lambda error: type(error).__name__)
-def test_what_does_not_pass(error):
+def test_errors_that_are_not_temporary(error):
     assert not is_passing(error)
     assert is_rejection(error) == (error in REJECTIONS)
 
 
-def test_no_host_because_of_the_login_does_not_pass():
+def test_no_host_available_because_of_the_login_is_not_temporary():
     assert not is_passing(NoHostAvailable("none", {"a": OVERLOADED, "b": AuthenticationFailed("no")}))
 
 
-def test_overload_is_told_from_what_only_fails():
+def test_overload_is_distinguished_from_other_failures():
     assert is_overload(OVERLOADED)
     assert is_overload(NoHostAvailable("none", {"a": WriteTimeout("late", write_type=0)}))
     assert not is_overload(Unavailable("few"))
@@ -93,7 +93,7 @@ def test_work_is_done_again_after_growing_pauses_until_it_succeeds():
     assert "too much" in budget.reasons[0]
 
 
-def test_what_never_succeeds_is_told_with_what_was_tried():
+def test_requests_that_never_succeed_are_reported_with_their_tries():
     failure = NoHostAvailable("none", {"10.0.0.1:9042": ConnectionRefusedError("refused")})
 
     def work():
@@ -104,7 +104,7 @@ def test_what_never_succeeds_is_told_with_what_was_tried():
 
 
 @pytest.mark.parametrize("error", [*REJECTIONS, *REFUSALS], ids=lambda error: type(error).__name__)
-def test_what_does_not_pass_is_not_tried_again(error):
+def test_errors_that_are_not_temporary_are_not_retried(error):
     calls = []
 
     def work():
@@ -120,7 +120,7 @@ def test_pauses_have_an_end():
     assert 5 <= pause_before(50) <= 10
 
 
-def test_an_error_is_said_in_one_line():
+def test_an_error_is_described_in_one_line():
     assert (
         error_text(OSError("Tried connecting to [('h', 1)]. Last error: Connection\n refused"))
         == "OSError: Connection refused"

@@ -45,7 +45,7 @@ def test_dates_and_times_are_shown_as_cql_writes_them(cql: str, text: str, shown
     assert shown_value(parse_cql_type(cql, {}), text) == shown
 
 
-def test_examples_of_exports_are_shown_so_and_others_as_they_are() -> None:
+def test_examples_of_exports_are_shown_in_cql_and_others_unchanged() -> None:
     schema = TableSchema(
         TableName("shop", "orders"),
         (

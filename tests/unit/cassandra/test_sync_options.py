@@ -29,7 +29,7 @@ COPY = ("sync", "--into", "eu/shop.orders", "--to", "exports")
         (("--first", "guess"), "Invalid value for '--first'"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, words):
+def test_options_that_do_not_fit_are_refused(options, words):
     result = CliRunner().invoke(cassandra, [*COPY, *options])
     assert (result.exit_code, words in result.output) == (2, True), result.output
 
@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_refused(options, words):
         (("--ledger", "prod/shop.state"), "it must be in the cluster of eu/shop.orders"),
     ],
 )
-def test_a_cluster_that_is_not_asked_is_not_named(options, words, tmp_path, monkeypatch):
+def test_a_cluster_that_is_not_queried_is_not_named(options, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lakeward.yaml").write_text("clusters: {eu: {hosts: [127.0.0.1]}, prod: {hosts: [127.0.0.2]}}\n")
     result = CliRunner().invoke(cli, ["cassandra", *COPY, *options])
@@ -55,7 +55,7 @@ def raises(error: Exception) -> Callable[[], Any]:
     return fail
 
 
-def test_rounds_go_on_after_errors_that_pass():
+def test_rounds_continue_after_temporary_errors():
     """Of the round itself, and of the wait for the next one."""
     report = SyncReport((), None)
     gone, conflict = RetriableError("gone"), ConflictError("another export is under way")
@@ -90,7 +90,7 @@ def test_other_errors_end_the_rounds(error):
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_rounds_end_when_they_are_to(after):
+def test_rounds_end_on_stop(after):
     """Before the first round, after a round, and after a wait."""
     asked = iter(range(1, 10))
     done: list[str] = []
@@ -103,14 +103,14 @@ def test_rounds_end_when_they_are_to(after):
     assert done == ["round", "wait"][: after - 1]
 
 
-def test_a_failed_round_does_not_report_when_it_is_to_end():
+def test_a_failed_round_is_not_reported_after_a_stop():
     asked = iter([False, True])
     errors: list[LakewardError] = []
     SyncLoop(raises(RetriableError("gone")), raises, on_error=errors.append, stop=lambda: next(asked)).run()
     assert not errors
 
 
-def test_rejected_rows_and_warnings_are_told(capsys):
+def test_rejected_rows_and_warnings_are_reported(capsys):
     result = {"upserted": 5, "deleted": 0, "rejected": 2, "dead_letters": "letters/x", "warnings": ["rows stay"]}
     report = SyncReport((SyncStep(Action.IMPORT, result),), None, (), {"exports/half": "holds a part"})
     commands._show_round(Invocation(), report)
@@ -121,7 +121,7 @@ def test_rejected_rows_and_warnings_are_told(capsys):
     assert "exports/half is left out: holds a part" in told.err
 
 
-def test_the_command_hands_its_rounds_to_the_library(monkeypatch, capsys, tmp_path):
+def test_the_command_leaves_its_rounds_to_the_library(monkeypatch, capsys, tmp_path):
     """--every and --watch only choose the wait; errors that pass are told, and a signal ends the rounds."""
     calls: list[dict[str, Any]] = []
 

@@ -207,7 +207,7 @@ def test_a_round_that_dies_anywhere_is_finished_by_the_next(world, crash):
     assert world.sync(source=False).steps == ()
 
 
-def test_what_is_open_is_finished_before_the_next_export(world):
+def test_unfinished_steps_are_finished_before_the_next_export(world):
     world.sync()
     world.time += timedelta(hours=1)
     world.source = {1: "z"}
@@ -250,13 +250,13 @@ def test_a_target_with_rows_of_unknown_origin_is_refused_before_the_export(world
     assert actions(world.sync()) == ["export", "diff", "record"]
 
 
-def test_a_target_can_be_taken_for_what_the_export_holds(world):
+def test_a_target_can_be_assumed_to_equal_the_export(world):
     world.target = dict(world.source)
     report = world.sync(first=First.ASSUME)
     assert (actions(report), report.status) == (["export", "assume"], "assumed")
 
 
-def test_an_export_that_is_gone_is_told(world):
+def test_an_export_that_is_gone_is_reported(world):
     world.sync()
     world.time += timedelta(hours=1)
     [manifest] = world.root.glob("snapshot/**/_manifest.json")
@@ -286,7 +286,7 @@ def test_the_second_change_set_of_a_minute_waits_too(world):
     assert [line for line in world.told if "already has a change set; waiting" in line]
 
 
-def test_old_exports_go_and_the_one_that_the_target_holds_stays(world, monkeypatch):
+def test_old_exports_are_removed_and_the_one_that_the_target_holds_stays(world, monkeypatch):
     for hour in range(4):
         world.source[1] = str(hour)
         report = world.sync(keep=2)
@@ -382,7 +382,7 @@ def test_rows_that_had_a_time_to_live_may_be_gone(world):
     assert world.sync(source=False).status == "nothing to do"
 
 
-def test_an_import_that_leaves_nothing_is_told(world, monkeypatch):
+def test_an_import_that_leaves_nothing_is_reported(world, monkeypatch):
     """Rows that were deleted in the target, later than the export, stay deleted."""
     world.sync()
     world.target = {}
@@ -478,7 +478,7 @@ def test_only_whole_exports_of_whole_tables_are_followed(world):
     assert (actions(report), report.warnings) == (["diff", "record"], [])
 
 
-def test_a_part_that_the_target_holds_is_no_past_of_the_whole(world):
+def test_a_part_in_the_target_is_not_a_past_of_the_whole(world):
     folder = world.appear("snapshot", world.manifest(where="v = 'a'"))
     world.target = {1: "a"}
     world.ledger = {"location": str(folder), "id": f"e{world.time.isoformat()}", "rows": 1}
@@ -494,7 +494,7 @@ def test_rejected_rows_end_the_round(world, monkeypatch):
     assert (report.status, report.to_dict()["rejected"]) == ("rejected rows", 2)
 
 
-def test_a_step_that_does_not_end_is_told(world, monkeypatch):
+def test_a_step_that_does_not_end_is_reported(world, monkeypatch):
     monkeypatch.setattr(World, "finish", lambda *_: {"rejected": 0})
     with pytest.raises(Exception, match="still pending"):
         world.sync()

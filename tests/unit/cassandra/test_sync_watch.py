@@ -50,12 +50,12 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
     assert time.monotonic() - began < 250
 
 
-def test_what_is_there_is_not_waited_for(tmp_path):
+def test_existing_files_are_not_waited_for(tmp_path):
     land(tmp_path, 1)
     NewExport(ExportFolder(LocalFileSystem(), str(tmp_path))).wait_after("")
 
 
-def test_other_stores_are_looked_at_again_and_again(tmp_path):
+def test_other_stores_are_polled(tmp_path):
     class Elsewhere:
         """A store that tells nothing of changes."""
 

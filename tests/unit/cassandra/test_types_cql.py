@@ -49,7 +49,7 @@ def test_types_are_written_as_the_server_does(text, written):
     assert parse_cql_type(text, UDTS).cql == written
 
 
-def test_what_a_type_is_made_of():
+def test_parts_of_types():
     odd = parse_cql_type('"Odd name"', UDTS)
     assert (odd.name, odd.udt, odd.fields, odd.is_multi_cell) == ("udt", "Odd name", ("to",), True)
     assert odd.parameters[0].fields == ("street", "lines")
@@ -71,7 +71,7 @@ def test_what_a_type_is_made_of():
         ("", "the name of a type is missing"),
     ],
 )
-def test_what_is_no_type_is_refused(text, reason):
+def test_text_that_is_not_a_type_is_refused(text, reason):
     with pytest.raises(ConfigurationError, match=f"cannot read the type .*: {reason}"):
         parse_cql_type(text, {})
 

@@ -42,13 +42,13 @@ def typed_keys(draw: Any) -> tuple[CqlType, list[Any]]:
 
 
 @given(typed_values())
-def test_values_come_back_from_arrow_as_they_went(case):
+def test_values_survive_a_round_trip_through_arrow(case):
     cql, given_values = case
     assert canonical(through_arrow(cql, given_values)) == canonical(given_values)
 
 
 @given(typed_keys())
-def test_keys_come_back_from_arrow_as_they_went(case):
+def test_keys_survive_a_round_trip_through_arrow(case):
     cql, given_values = case
     assert canonical(through_arrow(cql, given_values, key=True)) == canonical(given_values)
 
@@ -72,7 +72,7 @@ def test_spark_and_arrow_have_the_same_types(case):
     assert from_arrow_type(arrow_type(cql, key=True)) == spark_type(cql, key=True)
 
 
-def test_what_only_the_driver_makes_is_taken():
+def test_values_that_only_the_driver_creates_are_accepted():
     timestamps = OrderedMapSerializedKey(LongType, 5)
     timestamps._insert_unchecked(2**62, LongType.serialize(2**62, 5), "late")
     empty = OrderedMapSerializedKey(UTF8Type, 5)
@@ -101,13 +101,13 @@ def test_what_only_the_driver_makes_is_taken():
         ("vector<timestamp, 2>", [-(2**62), 2**62], [-(2**62), 2**62]),
     ],
 )
-def test_values_are_held_exactly(text, value, held):
+def test_values_are_kept_exactly(text, value, held):
     cql = kind(text)
     assert to_arrow(cql)([value, None]).to_pylist() == [held, None]
     assert through_arrow(cql, [value, None]) == [value, None]
 
 
-def test_a_number_may_have_more_digits_than_python_writes():
+def test_a_number_may_have_more_digits_than_python_converts():
     assert through_arrow(kind("varint"), [10**5000]) == [10**5000]
 
 
@@ -126,7 +126,7 @@ def test_a_wider_column_takes_what_a_narrower_one_held():
     assert to_cql(kind("list<decimal>"))([7]) == [Decimal(7)]
 
 
-def test_a_text_that_is_no_duration_is_refused():
+def test_a_text_that_is_not_a_duration_is_refused():
     with pytest.raises(DataError, match="'1 day' is not a duration; expected one such as 1mo2d3ns"):
         to_cql(kind("duration"))("1 day")
 
@@ -166,7 +166,7 @@ def test_a_decimal_of_bytes_is_written_as_python_writes_it(number: int, scale: i
 
 @pytest.mark.parametrize("in_bytes", [True, False])
 @given(given=st.lists(st.one_of(st.uuids(), st.none()), max_size=5))
-def test_a_column_of_uuids_is_written_as_each_of_them_is(given: list[UUID | None], in_bytes: bool) -> None:
+def test_a_column_of_uuids_equals_uuids_written_singly(given: list[UUID | None], in_bytes: bool) -> None:
     column = [one.bytes if in_bytes and one is not None else one for one in given]
     found = to_arrow(kind("uuid"))([*column, *([b""] if in_bytes else [])])
     assert found.type == pa.string()
@@ -180,5 +180,5 @@ def test_a_uuid_of_bytes_is_written_as_python_writes_it(value: UUID) -> None:
     assert uuid_text(value.bytes) == uuid_text(value) == str(value)
 
 
-def test_of_no_bytes_there_is_no_value() -> None:
+def test_empty_bytes_are_not_a_value() -> None:
     assert uuid_text(b"") is None and decimal_text(b"") is None

@@ -86,7 +86,7 @@ def test_values_of_such_types_are_read_as_they_are_written(text, value):
     assert found.deserialize(found.serialize(value, 5), 5) == value
 
 
-def test_decimals_may_have_more_digits_than_python_writes():
+def test_decimals_may_have_more_digits_than_python_converts():
     exact_handler()
     from cassandra.cqltypes import DecimalType
 

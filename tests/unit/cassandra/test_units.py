@@ -33,7 +33,7 @@ def test_lines_of_progress(arguments, line):
     assert progress_line(*arguments) == line
 
 
-def test_lines_of_progress_tell_units():
+def test_lines_of_progress_contain_units():
     line = progress_line(10, 20, 5, written=(1_234.4, 99_999.6), read=(0.0, 12.0))
     assert line == "10 of about 20 rows, 5 rows/s, 2 s left, 1,234 WCU/s, 100,000 WCU so far, 0 RCU/s, 12 RCU so far"
 

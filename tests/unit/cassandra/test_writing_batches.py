@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("is_timed", [True, False])
-def test_a_table_that_takes_no_times_is_asked_for_none(is_timed: bool) -> None:
+def test_times_are_written_only_to_a_table_that_accepts_them(is_timed: bool) -> None:
     _, statements = reader_of(plan_of({"p": "text", "a": "int"}, is_timed=is_timed))
     assert ["TIMESTAMP" in one for one in statements.asked] == [is_timed]
 
 
-def test_what_cells_have_left_to_live_is_told_when_their_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remaining_time_to_live_is_computed_when_the_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
     monkeypatch.setattr("lakeward.cassandra.write_batches.time.time", lambda: now[0])
     reader, _ = reader_of(plan_of({"p": "text", "a": "int"}, has_expiries=True))
@@ -35,7 +35,7 @@ def test_what_cells_have_left_to_live_is_told_when_their_row_is_sent(monkeypatch
     assert (lives, reader.expired) == ([100, 100, 40], 1)
 
 
-def test_a_key_that_is_none_of_its_type_is_rejected_and_described_as_it_is() -> None:
+def test_a_key_that_does_not_fit_its_type_is_rejected_and_shown_as_it_is() -> None:
     plan = plan_of({"p": "double", "a": "int"})
     reader, _ = reader_of(plan)
     batch = pa.record_batch({"k0": ["1.5", "much"], "v0": pa.array([1, 2], pa.int32())})

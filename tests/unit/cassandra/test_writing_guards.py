@@ -89,7 +89,7 @@ def test_a_change_set_is_known_to_be_applied_by_its_id_or_by_the_state_it_leads_
     assert not guards.is_applied(state(ONE), change_set(ONE, ONE).manifest)
 
 
-def test_changes_that_would_lose_against_what_is_there_are_refused() -> None:
+def test_changes_older_than_the_targets_cells_are_refused() -> None:
     written = replace(state(ONE), timestamp=2_000_000)
     assert guards.require_later(written, 2_000_001, "x", force=False) == []
     assert guards.require_later(state(ONE), 1, "x", force=False) == []
@@ -100,7 +100,7 @@ def test_changes_that_would_lose_against_what_is_there_are_refused() -> None:
     assert "which wins" in guards.require_later(written, 2_000_000, "x", force=True)[0]
 
 
-def test_nothing_else_may_be_half_written() -> None:
+def test_only_one_job_may_be_half_written() -> None:
     begun = Job("apply-1", "apply", 8, 1, TWO, "set-1")
     assert guards.require_none_under_way(None, "apply-2", "ks.t", force=False) == []
     assert guards.require_none_under_way(begun, "apply-1", "ks.t", force=False) == []
@@ -140,7 +140,7 @@ def test_hazard_33_deletes_of_parts_of_a_table_and_unfinished_parents_are_refuse
         guards.require_whole_parents(unfinished, {"past": None, "current": None}, force=False)
 
 
-def test_the_time_of_writes_is_the_export_s_start_to_the_microsecond_unless_told() -> None:
+def test_the_time_of_writes_is_the_exports_start_to_the_microsecond_by_default() -> None:
     assert guards.chosen_timestamp("snapshot", ORIGIN, "x") == 1_794_738_600_123_456
     assert guards.chosen_timestamp("snapshot", None, "x") is None
     assert guards.chosen_timestamp("42", ORIGIN, "x") == 42
@@ -181,7 +181,7 @@ def test_keyspaces_takes_no_old_times_and_only_where_turned_on() -> None:
         guards.takes_timestamps(Session("client_side_timestamps"), KEYSPACES, table, "now", expires=True)
 
 
-def test_a_job_is_the_same_for_the_same_thing_whatever_its_table_is_defined_like() -> None:
+def test_a_job_has_the_same_id_however_its_table_is_defined() -> None:
     assert guards.job_id("import", ONE, "snapshot") == guards.job_id("import", {**ONE, "cassandra": {}}, "snapshot")
     others = [("apply", ONE, "snapshot"), ("import", TWO, "snapshot"), ("import", ONE, "now")]
     assert len({guards.job_id(*other) for other in others} | {guards.job_id("import", ONE, "snapshot")}) == 4

@@ -27,7 +27,7 @@ def told(operations: list[WriteOperation] | None, shift: int = 0) -> list[tuple[
     return [(operation.shape.cql(TABLE), operation.at(shift)) for operation in operations or []]
 
 
-def test_statements_name_the_whole_key_and_carry_their_time() -> None:
+def test_statements_name_the_whole_key_and_have_a_timestamp() -> None:
     keys = ("p", "c")
     table = 'ks"."Weird Table"'
     assert StatementShape(Verb.INSERT, keys, ("a",)).cql(TABLE) == (
@@ -70,7 +70,7 @@ def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [b"x", b"y"]) == []
 
 
-def test_a_changed_row_of_nothing_but_its_key_gets_its_marker_for_that_is_all_it_has() -> None:
+def test_a_changed_row_with_only_key_columns_is_written_as_its_marker() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, has_actions=True, has_expiries=True), UNSET)
     forever = struct.pack(">i", 0)
     operations = planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100)
@@ -127,7 +127,7 @@ def test_hazard_34_every_try_at_a_list_is_at_a_later_time() -> None:
     assert len(set(shifts)) == len(shifts)
 
 
-def test_cells_are_grouped_by_when_they_were_written_and_the_marker_is_as_old_as_the_oldest() -> None:
+def test_cells_are_grouped_by_time_and_the_marker_has_the_oldest() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_writetimes=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], [30, 20])
     assert told(operations) == [
@@ -170,7 +170,7 @@ def test_statements_have_no_more_columns_than_the_server_takes() -> None:
     assert [operation.shape.cells for operation in operations or []] == [("v0",), ("v4",)]
 
 
-def test_a_table_that_takes_no_times_gets_none() -> None:
+def test_a_table_that_does_not_accept_times_gets_none() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, is_timed=False), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]"])
     assert told(operations, 5) == [

@@ -52,7 +52,7 @@ def test_consecutive_rows_of_a_partition_go_together_within_the_limits() -> None
     assert told(list(bound_requests(wide, LIMITS))) == [["1"], ["2"], ["3"], ["4"]]
 
 
-def test_a_row_of_more_statements_than_a_batch_takes_is_cut_and_counted_once() -> None:
+def test_a_row_with_more_statements_than_a_batch_takes_is_split_and_counted_once() -> None:
     found = list(bound_requests([row_of("p", "1"), row_of("p", "2", size=3_000, operations=5)], LIMITS))
     assert told(found) == [["1"], ["2", "2", "2"], ["2", "2"]]
     assert [one.rows for one in found] == [1, 1, 0]
@@ -134,7 +134,7 @@ def test_hazard_34_a_request_that_may_have_arrived_is_sent_again_and_lists_are_t
     assert plain.server.sent[0] == plain.server.sent[1]
 
 
-def test_a_statement_is_prepared_again_where_that_may_help_and_what_does_not_pass_is_told() -> None:
+def test_a_statement_is_prepared_again_where_that_may_help_and_other_errors_are_raised() -> None:
     failures = iter([OperationTimedOut("slow"), None])
 
     def prepare(_: str) -> Statement:
@@ -150,7 +150,7 @@ def test_a_statement_is_prepared_again_where_that_may_help_and_what_does_not_pas
         statements.prepared(LISTED)
 
 
-def test_a_statement_of_one_of_several_sessions_is_known_to_all() -> None:
+def test_a_statement_prepared_in_one_session_works_in_all() -> None:
     """A node that lacks a statement of a batch tells its id, and the session that sent it must know the rest."""
     clusters = [Counter[bytes]() for _ in range(3)]
     sessions = [
@@ -164,7 +164,7 @@ def test_a_statement_of_one_of_several_sessions_is_known_to_all() -> None:
     assert clusters == [{b"id": 1}] * 3
 
 
-def test_what_neither_passes_nor_is_a_row_s_fault_ends_the_task() -> None:
+def test_permanent_errors_not_caused_by_a_row_end_the_task() -> None:
     scene = Scene(lambda _: Unauthorized("no"))
     with pytest.raises(DataError, match="does not accept rows: Unauthorized: no"):
         scene.send(row_of("p", "1"))

@@ -65,7 +65,7 @@ def made(source: str, target: str | None = None, kind: ColumnKind = ColumnKind.R
         ("varint", ["-129", str(10**40), None]),
     ],
 )
-def test_columns_are_the_bytes_that_the_driver_makes_of_each_value(name: str, values: list[Any]) -> None:
+def test_columns_are_encoded_as_the_driver_encodes_each_value(name: str, values: list[Any]) -> None:
     cql = parse_cql_type(name, {})
     convert = to_cql(cql)
     expected = [None if value is None else DRIVER[name].serialize(convert(value), PROTOCOL) for value in values]
@@ -75,11 +75,11 @@ def test_columns_are_the_bytes_that_the_driver_makes_of_each_value(name: str, va
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False))
-def test_any_decimal_is_the_bytes_that_the_driver_makes_of_it(number: Any) -> None:
+def test_any_decimal_is_encoded_as_the_driver_does(number: Any) -> None:
     assert made("decimal")(pa.array([str(number)])) == [cqltypes.DecimalType.serialize(number, PROTOCOL)]
 
 
-def test_a_key_held_as_text_a_wider_column_and_a_value_that_does_not_fit() -> None:
+def test_keys_as_text_wider_columns_and_values_that_do_not_fit() -> None:
     assert made("double", kind=ColumnKind.CLUSTERING)(pa.array(["-0.0"])) == [b"\x80" + bytes(7)]
     assert made("int", "bigint")(pa.array([-1, None], pa.int32())) == [b"\xff" * 8, None]
     assert made("int", "varint")(pa.array([255], pa.int32())) == [b"\x00\xff"]

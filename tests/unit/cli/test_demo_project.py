@@ -25,7 +25,7 @@ def test_the_data_is_the_same_every_time(tmp_path):
     assert len(contents(tmp_path / "first")) == 10
 
 
-def test_the_data_is_as_announced(tmp_path):
+def test_the_data_is_as_described(tmp_path):
     loaded = {table.name: table.loaded for table in TABLES}
     assert loaded["sampledb.store"] == len(project.stores())
     assert loaded["sampledb.product"] == len(project.products())

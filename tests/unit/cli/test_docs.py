@@ -48,7 +48,7 @@ def test_the_references_are_up_to_date():
     assert result.exit_code == 0, result.stderr
 
 
-def test_a_stale_reference_is_told_and_written_anew(tmp_path):
+def test_a_stale_reference_is_reported_and_rewritten(tmp_path):
     file = tmp_path / "cli.md"
     file.write_text("old")
     assert CliRunner().invoke(docs.generate, ["--check", str(tmp_path)]).exit_code == 1
@@ -57,7 +57,7 @@ def test_a_stale_reference_is_told_and_written_anew(tmp_path):
     assert CliRunner().invoke(docs.generate, ["--check", str(tmp_path)]).exit_code == 0
 
 
-def test_every_setting_says_what_it_means():
+def test_every_setting_has_a_description():
     assert "None" not in config_reference()
     assert "| `null` | `NULL` | unquoted text that means NULL" in config_reference()
 

@@ -23,7 +23,7 @@ def test_doctor_names_problems_with_their_remedy(project, call, call_json, monke
     }  # fmt: skip
 
 
-def test_doctor_asks_for_no_landing_where_only_clusters_are_configured(project, call_json, monkeypatch):
+def test_doctor_needs_no_landing_where_only_clusters_are_configured(project, call_json, monkeypatch):
     (project / "landing").rename(project / "elsewhere")
     monkeypatch.setattr("lakeward.api.doctor._clusters", lambda *_: [])
     for text, status in (("", "skipped"), ("landing: ./landing\n", "problem")):
@@ -32,7 +32,7 @@ def test_doctor_asks_for_no_landing_where_only_clusters_are_configured(project, 
         assert (statuses["landing"], statuses["tables"]) == (status, "skipped")
 
 
-def test_doctor_goes_on_without_a_configuration(tmp_path, monkeypatch, call_json):
+def test_doctor_continues_without_a_configuration(tmp_path, monkeypatch, call_json):
     monkeypatch.chdir(tmp_path)
     document = call_json("doctor")
     statuses = {one["name"]: one["status"] for one in document["checks"]}
@@ -66,7 +66,7 @@ def test_simulate_refuses_what_no_capture_writes(tmp_path, call, arguments):
     assert call("simulate", str(tmp_path / "random"), *arguments).exit_code == 2
 
 
-def test_numbers_for_eyes():
+def test_numbers_for_people():
     assert [size(number) for number in (0, 1023, 1024, 5 << 30)] == ["0 B", "1023 B", "1.0 KiB", "5.0 GiB"]
     assert [age(seconds) for seconds in (0.25, 59, 60, 7200, 200_000)] == ["0.2 s", "59.0 s", "1 min", "2 h", "2 d"]
     assert [count(1, "row"), count(2000, "row")] == ["1 row", "2,000 rows"]

@@ -85,7 +85,7 @@ def test_keys_come_from_options_and_from_a_file_of_both_forms(erasing, call, pro
     assert json.loads((project / f"erasure-{TABLE}-op9.json").read_text()) == {"table": TABLE, "op": 9}
 
 
-def test_a_file_of_keys_that_is_no_json_is_refused_by_line(erasing, call, project):
+def test_a_file_of_keys_that_is_not_json_is_refused_by_line(erasing, call, project):
     (project / "keys.txt").write_text('id=2\n{"id": \n')
     result = call("erase", TABLE, "--keys-from", "keys.txt", "--reason", "asked", "--yes")
     assert result.exit_code == 2 and "keys.txt, line 2: not a JSON object" in result.stderr
@@ -98,7 +98,7 @@ def test_a_dry_run_needs_no_consent_and_writes_no_receipt(erasing, call, project
     assert list(project.glob("erasure-*")) == []
 
 
-def test_what_was_interrupted_is_finished_and_told(erasing, call, project):
+def test_an_interrupted_erasure_is_finished_and_reported(erasing, call, project):
     assert "no erasure was interrupted" in call("erase", TABLE, "--resume").stdout
     erasing.interrupted = [receipt()]
     result = call("erase", TABLE, "--resume", "--receipt", "proof.json")
@@ -106,14 +106,14 @@ def test_what_was_interrupted_is_finished_and_told(erasing, call, project):
 
 
 @pytest.mark.parametrize("arguments", [("--key", "id=1", "--reason", "asked", "--yes"), ("--resume",)])
-def test_a_receipt_that_cannot_be_written_is_told_before_anything_is_erased(erasing, call, project, arguments):
+def test_an_unwritable_receipt_is_reported_before_anything_is_erased(erasing, call, project, arguments):
     erasing.interrupted = [receipt()]
     result = call("erase", TABLE, *arguments, "--receipt", "nowhere/proof.json")
     assert result.exit_code == 2 and "cannot be written to nowhere/proof.json: No such file" in result.stderr
     assert (erasing.asked, result.stdout) == ([], "")
 
 
-def test_a_receipt_replaces_no_file(erasing, call, project):
+def test_a_receipt_does_not_replace_a_file(erasing, call, project):
     (project / "proof.json").write_text("mine")
     result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--receipt", "proof.json")
     assert result.exit_code == 2 and "a receipt does not replace a file" in result.stderr
@@ -126,7 +126,7 @@ def test_a_receipt_replaces_no_file(erasing, call, project):
 
 
 @pytest.mark.parametrize("output", ["json", "text"])
-def test_a_receipt_that_finds_no_room_is_on_standard_output(erasing, call, project, monkeypatch, output):
+def test_a_receipt_is_on_standard_output_if_the_disk_is_full(erasing, call, project, monkeypatch, output):
     def full(self, *arguments, **options):
         raise OSError(28, "No space left on device")
 

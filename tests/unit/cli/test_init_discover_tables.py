@@ -57,7 +57,7 @@ def test_discover_proposes_a_command_that_works_and_doctor_counts_the_same(proje
     assert call(*shlex.split(command)[1:]).exit_code == 0
 
 
-def test_settings_for_reading_that_change_after_a_run_say_how_files_are_read_anew(project, call):
+def test_changing_settings_for_reading_after_a_run_shows_how_to_read_files_again(project, call):
     call("discover")
     assert "undo" not in call("tables", "set", "sales.customer", "--set", "csv.header=true").stderr
     store = open_state("sqlite:///lakeward.db", project)
@@ -124,7 +124,7 @@ def test_a_table_without_folder_is_set_with_a_warning(project, call):
     assert "warning: sales.custommer: primary_key: there is no primary key" in result.stderr
 
 
-def test_activate_and_deactivate_know_only_known_tables(project, call, call_json):
+def test_activate_and_deactivate_accept_only_known_tables(project, call, call_json):
     call("discover")
     refused = call("tables", "activate", "sales.customer")
     assert refused.exit_code == 2
@@ -142,7 +142,7 @@ def test_activate_and_deactivate_know_only_known_tables(project, call, call_json
     assert not any(one["active"] for one in call_json("tables", "list")["tables"])
 
 
-def test_tables_list_without_tables_says_what_to_do(tmp_path, monkeypatch, call):
+def test_tables_list_without_tables_shows_what_to_do(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lakeward.yaml").write_text("")
     result = call("tables", "list")
@@ -151,7 +151,7 @@ def test_tables_list_without_tables_says_what_to_do(tmp_path, monkeypatch, call)
     assert call("tables", "list", "--quiet").stderr == ""
 
 
-def test_text_is_not_cut_where_nobody_looks(tmp_path, monkeypatch, call):
+def test_text_is_not_truncated_without_a_terminal(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     name = "schema." + "x" * 300
     (tmp_path / "lakeward.yaml").write_text(json.dumps({"tables": {name: {}}}))

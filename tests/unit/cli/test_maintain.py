@@ -37,7 +37,7 @@ def asked(monkeypatch):
     return calls
 
 
-def test_each_kind_of_work_is_a_line_and_failures_are_told(project, call, call_json, asked):
+def test_each_kind_of_work_is_a_line_and_failures_are_reported(project, call, call_json, asked):
     result = call("maintain")
     assert result.exit_code == 3
     lines = result.stdout.splitlines()
@@ -62,7 +62,7 @@ def test_options_reach_the_library(project, call, asked):
     assert call("maintain", "--max-seconds", "0").exit_code == 2
 
 
-def test_a_run_tells_of_the_maintenance_that_followed(project, call, answers):
+def test_a_run_reports_the_maintenance_that_followed(project, call, answers):
     table = TableReport("sales.product", Outcome.DONE, maintenance=DONE)
     other = TableReport("sales.customer", Outcome.DONE, maintenance=FAILED)
     answers("run", RunReport("r1", (table, other), 0.7))
@@ -72,7 +72,7 @@ def test_a_run_tells_of_the_maintenance_that_followed(project, call, answers):
     assert "warning: sales.customer: maintenance failed: it differs" in result.stderr
 
 
-def test_slices_of_one_kind_are_summed():
+def test_slices_of_one_kind_are_added_up():
     [both] = summed([COMPACTED, COMPACTED])
     assert (both.slices, both.removed_files, both.bytes_read, both.seconds) == (4, 18, 4096, 3.0)
     assert len(summed([COMPACTED, CLEARED])) == 2

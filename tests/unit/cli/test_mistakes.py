@@ -44,7 +44,7 @@ def refused(result) -> str:
         (b"state: 'dynamodb://table?endpoint=x://[::1'\n", "state: endpoint is not an address"),
     ],
 )
-def test_a_configuration_that_cannot_be_is_refused(project: Path, call, content: bytes, words: str) -> None:
+def test_an_impossible_configuration_is_refused(project: Path, call, content: bytes, words: str) -> None:
     (project / "lakeward.yaml").write_bytes(content)
     assert words in refused(call("tables", "list"))
 
@@ -58,7 +58,7 @@ def test_a_configuration_that_cannot_be_is_refused(project: Path, call, content:
         ("LAKEWARD_PARALLEL", "many", "parallel"),
     ],
 )
-def test_a_variable_that_cannot_be_is_refused(project: Path, call, monkeypatch, name, value, words) -> None:
+def test_an_impossible_variable_is_refused(project: Path, call, monkeypatch, name, value, words) -> None:
     (project / "lakeward.yaml").write_text("landing: ./landing\n")
     monkeypatch.setenv(name, value)
     assert words in refused(call("tables", "list"))
@@ -78,7 +78,7 @@ def test_a_loop_of_links_in_landing_is_named(project: Path, call) -> None:
     assert "LOAD00000002.csv" in result.stdout
 
 
-def test_an_address_of_a_file_that_cannot_be_is_refused(project: Path, call, answers) -> None:
+def test_an_impossible_address_of_a_file_is_refused(project: Path, call, answers) -> None:
     assert "is not an address" in refused(call("plan", "--file", "x://[::1"))
 
 
@@ -103,7 +103,7 @@ def test_a_damaged_row_of_the_state_store_is_named(project: Path, call, settings
     ("EACCES", 2, "permissions"), ("ENOENT", 2, "check the path"), ("ENAMETOOLONG", 2, "there: File name too long"),
     ("EIO", 3, "there: Input/output error"),
 ])  # fmt: skip
-def test_a_fault_of_the_system_is_no_bug(capsys, code: str, exit_code: int, words: str) -> None:
+def test_an_error_of_the_system_is_not_a_bug(capsys, code: str, exit_code: int, words: str) -> None:
     number = getattr(__import__("errno"), code)
 
     def work() -> None:
@@ -128,7 +128,7 @@ def test_a_fault_of_the_system_is_no_bug(capsys, code: str, exit_code: int, word
         ),
     ],
 )
-def test_an_argument_that_cannot_be_is_refused(project: Path, call, arguments: list[str], words: str) -> None:
+def test_an_impossible_argument_is_refused(project: Path, call, arguments: list[str], words: str) -> None:
     (project / "bytes").write_bytes(b"\xff\xfe")
     (project / "deep").write_text('{"id":' * 100_000)
     assert words in refused(call(*arguments))

@@ -38,7 +38,7 @@ def test_only_results_reach_standard_output():
     assert "noise of a library" in done.stderr
 
 
-def test_a_closed_reader_is_no_error(project):
+def test_a_closed_reader_is_not_an_error(project):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -69,7 +69,7 @@ def test_sigterm_and_ctrl_c_end_with_130(project):
         assert "Traceback" not in done.stderr
 
 
-def test_an_interrupt_that_comes_out_as_another_error_is_still_one(project):
+def test_an_interrupt_that_surfaces_as_another_error_is_still_an_interrupt(project):
     done = _interrupted(signal.SIGTERM, "raise ConnectionError('answer from Java side is empty')")
     assert done.returncode == 130
     assert "bug" not in done.stderr

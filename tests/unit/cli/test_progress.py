@@ -35,7 +35,7 @@ def test_progress_is_events_in_a_log(capsys):
     ]
 
 
-def test_quiet_progress_says_nothing(capsys):
+def test_quiet_progress_prints_nothing(capsys):
     set_up_logging(debug=False, quiet=True)
     with progress.open_progress(quiet=True) as hearing:
         with hearing.during("starting Spark"):
@@ -57,7 +57,7 @@ def test_progress_is_drawn_on_a_terminal(capsys, monkeypatch):
         assert words in captured.err
 
 
-def test_tables_at_work_have_a_line_each_and_the_others_are_counted():
+def test_running_tables_have_a_line_each_and_the_others_are_counted():
     with live.LiveProgress() as display:
         display.run_started("r1", [DONE.table, FAILED.table, "a.c"])
         for table in (DONE.table, FAILED.table, "a.c"):

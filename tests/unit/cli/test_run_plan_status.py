@@ -46,7 +46,7 @@ def test_a_locked_table_alone_is_0(project, call, answers):
     assert call("run").exit_code == 0
 
 
-def test_run_without_active_tables_says_so(project, call, answers):
+def test_run_without_active_tables_warns(project, call, answers):
     answers("run", RunReport("r1", (), 0.0))
     result = call("run")
     assert result.exit_code == 0
@@ -94,7 +94,7 @@ def test_a_cut_is_a_time_or_as_in_names(project, call, answers, given, digits):
     assert calls[0][1]["options"].cut == digits
 
 
-def test_a_cut_that_is_no_time_is_refused(project, call):
+def test_a_cut_that_is_not_a_time_is_refused(project, call):
     result = call("run", "--cut", "yesterday")
     assert result.exit_code == 2
     assert "'yesterday' is not a time" in result.stderr
@@ -108,7 +108,7 @@ def test_files_choose_their_tables(project, call, answers):
     assert [(one[0][0], one[1]["options"].files) for one in calls] == [(("sales.product",), {path})] * 4
 
 
-def test_files_that_nobody_would_read_are_refused(project, call):
+def test_files_that_no_table_reads_are_refused(project, call):
     result = call("run", "--file", "sales/product/LOAD00000009.csv")
     assert (result.exit_code, "is not a file under landing" in result.stderr) == (2, True)
     result = call("run", "--file", "sales/customer/LOAD00000001.csv")
@@ -117,7 +117,7 @@ def test_files_that_nobody_would_read_are_refused(project, call):
     assert (result.exit_code, "is not a file under landing" in result.stderr) == (2, True)
 
 
-def test_plan_tells_what_a_run_would_do(project, call, call_json, answers):
+def test_plan_shows_what_a_run_would_do(project, call, call_json, answers):
     files = tuple(f"sales/product/{number}.csv" for number in range(8))
     plan = TablePlan("sales.product", Outcome.DONE, OP, files, files_waiting=12)
     answers("plan", [plan, TablePlan("sales.till", Outcome.IDLE)])
@@ -136,7 +136,7 @@ def test_plan_tells_what_a_run_would_do(project, call, call_json, answers):
 
 
 @pytest.mark.parametrize(("kind", "code"), [("data", 3), ("configuration", 2)])
-def test_a_plan_that_would_be_refused_has_the_runs_exit_code(project, call, call_json, answers, kind, code):
+def test_a_plan_that_would_be_refused_has_the_exit_code_of_the_run(project, call, call_json, answers, kind, code):
     refused = TablePlan("sales.product", Outcome.FAILED, message="too odd", hint="fix", error_kind=kind, exit_code=code)
     answers("plan", [refused])
     result = call("plan")

@@ -47,7 +47,7 @@ def fake(monkeypatch):
     return let
 
 
-def test_create_shows_each_table_and_gives_three_when_one_failed_beside_another(project, call, call_json, fake):
+def test_create_shows_each_table_and_exits_with_3_when_one_failed_beside_another(project, call, call_json, fake):
     snapshots = fake([DONE, FAILED])
     result = call("snapshot", "create", "--all", "--as-of", "2020-11-14", "--to", "./out", "--register")
     assert result.exit_code == 3
@@ -70,7 +70,7 @@ def test_create_without_tables_or_a_moment_is_a_usage_error(project, call, fake,
     assert call("snapshot", "create", *arguments).exit_code == 2
 
 
-def test_list_marks_what_would_come_out_differently(project, call, call_json, fake):
+def test_list_marks_versions_that_would_be_different_now(project, call, call_json, fake):
     fake([STALE])
     result = call("snapshot", "list")
     assert "stale" in result.stdout and "changes arrived later" in result.stdout
@@ -78,12 +78,12 @@ def test_list_marks_what_would_come_out_differently(project, call, call_json, fa
     assert call_json("snapshot", "list", "sales.product")["versions"][0]["state"] == "stale"
 
 
-def test_list_sends_nobody_to_a_refresh_that_does_nothing(project, call, fake):
+def test_list_does_not_suggest_a_refresh_that_does_nothing(project, call, fake):
     fake([replace(STALE, as_of="op:2", state=VersionState.UNDONE), replace(STALE, kind="current", as_of="op:3")])
     assert "refresh" not in call("snapshot", "list").stderr
 
 
-def test_refresh_and_drop_say_when_there_is_nothing_to_do(project, call, fake):
+def test_refresh_and_drop_report_when_there_is_nothing_to_do(project, call, fake):
     snapshots = fake([])
     assert "no snapshot needs a refresh" in call("snapshot", "refresh", "--version", "v").stderr
     assert "nothing to drop" in call("snapshot", "drop", "a.b", "--older-than", "30d", "--keep", "2").stderr

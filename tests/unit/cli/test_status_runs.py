@@ -28,7 +28,7 @@ FOUND = TableStatus("sales.new", "inactive", next_command=ACTIVATE)
 CURRENT = TableStatus("sales.till", "pending", rows=6, files_pending=1, oldest_pending_seconds=9000.0)
 
 
-def test_status_tells_how_tables_stand_and_what_waits_for_a_person(project, call, answers):
+def test_status_shows_states_of_tables_and_pending_decisions(project, call, answers):
     answers("status", [WRONG, FOUND, CURRENT])
     result = call("status")
     assert result.exit_code == 0
@@ -68,7 +68,7 @@ class _Enough:
 
 
 @pytest.mark.parametrize(("arguments", "seconds"), [(["--watch"], 5), (["--watch", "0.5"], 0.5), (["--watch=2"], 2)])
-def test_watching_looks_again_until_ctrl_c(project, call, answers, monkeypatch, arguments, seconds):
+def test_watching_repeats_until_ctrl_c(project, call, answers, monkeypatch, arguments, seconds):
     clock = _Enough(2)
     monkeypatch.setattr(status_command, "time", clock)
     calls = answers("status", [CURRENT])
@@ -98,7 +98,7 @@ def test_watching_is_drawn_in_place_on_a_terminal(project, call, answers, monkey
     assert "1 table (1 pending)" in result.stdout
 
 
-def test_watching_ends_when_nobody_reads(project):
+def test_watching_ends_when_its_reader_is_gone(project):
     script = """
 import sys
 from lakeward import Lakeward
@@ -163,7 +163,7 @@ def test_an_unknown_run_is_refused_and_an_empty_history_is_not(project, call):
     assert (empty.exit_code, "note: the history has no runs" in empty.stderr) == (0, True)
 
 
-def test_with_log_format_json_every_word_is_a_line_of_json(project, call):
+def test_with_log_format_json_every_message_is_a_line_of_json(project, call):
     result = call("runs", "r9", "--log-format", "json")
     [line] = [json.loads(line) for line in result.stderr.splitlines()]
     assert (line["level"], line["event"], line["hint"]) == ("error", "error", "lakeward runs")

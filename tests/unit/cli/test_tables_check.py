@@ -20,7 +20,7 @@ def parquet(project):
     return project
 
 
-def test_check_tells_everything_and_gives_1(parquet, call, call_json):
+def test_check_reports_everything_and_exits_with_1(parquet, call, call_json):
     call("discover")
     result = call("tables", "check")
     assert result.exit_code == 1
@@ -56,7 +56,7 @@ def test_settings_without_activation_are_kept_as_they_are(parquet, call, call_js
     assert call_json("tables", "show", "sales.orders")["primary_key"] == ["later"]
 
 
-def test_discover_tells_what_it_left_out(project, call, call_json):
+def test_discover_reports_what_it_left_out(project, call, call_json):
     folder = project / "landing" / "2024" / "03"
     folder.mkdir(parents=True)
     (folder / "20240327-014303888.csv").write_text("")
@@ -65,14 +65,14 @@ def test_discover_tells_what_it_left_out(project, call, call_json):
     assert [one["path"] for one in call_json("discover")["skipped"]] == ["2024/03"]
 
 
-def test_discover_quotes_names_in_the_commands_it_gives(project, call):
+def test_discover_quotes_names_in_the_commands_it_proposes(project, call):
     folder = project / "landing" / "sales" / "it's here"
     folder.mkdir()
     (folder / "LOAD00000001.csv").write_text("1\n")
     assert """lakeward tables set 'sales.it'"'"'s here' --primary-key""" in call("discover").stdout
 
 
-def test_discover_says_that_transactions_were_not_read(project, call):
+def test_discover_reports_that_transactions_were_not_read(project, call):
     (project / "landing" / "cdc").mkdir()
     (project / "landing" / "cdc" / "CDC_TXN-20240327014303888.csv").write_text("I,orders,sales,1\n")
     with (project / "lakeward.yaml").open("a") as file:
@@ -83,7 +83,7 @@ def test_discover_says_that_transactions_were_not_read(project, call):
     assert "not read" not in result.stderr
 
 
-def test_doctor_looks_at_the_settings_of_active_tables(project, call, call_json):
+def test_doctor_checks_the_settings_of_active_tables(project, call, call_json):
     tables = {one["name"]: one for one in call_json("doctor", "--no-spark")["checks"]}["tables"]
     assert tables["status"] == "problem"
     assert "sales.product: schema: there is no schema" in tables["detail"]
@@ -105,7 +105,7 @@ def test_a_name_that_is_not_utf8_is_its_table_s_finding_and_the_others_are_check
     assert any("\\xff\\x1b[31m_LOAD00000002.csv" in message for message in messages)
 
 
-def test_whatever_one_table_raises_is_its_own_finding(parquet, call, monkeypatch):
+def test_an_error_of_one_table_becomes_its_finding(parquet, call, monkeypatch):
     call("discover")
     take_sample = validation.take_sample
 

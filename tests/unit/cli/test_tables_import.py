@@ -24,7 +24,7 @@ def deployment(moto_endpoint, monkeypatch):
         yield moto_endpoint
 
 
-def test_the_command_takes_a_deployment_over(project, call, call_json, deployment):
+def test_the_command_imports_a_deployment(project, call, call_json, deployment):
     folder = project / "landing" / "sales" / "product"
     folder.joinpath("LOAD00000001.csv").unlink()
     pq.write_table(pa.table({"id": [1], "dept": ["x"]}), folder / "LOAD00000001.parquet")
@@ -42,7 +42,7 @@ def test_the_command_takes_a_deployment_over(project, call, call_json, deploymen
     assert (shown["active"], shown["primary_key"], shown["partition_by"]) == (True, ["id"], ["dept"])
 
 
-def test_what_cannot_be_reached_is_told(deployment, monkeypatch):
+def test_a_table_that_cannot_be_scanned_is_reported(deployment, monkeypatch):
     with pytest.raises(ConfigurationError, match="there is no DynamoDB table 'other'"):
         list(scan_items("other", region=REGION, endpoint=deployment))
     with pytest.raises(ConfigurationError, match="cannot be read") as refused:

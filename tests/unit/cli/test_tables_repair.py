@@ -21,7 +21,7 @@ def test_without_a_terminal_it_needs_consent_and_a_dry_run_does_nothing(project,
     }  # fmt: skip
 
 
-def test_it_says_what_was_done_and_what_else_it_takes(project, call, call_json, answers):
+def test_it_reports_what_was_done_and_what_remains_to_do(project, call, call_json, answers):
     calls = answers("repair_table", PLAN)
     result = call("tables", "repair", TABLE, "--yes")
     assert calls[-1] == ((TABLE,), {})
@@ -30,14 +30,14 @@ def test_it_says_what_was_done_and_what_else_it_takes(project, call, call_json, 
     assert call_json("tables", "repair", TABLE, "--yes")["done"] is True
 
 
-def test_a_table_as_its_settings_say_is_left_alone(project, call, call_json, answers):
+def test_a_table_that_matches_its_settings_is_left_alone(project, call, call_json, answers):
     calls = answers("repair_table", ColumnsRepair(TABLE, {}, ()))
     assert "there is nothing to repair" in call("tables", "repair", TABLE, "--yes").stdout
     assert call_json("tables", "repair", TABLE, "--yes")["done"] is False
     assert all(options == {"dry_run": True} for _, options in calls)
 
 
-def test_columns_of_the_capture_are_those_that_no_schema_declares():
+def test_undeclared_columns_are_attributed_to_the_capture():
     mirror = parse_ddl("id int, ts string, AR_H_CHANGE_SEQ string")
     assert captured_columns(mirror, TableSettings()) == ("AR_H_CHANGE_SEQ",)
     assert captured_columns(mirror, TableSettings(timestamp_column="ts")) == ("ts", "AR_H_CHANGE_SEQ")

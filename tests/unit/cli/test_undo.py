@@ -77,7 +77,7 @@ def test_a_dry_run_shows_ops_files_rows_and_what_holds_them(undo, call, call_jso
     assert document["op"] is None and document["plan"]["rows"] == {"inserted": 2, "updated": 1, "deleted": 2}
 
 
-def test_with_yes_it_is_done_at_once(undo, call):
+def test_with_yes_it_is_done_without_a_question(undo, call):
     result = call("undo", TABLE, "--to-op", "41", "--skip-file", "b.csv", "--yes", "--output", "json")
     assert result.exit_code == 0 and undo.planned == []
     assert undo.done == [{"name": TABLE, "to_op": 41, "to_time": None, "skip_files": ("b.csv",)}]
@@ -98,13 +98,13 @@ def test_on_a_terminal_it_shows_what_it_would_do_and_asks(undo, monkeypatch, ans
         assert undo.done == [] and result.stdout == ""
 
 
-def test_nothing_to_take_back_is_said(undo, call):
+def test_nothing_to_undo_is_reported(undo, call):
     undo.answer = UndoPlan(TABLE, None, 41, 41, "op 41 was requested; it is the newest")
     result = call("undo", TABLE, "--to-op", "41", "--yes")
     assert result.exit_code == 0 and "nothing to undo: op 41 was requested; it is the newest" in result.stdout
 
 
-def test_a_terminal_can_be_asked(monkeypatch):
+def test_a_terminal_can_answer_questions(monkeypatch):
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     options.require_answerable(yes=False)

@@ -36,7 +36,7 @@ def test_a_clean_table(project, call, answers):
     assert "sales.new: nothing was run yet" in result.stdout
 
 
-def test_findings_are_shown_and_give_exit_code_1(project, call, answers):
+def test_findings_are_shown_and_exit_with_1(project, call, answers):
     answers("verify", VerifyReport((CLEAN, DIFFERENT)))
     result = call("verify")
     assert result.exit_code == 1
@@ -67,6 +67,6 @@ def test_refused_arguments(project, call, arguments):
     assert call("verify", *arguments).exit_code == 2
 
 
-def test_options_that_do_not_fit_together(project, call, answers):
+def test_options_that_contradict_each_other(project, call, answers):
     answers("verify", ConfigurationError("--changed-at needs --cut-off", hint="--cut-off"))
     assert call("verify", "--changed-at", "x").exit_code == 2

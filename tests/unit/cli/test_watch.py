@@ -38,7 +38,7 @@ def watchers(monkeypatch):
     return caught
 
 
-def test_a_local_folder_is_watched_by_itself(project, call, watchers):
+def test_a_local_folder_is_watched_directly(project, call, watchers):
     assert call("watch").exit_code == 0
     [watcher] = watchers
     assert [type(trigger) for trigger in watcher._triggers] == [FolderWatcher]
@@ -53,7 +53,7 @@ def test_a_schedule_replaces_watching(project, call, watchers):
     assert watcher._timers[0]._seconds == 600
 
 
-def test_settings_come_from_the_file_and_options_override_them(project, call, watchers, monkeypatch):
+def test_options_override_settings_of_the_file(project, call, watchers, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     (project / "lakeward.yaml").write_text(
         "landing: s3://bucket/landing\n"
@@ -81,7 +81,7 @@ def test_json_has_a_line_per_run(project, call, watchers):
     assert json.loads(line) == json.loads(json.dumps(REPORT.to_dict()))
 
 
-def test_once_gives_the_exit_code_of_its_run(project, call, watchers):
+def test_once_returns_the_exit_code_of_its_run(project, call, watchers):
     assert call("watch", "--once").exit_code == 3
 
 
@@ -94,19 +94,19 @@ def test_once_gives_the_exit_code_of_its_run(project, call, watchers):
         (["--queue", "https://sqs.eu-west-1.amazonaws.com/1/q"], "reports objects in S3, but landing is"),
     ],
 )
-def test_what_cannot_be_watched_is_refused(project, call, arguments, message):
+def test_landings_that_cannot_be_watched_are_refused(project, call, arguments, message):
     result = call("watch", *arguments)
     assert result.exit_code == 2 and message in result.stderr
 
 
-def test_s3_needs_somebody_who_tells_of_objects(project, call):
+def test_s3_needs_a_queue_that_reports_objects(project, call):
     (project / "lakeward.yaml").write_text("landing: s3://bucket/landing\n")
     result = call("watch")
     assert result.exit_code == 2
     assert "--queue URL" in result.stderr and "--every 10m" in result.stderr
 
 
-def test_a_wrong_setting_is_told_with_its_key(project, call):
+def test_a_wrong_setting_is_reported_with_its_key(project, call):
     (project / "lakeward.yaml").write_text("watch: {every: soon, ques: x}\n")
     result = call("watch")
     assert "watch.every" in result.stderr and "did you mean 'queue'" in result.stderr

@@ -12,13 +12,13 @@ def clusters_of(tmp_path, **settings):
     return parse_config({"clusters": {"prod": settings}}, base=tmp_path).clusters["prod"]
 
 
-def test_what_need_not_be_said(tmp_path):
+def test_optional_settings_have_defaults(tmp_path):
     settings = clusters_of(tmp_path, hosts="10.0.0.1")
     assert (settings.hosts, settings.port, settings.consistency) == (("10.0.0.1",), 9042, "LOCAL_QUORUM")
     assert settings.tls is settings.username is settings.datacenter is None
 
 
-def test_the_whole_of_it(tmp_path):
+def test_all_settings_together(tmp_path):
     settings = clusters_of(
         tmp_path,
         hosts=["10.0.0.1", "10.0.0.2"],

@@ -59,13 +59,13 @@ def test_a_capture_begins_with_a_day_or_a_time(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     config = read(tmp_path, "landing: ./in")
     assert config.resolve(config.landing) == str(tmp_path / "in")
     assert config.resolve("s3://bucket/x") == "s3://bucket/x"
 
 
-def test_defaults_are_laid_under_tables_and_csv_key_by_key(tmp_path: Path) -> None:
+def test_defaults_are_merged_into_tables_and_csv_key_by_key(tmp_path: Path) -> None:
     text = "defaults: {on_bad_row: quarantine, csv: {header: true}}\ntables: {a.b: {csv: {delimiter: ';'}}, a.c: }"
     tables = read(tmp_path, text).tables
     own = tables["a.b"]
@@ -103,13 +103,13 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("tables: {a.b: {cdc_start: soon}}", "soon is not a day"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_the_error_for_a_wrong_file_names_the_mistake(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(tmp_path, text)
     assert said in str(raised.value)
 
 
-def test_a_fault_of_the_file_is_explained_without_its_lines(tmp_path: Path) -> None:
+def test_an_error_in_the_file_is_explained_without_its_lines(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"not valid YAML: line 2, column \d+: ") as raised:
         read(tmp_path, "lake: {properties: {credential: hush,\n  token: [hush}}")
     assert "hush" not in str(raised.value)
@@ -123,7 +123,7 @@ def test_neither_a_configuration_nor_what_is_wrong_with_one_shows_a_secret(tmp_p
     assert "hush" not in str(raised.value)
 
 
-def test_a_missing_file_names_the_command_that_makes_one(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_names_the_command_that_creates_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="lakeward init"):
         load_config(tmp_path / "none.yaml", {})
 
@@ -148,7 +148,7 @@ def test_metrics_notifications_and_history(tmp_path: Path) -> None:
         ("history_days: 0", "greater than or equal to 1"),
     ],
 )
-def test_wrong_monitoring_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_the_error_for_wrong_monitoring_names_the_mistake(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(tmp_path, text)
     assert said in str(raised.value)

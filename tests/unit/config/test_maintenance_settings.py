@@ -22,6 +22,6 @@ def test_a_table_changes_single_limits():
 
 
 @pytest.mark.parametrize("wrong", [{"orphan_age": "1h"}, {"deleted_share": 0}, {"delete_files": 0}, {"files": 3}])
-def test_what_makes_no_sense_is_refused(wrong):
+def test_contradictory_settings_are_refused(wrong):
     with pytest.raises(ConfigurationError, match="maintenance"):
         settings(**wrong)

@@ -18,7 +18,7 @@ def configured(**s3) -> Config:
     return parse_config({"s3": s3}, base=Path())
 
 
-def test_nothing_is_needed_on_aws():
+def test_no_setting_is_required_on_aws():
     settings = configured().s3
     assert settings.keys() is None and not settings.is_path_style
 
@@ -65,7 +65,7 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch):
     assert "export SECRET" in (refused.value.hint or "")
 
 
-def test_keys_are_not_shown_and_survive_the_way_into_a_task(monkeypatch):
+def test_keys_are_not_shown_and_reach_tasks(monkeypatch):
     for name in ("KEY", "SECRET", "TOKEN"):
         monkeypatch.setenv(name, f"confidential {name}")
     config = configured(access_key="env:KEY", secret_key="env:SECRET", session_token="env:TOKEN")
@@ -86,7 +86,7 @@ def test_environment_overrides_the_file():
     ("uri", "bucket", "prefix"),
     [("s3://b", "b", ""), ("s3a://b/", "b", ""), ("s3://b/a b%20/ü#?/", "b", "a b%20/ü#?")],
 )
-def test_a_location_is_a_bucket_and_what_follows_as_it_stands(uri, bucket, prefix):
+def test_a_location_is_a_bucket_and_an_unchanged_prefix(uri, bucket, prefix):
     assert S3Location.parse(uri, "landing") == S3Location(bucket, prefix)
 
 
@@ -105,7 +105,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
 @pytest.mark.parametrize(
     ("given", "style"), [({}, "auto"), ({"path_style": False}, "virtual"), ({"path_style": True}, "path")]
 )
-def test_the_client_addresses_buckets_as_told(given, style):
+def test_the_client_addresses_buckets_as_configured(given, style):
     client = s3_client(configured(**given).s3, None)
     try:
         assert client.meta.config.s3["addressing_style"] == style

@@ -51,7 +51,7 @@ def test_a_manifest_is_read_back_as_it_was_written():
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "change-set", "keys": 7}'])
-def test_what_is_no_manifest_is_refused(text):
+def test_documents_that_are_not_manifests_are_refused(text):
     with pytest.raises(RefusedInputError):
         read_change_set_manifest(text, "here")
 
@@ -86,7 +86,7 @@ def test_each_change_set_begins_where_the_one_before_it_ended():
         assert hint in str(caught.value.hint)
 
 
-def test_without_checksums_the_place_tells():
+def test_without_checksums_the_location_identifies_a_state():
     one = change_set("one", state(location="/a", id="7"), state())
     require_order(state(location="/a"), [one])
     require_order({"kind": "iceberg", "location": "s.t", "snapshot": 1}, [one])

@@ -75,7 +75,7 @@ def test_types_widen_where_no_value_is_lost(left: DataType, right: DataType, com
     assert common_type(right, left) == common
 
 
-def test_structs_meet_in_all_their_fields_where_that_is_asked_for() -> None:
+def test_structs_are_aligned_on_all_their_fields_on_request() -> None:
     left, right = ArrayType(schema(a=INT, b=TEXT)), ArrayType(schema(c=DOUBLE, a=LONG))
     assert common_type(left, right, fields_differ=True) == ArrayType(schema(a=LONG, b=TEXT, c=DOUBLE))
     assert common_type(schema(a=INT), schema(b=INT), fields_differ=True) is None
@@ -86,7 +86,7 @@ def test_structs_meet_in_all_their_fields_where_that_is_asked_for() -> None:
         align(schema(id=schema(a=INT)), schema(id=schema(a=INT, b=INT)), ["id"], DiffOptions(), evolve=True)
 
 
-def test_where_nulls_may_be_makes_no_other_type() -> None:
+def test_nullability_does_not_make_another_type() -> None:
     inner = StructType([StructField("a", INT, nullable=False)])
     assert is_same(ArrayType(inner, containsNull=False), ArrayType(schema(a=INT)))
     assert not is_same(ArrayType(INT), ArrayType(LONG))
@@ -128,7 +128,7 @@ def test_ignored_columns_come_last_in_the_order_they_were_named() -> None:
     assert names(DiffMode.RIGHT_SIDE, **ignored) == ["b", "new", "a"]
 
 
-def test_a_column_has_its_own_comparator_before_its_types_and_the_default() -> None:
+def test_a_columns_comparator_precedes_that_of_its_type_and_the_default() -> None:
     sides = schema(id=INT, a=DOUBLE, b=DOUBLE, c=FloatType(), t=TEXT, d=DecimalType(10, 2), m=MapType(TEXT, INT))
     options = DiffOptions(
         column_comparators={"A": Bitwise()},
@@ -142,7 +142,7 @@ def test_a_column_has_its_own_comparator_before_its_types_and_the_default() -> N
     }  # fmt: skip
 
 
-def test_capitals_count_in_a_session_in_which_they_do() -> None:
+def test_names_are_case_sensitive_in_a_case_sensitive_session() -> None:
     both = schema(id=INT, a=INT, A=TEXT)
     with pytest.raises(RefusedInputError, match="past side has more than one column called 'a'"):
         align(both, both, ["id"], DiffOptions(), evolve=False)
@@ -207,7 +207,7 @@ SIDE = schema(id=INT, a=INT)
         (SIDE, SIDE, ["id"], {"change_column": ""}, "need a name"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused_by_name(
+def test_columns_that_cannot_be_compared_are_refused_by_name(
     left: StructType, right: StructType, keys: list[str], settings: dict[str, Any], says: str
 ) -> None:
     options = DiffOptions(**settings)

@@ -61,11 +61,11 @@ def test_every_form_is_read_and_read_again_from_its_own_text(text: str, expected
         ("equal:1", "unknown option '1'"),
     ],
 )
-def test_what_cannot_be_read_is_named(text: str, says: str) -> None:
+def test_unreadable_comparators_are_named(text: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         parse_comparator(text)
 
 
-def test_only_those_that_see_more_than_equality_are_finer() -> None:
+def test_only_comparators_stricter_than_equality_are_finer() -> None:
     finer = {str(form) for form in FORMS.values() if form.is_finer}
     assert finer == {"bitwise", "map:ordered"}

@@ -29,7 +29,7 @@ def test_paths(text, root, location, chosen):
     assert (found.kind, found.location, found.chosen, found.needs_lake) == (AddressKind.FILES, location, chosen, False)
 
 
-def test_a_relative_path_counts_from_here(tmp_path, monkeypatch):
+def test_a_path_is_relative_to_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert parse_address("a/b").location == str(tmp_path / "a/b")
     assert parse_address("latest").location == str(tmp_path / "latest")
@@ -54,7 +54,7 @@ def test_tables_of_the_lake(text, kind, at):
 @pytest.mark.parametrize(
     "text", ["", " ", "iceberg:product", "iceberg:a.b.c", "mirror:sales.product", "mirror:.x@op:1"]
 )
-def test_what_cannot_be_an_address(text):
+def test_texts_that_are_not_addresses(text):
     with pytest.raises(ConfigurationError):
         parse_address(text)
 

@@ -26,7 +26,7 @@ def listing(*paths: str, location: str = "/data/x") -> Listing:
         listing("_SUCCESS", "a.parquet", "_attempt/_SUCCESS", ".staging/_manifest.json"),
     ],
 )
-def test_whole_ones(found):
+def test_complete_snapshots(found):
     require_one(found, incomplete_ok=False)
 
 
@@ -41,14 +41,14 @@ def test_whole_ones(found):
         (listing("a.parquet", "_lakeward-writing-0123456789ab.json"), "a writer that has not finished"),
     ],
 )
-def test_unfinished_ones_are_refused_unless_told_otherwise(found, reason):
+def test_unfinished_snapshots_are_refused_by_default(found, reason):
     with pytest.raises(RefusedInputError, match=reason) as refused:
         require_one(found, incomplete_ok=False)
     assert "--incomplete-ok" in str(refused.value.hint)
     require_one(found, incomplete_ok=True)
 
 
-def test_who_cannot_take_unfinished_ones_is_not_told_of_it():
+def test_the_hint_omits_incomplete_ok_where_it_does_not_apply():
     for found in (listing("_manifest.json", "a.parquet"), listing("a.parquet", location="/data/minute=05")):
         with pytest.raises(RefusedInputError) as refused:
             require_one(found, incomplete_ok=None)
@@ -122,7 +122,7 @@ def test_change_sets_are_named_by_their_whole_path(location):
     assert str(refused.value.hint) == "/data/incremental/minute=01"
 
 
-def test_only_unfinished_ones_below():
+def test_only_unfinished_snapshots_below():
     with pytest.raises(RefusedInputError, match="those below it were not finished: minute=02"):
         require_one(listing("minute=02/_manifest.json"), incomplete_ok=False)
 
@@ -145,7 +145,7 @@ def test_words_pick_a_snapshot():
         choose(found, "2026-11-17")
 
 
-def test_a_result_beside_the_snapshots_is_none_of_them():
+def test_a_result_beside_the_snapshots_is_not_listed_among_them():
     found = listing("restored/_SUCCESS", *snapshots((14, 5), (15, 7)))
     assert choose(found, "latest") == f"snapshot/{MINUTE.format(day=15, minute=7)}"
     with pytest.raises(RefusedInputError, match=r"several things: \., a") as refused:
@@ -153,7 +153,7 @@ def test_a_result_beside_the_snapshots_is_none_of_them():
     assert str(refused.value.hint).endswith("/data/x/a/latest")
 
 
-def test_words_count_from_any_folder_of_the_path():
+def test_words_are_recognised_in_any_folder_of_the_path():
     found = listing("hour=10/minute=01/_SUCCESS", "hour=10/minute=02/_SUCCESS", location="/d/year=2026/month=11/day=15")
     assert choose(found, "2026-11-15T10:01") == "hour=10/minute=01"
     assert choose(found, "latest") == "hour=10/minute=02"
@@ -168,7 +168,7 @@ def test_published_versions_are_picked_by_their_labels():
         choose(listing("version=op-4/_SUCCESS"), "latest")
 
 
-def test_nothing_is_picked_from_nothing_or_from_several_tables():
+def test_words_pick_nothing_from_an_empty_folder_or_several_tables():
     with pytest.raises(RefusedInputError, match="no complete snapshot"):
         choose(listing("a.parquet"), "latest")
     with pytest.raises(RefusedInputError, match="one complete snapshot only"):

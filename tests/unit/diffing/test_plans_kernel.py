@@ -53,7 +53,7 @@ def _pairs(kernel, groups, files):
     return {(row["_lw_l0"], row["_lw_l1"], row["_lw_r0"], row["_lw_r1"]) for row in found}
 
 
-def test_keys_are_paired_null_safely_and_only_differences_are_given(tmp_path):
+def test_keys_are_paired_null_safely_and_only_differences_are_returned(tmp_path):
     # Neither a folder that looks like a partition nor one that looks like a pattern is taken for such.
     files = _written(tmp_path / "K=7" / "it's [1]*", left=_LEFT, right=_RIGHT)
 
@@ -62,7 +62,7 @@ def test_keys_are_paired_null_safely_and_only_differences_are_given(tmp_path):
     assert found == {(None, "n", None, "N"), (3, "gone", None, None), (None, None, 4, "new")}
 
 
-def test_all_pairs_are_given_where_the_whole_is_asked_for_and_a_side_may_have_no_file(tmp_path):
+def test_all_pairs_are_returned_on_request_and_a_side_may_have_no_file(tmp_path):
     files = _written(tmp_path, left=_LEFT, right=_RIGHT)
     kernel = Kernel(_COLUMNS, _SCHEMA, whole=True)
 

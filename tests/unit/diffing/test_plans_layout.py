@@ -43,7 +43,7 @@ def test_buckets_of_a_larger_set_are_grouped_as_those_of_a_smaller():
     }
 
 
-def test_a_document_is_read_as_it_was_written_and_damage_is_told():
+def test_a_document_is_read_as_it_was_written_and_damage_is_reported():
     layout = _layout()
     document = layout.to_dict()
 

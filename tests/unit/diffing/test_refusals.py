@@ -33,12 +33,12 @@ def test_a_key_that_a_task_finds_twice_is_named():
     assert raised.value.hint == "look"
 
 
-def test_a_key_whose_text_was_cut_off_is_shown_as_far_as_it_goes():
+def test_a_key_whose_text_was_truncated_is_shown_in_part():
     error = PySparkException('lakeward-duplicate key: {"side": "past", "key": {"id"\n\tat x')
     assert duplicate_key_in(Failure(error)) == '{"side": "past", "key": {"id"'
 
 
-def test_a_refused_row_has_its_own_message_and_the_hint_of_the_caller():
+def test_a_refused_row_has_its_message_and_the_hint_of_the_caller():
     error = shown(Mark("refused").around("the diff inserts id=1, which the past has"))
     with pytest.raises(RefusedInputError) as raised, refusals(hint="look"):
         raise error

@@ -70,7 +70,7 @@ def test_counts_shares_and_signs_are_there():
     assert "Not compared: loaded_at." in text
 
 
-def test_nothing_is_shown_of_what_did_not_happen():
+def test_sections_without_changes_are_not_shown():
     text = " ".join(outline(sample_report(empty=True)).text)
     assert "Changed rows" not in text and "Changed columns" not in text and "Inserted rows" not in text
     assert "0 rows" in text

@@ -90,7 +90,7 @@ def test_timestamp_order_is_fixed_width_utc(tmp_path: Path) -> None:
     assert result.faults == [(3, "ts", None), (4, "ts", None), (5, "ts", "yesterday")]
 
 
-def test_equal_timestamps_are_told_apart_by_row(tmp_path: Path) -> None:
+def test_equal_timestamps_are_distinguished_by_row(tmp_path: Path) -> None:
     text = "".join(f"U,{TIMES[0]},1,{name},1\n" for name in "abc")
     result = read(tmp_path, text, make_spec(timestamp_column="ts"))
     assert [(record["_lw_row"], record["name"]) for record in result.records] == [(1, "a"), (2, "b"), (3, "c")]
@@ -175,7 +175,7 @@ def test_the_unchanged_marker(tmp_path: Path) -> None:
     assert result.summary.partial == 4
 
 
-def test_signs_are_right_in_every_stretch_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signs_are_right_in_every_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dms_csv, "MAX_ROWS", 3)
     spec = make_spec("id int, name string, note string", timestamp_column="ts", **MARK)
     text = "".join(f"U,{TIMES[0]},{i},name {i},{'~' if i % 2 else 'note'},{'' if i % 2 else i}\n" for i in range(11))
@@ -265,7 +265,7 @@ def test_before_images_of_other_columns_do_not_move(tmp_path: Path) -> None:
     assert (result.summary.moves, result.summary.bad) == (0, 0)
 
 
-def test_a_partial_key_change_says_so_at_its_new_place_only(tmp_path: Path) -> None:
+def test_a_partial_key_change_is_marked_at_its_new_place_only(tmp_path: Path) -> None:
     result = read(tmp_path, "U,2,~,2,1\n", make_spec(**MARK))
     assert [record["_lw_unchanged"] for record in result.records] == [None, ["name"]]
     assert result.summary.partial == 1
@@ -341,7 +341,7 @@ def test_a_transaction_record_that_names_no_table_is_a_problem(tmp_path: Path) -
 # --- identity ------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_changed_after_the_listing_gives_no_rows(tmp_path: Path) -> None:
+def test_a_file_changed_after_the_listing_has_no_rows(tmp_path: Path) -> None:
     file = listed(tmp_path, land(tmp_path, "I,1,a,1\n", CHANGES))
     land(tmp_path, "I,1,a,1\nI,2,b,2\n", CHANGES)
     result = read_listed(tmp_path, file, make_spec())
@@ -415,7 +415,7 @@ def test_empty_text_in_a_before_image_is_a_value_if_quoted_or_not_the_null_token
     assert not result.bad
 
 
-def test_departures_hold_what_before_images_tell_of_the_other_columns(tmp_path: Path) -> None:
+def test_departures_contain_the_before_images_of_the_other_columns(tmp_path: Path) -> None:
     text = "Op,id,name,price,BI_id,BI_name,BI_price\nU,2,new,1,1,old,NULL\nU,2,newer,1,2,new,1\n"
     away = read(tmp_path, text, make_spec(**HEADER)).records[0]
     assert (away["id"], away["name"], away["price"], away["_lw_unchanged"]) == (1, "old", None, ["price"])
@@ -426,7 +426,7 @@ def test_departures_hold_what_before_images_tell_of_the_other_columns(tmp_path: 
     assert (away["id"], away["name"], away["_lw_unchanged"]) == (1, None, None)
 
 
-def test_changes_name_their_transaction_where_a_column_tells_it(tmp_path: Path) -> None:
+def test_changes_have_their_transaction_where_a_column_contains_it(tmp_path: Path) -> None:
     spec = make_spec(transaction_column="txid", **HEADER)
     result = read(tmp_path, 'Op,txid,id,name,price,BI_id\nU,7,2,a,1,1\nI,"a""\\b",3,a,1,\nI,NULL,4,a,1,\n', spec)
     details = [json.loads(record["_lw_detail"] or "{}") for record in result.records]

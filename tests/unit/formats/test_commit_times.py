@@ -48,7 +48,7 @@ def test_a_commit_time_of_parquet_outside_the_years_is_a_bad_row(tmp_path: Path,
     assert (found.numbers, found.reasons) == ([1], [REASON])
 
 
-def test_nanoseconds_decide_the_order_and_are_cut_off_the_time(tmp_path: Path) -> None:
+def test_nanoseconds_decide_the_order_and_are_truncated_in_the_time(tmp_path: Path) -> None:
     times = ["2024-01-01 00:00:00.123456", "2024-01-01 00:00:00.1234567", "2024-01-01 00:00:00.123456789Z"]
     found = read_times(tmp_path, times)
     assert not found.bad

@@ -65,7 +65,7 @@ def test_byte_order_mark(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeffOp,id,a,b\nI,1,a,b\n", header).rows == [("I", 1, "a", "b")]
 
 
-def test_an_empty_field_is_no_number(tmp_path: Path) -> None:
+def test_an_empty_field_is_not_a_number(tmp_path: Path) -> None:
     result = read(tmp_path, "I,1,a,\nI,2,b,NULL\n")
     assert result.faults == [(1, "price", "")]
     assert result.rows == [("I", 2, "b", None)]
@@ -181,7 +181,7 @@ def test_a_row_that_is_not_utf8_is_bad(tmp_path: Path, quirk: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [CHANGES, CHANGES + ".gz"])
-def test_gzip_is_told_by_its_bytes(tmp_path: Path, name: str) -> None:
+def test_gzip_is_recognised_by_its_bytes(tmp_path: Path, name: str) -> None:
     for content in (gzip.compress(b"I,1,a,b\n"), gzip.compress(b"I,1,") + gzip.compress(b"a,b\n"), b"I,1,a,b\n"):
         assert read(tmp_path, content, make_spec(TEXT), name).rows == [("I", 1, "a", "b")]
     header = gzip.compress(b"Op,id,a,b\nI,1,a,b\n")
@@ -208,7 +208,7 @@ def test_large_files_come_in_bounded_batches(tmp_path: Path) -> None:
     assert rows == [value + 1 for value in values] == list(range(1, 150_001))
 
 
-def test_rows_after_a_cut_stretch_keep_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_after_a_split_part_keep_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dms_csv, "MAX_ROWS", 3)
     text = "".join(f"I,{i if i != 7 else 'x'},a,b\n" for i in range(10))
     result = read(tmp_path, text, make_spec(TEXT))
@@ -238,7 +238,7 @@ def test_tokenizer(text: str, records: list[list[str | None]]) -> None:
     assert _tokens(text) == records
 
 
-def test_tokenizer_knows_an_open_quote() -> None:
+def test_tokenizer_detects_an_open_quote() -> None:
     records = list(tokenize(io.StringIO('a\n"b\nc', newline=""), CsvSettings(), Limits()))
     assert [record.is_closed for record in records] == [True, False]
 
@@ -247,7 +247,7 @@ _FIELDS = st.lists(st.one_of(st.none(), st.text(alphabet='a,"\n\rN é', max_size
 
 
 @given(st.lists(_FIELDS, max_size=6), st.sampled_from(["NULL", "", "a"]), st.integers(1, 9))
-def test_what_is_formatted_is_read_back_whatever_the_chunks(
+def test_formatted_records_are_read_back_whatever_the_chunks(
     records: list[list[str | None]], null: str, chunk: int
 ) -> None:
     options = CsvSettings(null=null)
@@ -340,7 +340,7 @@ def _written(rows: list[tuple[Any, ...]]) -> str:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("IU"), st.integers(-(2**31), 2**31 - 1), _TEXTS, _PRICES), max_size=8))
-def test_what_was_written_is_read(tmp_path: Path, rows: list[tuple[str, int, str | None, Decimal | None]]) -> None:
+def test_written_values_are_read_back(tmp_path: Path, rows: list[tuple[str, int, str | None, Decimal | None]]) -> None:
     result = read(tmp_path, _written(rows), make_spec())
     assert result.rows == rows
     assert result.numbers == list(range(1, len(rows) + 1))

@@ -66,7 +66,7 @@ def test_nothing_is_left_with_arrow_after_the_last_row(file, lent) -> None:
         assert lent.pop()() is None
 
 
-def test_nothing_is_left_with_arrow_by_a_reader_that_is_given_up(file, lent) -> None:
+def test_an_abandoned_reader_leaves_no_memory_with_arrow(file, lent) -> None:
     Path(file.local_path).write_text("1,a\n" * 2_000_000)
     rows = file.read(2)
     next(rows)

@@ -70,7 +70,7 @@ def test_an_operation_of_parquet_that_is_not_utf8_is_a_bad_row(tmp_path):
     assert found.rows == [("I", 1, "a")] and found.faults == [(2, "Op", "\\xe9?")]
 
 
-def test_a_table_name_that_is_not_utf8_in_a_transaction_file_is_no_table_of_ours(tmp_path):
+def test_a_table_name_that_is_not_utf8_in_a_transaction_file_is_ignored(tmp_path):
     content = b"I,product,sales,1,a,1.00\nI,caf\xe9,sales,1,a,1.00\nI,product,sales,2,b,1.00\n"
     found = read(tmp_path, content, make_spec(), TXN)
     assert found.summary.problem is None and [row[1] for row in found.rows] == [1, 2]
@@ -85,6 +85,6 @@ def test_it_stops_a_table_whose_name_it_may_be(tmp_path):
 
 @pytest.mark.parametrize("raw", ["I,1,\ud800,1.00", '{"id": "\\ud800"}', "[" * 100_000, '{"a":' * 100_000])
 @pytest.mark.parametrize("path", [f"sales/product/{CHANGES}", f"sales/product/{CHANGES_PARQUET}"])
-def test_a_repaired_row_that_is_no_text_stays_a_bad_row(raw, path):
+def test_a_repaired_row_that_is_not_text_stays_a_bad_row(raw, path):
     batch = parse_raw(raw, path, "20240405003052555000", 1, make_spec(), load=False)
     assert batch.column("_lw_kind").to_pylist() == ["bad"]

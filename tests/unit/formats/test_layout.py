@@ -89,7 +89,7 @@ def test_an_unknown_letter_does_not_shift_columns(tmp_path: Path) -> None:
     assert result.faults == [(1, "Op", "X")]
 
 
-def test_a_change_cut_short_is_not_taken_for_one_without_operation(tmp_path: Path) -> None:
+def test_a_truncated_change_is_not_read_as_one_without_operation(tmp_path: Path) -> None:
     spec = make_spec("code string, name string", primary_key=["code"])
     result = read(tmp_path, "U,1\n", spec)
     assert (result.rows, result.bad_numbers) == ([], [1])
@@ -101,7 +101,7 @@ def test_without_any_fit_every_row_is_bad(tmp_path: Path) -> None:
     assert result.rows == []
 
 
-def test_a_column_added_at_the_source_is_not_taken_for_a_before_image(tmp_path: Path) -> None:
+def test_a_column_added_at_the_source_is_not_read_as_a_before_image(tmp_path: Path) -> None:
     result = read(tmp_path, "I,1,a,5\nI,2,b,6\n", make_spec(PAIR))
     assert result.bad_numbers == [1, 2]
     assert result.reasons[0].startswith("has 4 fields")
@@ -162,7 +162,7 @@ def test_metadata_names_of_another_case(tmp_path: Path) -> None:
     assert result.summary.order_by is OrderBy.SEQUENCE
 
 
-def test_a_source_column_is_never_taken_for_metadata_of_another_case(tmp_path: Path) -> None:
+def test_a_source_column_is_never_read_as_metadata_of_another_case(tmp_path: Path) -> None:
     spec = make_spec("id int, op string", **HEADER)
     assert read(tmp_path, "id,op\n1,D\n", spec, LOAD).rows == [("I", 1, "D")]
     assert read(tmp_path, "Op,id,op\nU,1,D\n", spec).rows == [("U", 1, "D")]
@@ -179,7 +179,7 @@ def test_an_unknown_name_is_a_mismatch(tmp_path: Path) -> None:
     assert result.summary.columns == (("id", ""), ("name", ""), ("extra", ""))
 
 
-def test_the_before_image_of_a_new_column_is_no_column(tmp_path: Path) -> None:
+def test_the_before_image_of_a_new_column_is_not_a_column(tmp_path: Path) -> None:
     result = read(tmp_path, "Op,id,name,extra,BI_id,BI_extra\nI,1,a,x,,\n", make_spec(PAIR, **HEADER))
     assert result.summary.columns == (("id", ""), ("name", ""), ("extra", ""))
 

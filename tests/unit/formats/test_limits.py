@@ -50,7 +50,7 @@ def test_a_small_file_that_unpacks_to_a_huge_line_is_refused_early(tmp_path, nam
         assert "max_expansion" in looked.problem
 
 
-def test_a_file_may_be_as_repetitive_as_the_setting_says(tmp_path):
+def test_a_file_may_be_as_repetitive_as_the_setting_allows(tmp_path):
     rows = b"I,1,xxxxxxxx,1.00\n" * (70 * MIB // 18)
     content = gzip.compress(rows, 6)
     assert len(rows) / len(content) > 200
@@ -87,7 +87,7 @@ def test_limits_hold_for_small_values_too(tmp_path):
     assert "record 2 has a value of 14 bytes" in found.summary.problem
 
 
-def test_a_value_that_many_rows_of_parquet_share_is_not_written_out_for_all_at_once(tmp_path):
+def test_a_value_that_many_rows_of_parquet_share_is_not_repeated_in_memory(tmp_path):
     value, rows = "v" * (4 * MIB), 4000
     table = pa.table(
         {
@@ -124,7 +124,7 @@ def test_parquet_that_claims_more_than_its_size_allows_is_refused(tmp_path):
     assert read(tmp_path, table, spec, "LOAD00000001.parquet").summary.rows == rows
 
 
-def test_rows_that_all_have_a_wrong_width_are_handed_on_in_pieces(tmp_path, monkeypatch):
+def test_rows_of_a_wrong_width_are_passed_on_in_batches(tmp_path, monkeypatch):
     from lakeward.formats.dms import csv as dms_csv
 
     monkeypatch.setattr(dms_csv, "_EXACT_CHARACTERS", 10_000)

@@ -84,7 +84,7 @@ def test_name_times_of_different_width_compare_by_real_time() -> None:
         "2024/01/01/extra/" + CDC, "region=eu/" + CDC, "2024-01_01/" + CDC, "2024/" + CDC,
     ],
 )  # fmt: skip
-def test_what_fits_no_rule_is_never_guessed(name: str) -> None:
+def test_a_file_name_that_fits_no_rule_is_unknown(name: str) -> None:
     assert classify(name) is None
 
 
@@ -142,7 +142,7 @@ def test_file_format() -> None:
     assert [file_format(name) for name in names] == ["csv", "csv", "parquet", "parquet"]
 
 
-def test_listing_tells_known_from_unknown(tmp_path: Path) -> None:
+def test_listing_separates_known_from_unknown_files(tmp_path: Path) -> None:
     for name in ("LOAD00000001.csv", "2024/03/27/" + CDC, "notes.txt", "odd/" + CDC, "_SUCCESS", "x.csv.tmp"):
         land(tmp_path, "x", name)
     storage, settings = LocalStorage(tmp_path), make_spec().settings
@@ -208,7 +208,7 @@ def test_discovery(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["sales/20240327", "sales/202403", "sales/2024-03-27", "2024/03"])
-def test_a_date_folder_where_tables_lie_is_no_table(tmp_path: Path, folder: str) -> None:
+def test_a_date_folder_among_tables_is_not_a_table(tmp_path: Path, folder: str) -> None:
     land(tmp_path, "", CDC, folder)
     [skipped] = table_folders(LocalStorage(tmp_path))
     assert isinstance(skipped, SkippedFolder)
@@ -216,7 +216,7 @@ def test_a_date_folder_where_tables_lie_is_no_table(tmp_path: Path, folder: str)
     assert "declare it" in skipped.reason
 
 
-def test_a_schema_with_a_dot_is_no_table_by_its_own_name(tmp_path: Path) -> None:
+def test_a_schema_with_a_dot_is_not_a_table_under_its_own_name(tmp_path: Path) -> None:
     land(tmp_path, "", CDC, "a.b/c")
     land(tmp_path, "", CDC, "a/b.c")
     table, skipped = table_folders(LocalStorage(tmp_path))

@@ -87,7 +87,7 @@ def test_int96(tmp_path: Path) -> None:
         (pa.uint64(), 2**64 - 1, "ubigint", Decimal(2**64 - 1)),
     ],
 )
-def test_what_widens_safely_is_cast(
+def test_a_type_that_widens_safely_is_cast(
     tmp_path: Path, file_type: pa.DataType, given: Any, declared: str, value: Any
 ) -> None:
     result = _read(tmp_path, _one([given], file_type), f"id int, v {declared}")
@@ -108,7 +108,9 @@ def test_what_widens_safely_is_cast(
         (pa.int32(), 5, "double"),
     ],
 )
-def test_what_does_not_widen_is_a_mismatch(tmp_path: Path, file_type: pa.DataType, given: Any, declared: str) -> None:
+def test_a_type_that_does_not_widen_is_a_mismatch(
+    tmp_path: Path, file_type: pa.DataType, given: Any, declared: str
+) -> None:
     result = _read(tmp_path, _one([given], file_type), f"id int, v {declared}")
     assert (result.summary.mismatch, result.summary.problem, result.batches) == (True, None, [])
 
@@ -139,7 +141,7 @@ def test_values_that_do_not_fit_are_bad_rows(
     "strange",
     [pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.map_(pa.string(), pa.string()), pa.decimal256(40, 0)],
 )
-def test_types_without_a_place_are_a_problem(tmp_path: Path, strange: pa.DataType) -> None:
+def test_types_that_the_lake_lacks_are_a_problem(tmp_path: Path, strange: pa.DataType) -> None:
     table = pa.table({"id": pa.array([1], pa.int32()), "deep": pa.array([None], strange)})
     result = _read(tmp_path, table, "id int", LOAD_PARQUET)
     assert result.summary.problem is not None
@@ -227,7 +229,7 @@ def test_gzip_around_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"not parquet at all", b"PAR1" + bytes(100) + b"PAR1"])
-def test_what_is_no_parquet_is_a_problem(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_a_problem(tmp_path: Path, content: bytes) -> None:
     result = read(tmp_path, content, make_spec(), CHANGES_PARQUET)
     assert result.summary.problem is not None
     assert "cannot be read as parquet" in result.summary.problem

@@ -66,7 +66,7 @@ def test_a_load_row(tmp_path: Path) -> None:
         assert (record["_lw_operation"], record["id"], record["_lw_sequence"]) == ("I", 70000, None)
 
 
-def test_a_moved_key_gives_two_records(tmp_path: Path) -> None:
+def test_a_moved_key_becomes_two_records(tmp_path: Path) -> None:
     strict, loose = make_spec("id int, n smallint"), make_spec("id int, n int")
     records = _strict_then_loose("U,2,70000,1\n", strict, loose, tmp_path, CHANGES)
     assert [(r["_lw_operation"], r["_lw_step"], r["id"], r["n"]) for r in records] == [
@@ -133,7 +133,7 @@ def test_a_row_repaired_by_hand() -> None:
         ("U,1,a", CHANGES, {"timestamp_column": "ts"}, "no column 'ts'"),
     ],
 )
-def test_what_still_does_not_fit_stays_bad(raw: str, path: str, options: dict[str, Any], reason: str) -> None:
+def test_a_row_that_still_does_not_fit_stays_bad(raw: str, path: str, options: dict[str, Any], reason: str) -> None:
     spec = make_spec("id int, name string", **options)
     (record,) = parse_raw(raw, path, "20240101000000000000", 5, spec, load=False).to_pylist()
     assert (record["_lw_kind"], record["_lw_row"], record["_lw_raw"]) == ("bad", 5, raw)
@@ -170,7 +170,7 @@ def _keys_of(raw: str, spec: ReadSpec, file: str = CHANGES, time: str = "2024040
     return found
 
 
-def test_key_is_told_whatever_else_is_wrong_with_the_row():
+def test_key_is_found_whatever_else_is_wrong_with_the_row():
     spec = make_spec(timestamp_column="ts")
     moment = datetime(2024, 4, 5, tzinfo=UTC)
     found = {"_lw_commit_time": moment, "_lw_has_key": True, "id": 42}
@@ -182,11 +182,11 @@ def test_key_is_told_whatever_else_is_wrong_with_the_row():
     assert [one["id"] for one in _keys_of(as_json, make_spec(), CHANGES_PARQUET)] == [42]
 
 
-def test_key_before_the_row_moved_is_told_too():
+def test_key_before_the_row_moved_is_found_too():
     spec = make_spec(before_image_columns=["id"])
     assert [one["id"] for one in _keys_of("U,42,name,no price,41", spec)] == [42, 41]
 
 
 @pytest.mark.parametrize("raw", ["", "U", "U,x42,name,1.00", '"U,42'])
-def test_key_that_cannot_be_told_is_none(raw: str):
+def test_unreadable_key_is_none(raw: str):
     assert _keys_of(raw, make_spec()) == [{"_lw_commit_time": None, "_lw_has_key": False, "id": None}]

@@ -53,7 +53,7 @@ def test_a_header_is_recognised_by_names_or_as_unlike_the_other_records(schema: 
         ("a string, b string", ("x;y,z", "p;q,r")),
     ],
 )
-def test_rows_are_no_header(schema: str, texts: tuple[str, ...]) -> None:
+def test_rows_are_not_a_header(schema: str, texts: tuple[str, ...]) -> None:
     assert sniffed(schema, *texts) == []
 
 
@@ -72,7 +72,7 @@ def test_the_tab_is_proposed_as_yaml_writes_it() -> None:
     assert sniffed(TYPED, "1\ta\t2.50") == [("csv.delimiter", '"\\t"')]
 
 
-def test_a_row_taken_for_a_header_is_recognised() -> None:
+def test_a_row_used_as_a_header_is_recognised() -> None:
     spec = make_spec(TYPED, csv={"header": True})
     assert settings_of(sniff_header(["1", "a", "2.50"], "1,a,2.50", spec)) == [("csv.header", "false")]
     assert sniff_header(["id", "nme", "price"], "id,nme,price", spec) == []
@@ -84,7 +84,7 @@ def test_an_undeclared_commit_time_of_headerless_files_is_recognised(texts: tupl
     assert sniffed(TYPED, *texts, timestamp_column="ts") == []
 
 
-def test_a_time_of_the_source_is_none() -> None:
+def test_a_time_of_the_source_is_not_a_commit_time() -> None:
     assert sniffed("at timestamp, id int", f"U,{TIME},1,{TIME}", primary_key="at") == []
     assert sniffed("at string, id int", f"{TIME},1") == []
 
@@ -99,7 +99,7 @@ def test_a_time_of_the_source_is_none() -> None:
         (("Op", "ts", "id"), ("I", 17, 1), False),
     ],
 )
-def test_an_undeclared_commit_time_among_named_columns_is_told(
+def test_an_undeclared_commit_time_among_named_columns_is_reported(
     names: tuple[str, ...], first: tuple[object, ...], found: bool
 ) -> None:
     spec = make_spec("id int")
@@ -109,7 +109,7 @@ def test_an_undeclared_commit_time_among_named_columns_is_told(
     assert not any(one.stops for one in told)
 
 
-def test_bad_rows_say_what_they_look_like() -> None:
+def test_the_error_for_bad_rows_describes_what_they_look_like() -> None:
     spec = make_spec(TYPED)
     assert settings_of(sniff_bad_rows(["number,title,cost"], spec, are_first=True)) == [("csv.header", "true")]
     assert sniff_bad_rows(["number,title,cost"], spec, are_first=False) == []
@@ -117,7 +117,7 @@ def test_bad_rows_say_what_they_look_like() -> None:
     assert sniff_bad_rows(["x,a,2"], spec, are_first=False) == []
 
 
-def test_a_file_that_begins_with_its_columns_names_is_refused_unless_that_is_said_to_be_a_row(tmp_path: Path) -> None:
+def test_a_file_that_begins_with_its_columns_names_is_refused_unless_it_is_declared_headerless(tmp_path: Path) -> None:
     text = "code,name\na,b\n"
     problem = read(tmp_path, text, make_spec(TEXTS, primary_key="code")).summary.problem or ""
     assert "csv.header is not set: set csv.header: true" in problem
@@ -125,7 +125,7 @@ def test_a_file_that_begins_with_its_columns_names_is_refused_unless_that_is_sai
     assert told.problem is None and told.rows == 2
 
 
-def test_every_type_is_looked_at_without_a_fault() -> None:
+def test_every_type_is_checked_without_an_error() -> None:
     schema = "a boolean, b double, c date, d timestamp, e time, f decimal(4,1), g bigint"
     assert sniffed(schema, "a1,b1,c1,d1,e1,f1,g1", f"true,1.5,2024-01-01,{TIME},10:00:00,1.5,7") == [
         ("csv.header", "true")

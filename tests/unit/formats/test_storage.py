@@ -20,7 +20,7 @@ def _write(root: Path, *paths: str) -> None:
         (root / path).write_text(path)
 
 
-def test_walk_gives_relative_paths_in_name_order_with_identity(tmp_path: Path) -> None:
+def test_walk_yields_relative_paths_in_name_order_with_identity(tmp_path: Path) -> None:
     _write(tmp_path, "s/t/b.csv", "s/t/a.csv", "s/t/2024/01/x.csv", "s/u/c.csv")
     found = list(LocalStorage(tmp_path).walk("s/t"))
     assert [file.path for file in found] == ["s/t/2024/01/x.csv", "s/t/a.csv", "s/t/b.csv"]
@@ -86,7 +86,7 @@ def test_a_file_that_vanishes_while_listing_is_left_out(tmp_path: Path) -> None:
     assert list(walk) == []
 
 
-def test_spool_gives_path_and_hash(tmp_path: Path) -> None:
+def test_spool_returns_path_and_hash(tmp_path: Path) -> None:
     _write(tmp_path, "s/a.csv")
     with LocalStorage(tmp_path).spool("s/a.csv") as (path, digest):
         assert path == str(tmp_path / "s/a.csv")
@@ -146,7 +146,7 @@ def test_a_link_that_leaves_landing_is_refused_unless_allowed(tmp_path: Path, li
             use(found.path)
 
 
-def test_a_linked_schema_folder_is_not_listed_and_a_linked_landing_is(tmp_path: Path, caplog) -> None:
+def test_a_linked_schema_folder_is_not_listed_but_a_linked_landing_is(tmp_path: Path, caplog) -> None:
     landing, outside = tmp_path / "landing", tmp_path / "outside"
     _write(outside, "secret/x.csv")
     landing.mkdir()

@@ -26,35 +26,35 @@ def gone(snapshots: dict[int, Snapshot], before: int, **references: dict[str, in
     return expirable(snapshots, before_ms=before, stamps=(APPLIED,), **found)
 
 
-def test_the_state_that_held_when_the_window_began_stays():
+def test_the_state_at_the_beginning_of_the_window_is_kept():
     assert gone(history(10, 20, 30, 40), before=35) == [1, 2]
     assert gone(history(10, 20, 30, 40), before=100) == [1, 2, 3]
     assert gone(history(10, 20, 30, 40), before=10) == []
 
 
-def test_a_commit_in_the_middle_of_an_op_is_no_state():
+def test_a_commit_in_the_middle_of_an_op_is_not_a_state():
     assert gone(history(10, 20, 30, 40, stamped=(1, 2, 4)), before=35) == [1]
 
 
-def test_what_a_tag_or_another_branch_stands_at_stays():
+def test_snapshots_of_tags_and_other_branches_stay():
     snapshots = history(10, 20, 30, 40, 50)
     assert gone(snapshots, before=100, tags={"kept": 2}) == [1, 3, 4]
     assert gone(snapshots, before=100, branches={"main": 5, "load-1": 3}) == [1, 2, 4]
 
 
-def test_what_no_branch_leads_to_goes_when_it_is_old():
+def test_old_snapshots_outside_all_branches_expire():
     snapshots = history(10, 20, 30)
     left = Snapshot(9, 2, {}, 25)
     assert gone({**snapshots, 9: left}, before=28, branches={"main": 3}) == [1, 9]
     assert gone({**snapshots, 9: left}, before=22, branches={"main": 3}) == [1]
 
 
-def test_a_stamp_that_only_an_old_commit_has_keeps_it():
+def test_a_commit_with_the_only_copy_of_a_stamp_is_kept():
     snapshots = history(10, 20, 30, stamped=(1,))
     assert gone(snapshots, before=100) == []
 
 
-def test_a_folder_that_others_may_use_is_told():
+def test_a_folder_that_others_may_use_is_reported():
     own = "/lake/sales/product"
     assert why_not_own(own, "product", ["/lake/sales/product2", "/lake/sales_changes/product"]) is None
     assert why_not_own("s3://b/lake/sales.db/Product-1f2e/", "product", []) is None
@@ -83,7 +83,7 @@ UUID = "0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10"
         (f"00000-12-{UUID}-00001.parquet", False),
     ],
 )
-def test_only_what_iceberg_names_and_places_so_is_taken_for_its_own(path, is_own):
+def test_only_files_named_and_placed_as_by_iceberg_count_as_its_own(path, is_own):
     for location in ("/lake/sales/product", "s3://b/lake/product/"):
         assert is_iceberg_file(f"{location.rstrip('/')}/{path}", location) is is_own
         assert not is_iceberg_file(f"{location.rstrip('/')}2/{path}", location)

@@ -15,7 +15,7 @@ def test_a_large_file_with_few_deleted_rows_is_left_alone():
     assert not choose(data, [file("d", 1)], Deleted({"a": 19}, {"a": frozenset("d")}), LIMITS)
 
 
-def test_a_worn_file_takes_the_delete_files_along_that_speak_of_it():
+def test_a_file_with_many_deletes_is_rewritten_with_its_delete_files():
     deletes = [file("d1", 0.1), file("d2", 0.1), file("d3", 0.1)]
     deleted = Deleted({"a": 20, "b": 5}, {"a": frozenset({"d1", "d2"}), "b": frozenset({"d2", "d3"})})
     chosen = choose([file("a", 200), file("b", 200)], deletes, deleted, LIMITS)
@@ -23,11 +23,11 @@ def test_a_worn_file_takes_the_delete_files_along_that_speak_of_it():
     assert chosen.size == 200 * MIB + 2 * int(0.1 * MIB)
 
 
-def test_a_file_without_rows_is_not_worn():
+def test_a_file_without_rows_needs_no_rewriting():
     assert not choose([file("a", 200, rows=0)], [], Deleted(), LIMITS)
 
 
-def test_small_files_are_merged_with_such_as_are_not_much_larger():
+def test_small_files_are_merged_with_files_that_are_not_much_larger():
     small = [file(f"s{number}", 3) for number in range(10)]
     chosen = choose([file("large", 100), file("middle", 30), file("further", 61), *small], [], Deleted(), LIMITS)
     assert chosen.data == {"middle", *(one.path for one in small)}
@@ -42,7 +42,7 @@ def test_files_of_different_partitions_are_not_merged():
     assert choose(data, [], Deleted(), LIMITS).data == {"a1", "a2"}
 
 
-def test_a_slice_is_bounded_and_takes_worn_files_first():
+def test_a_slice_is_bounded_and_takes_files_with_many_deletes_first():
     limits = RewriteLimits(0.2, 128 * MIB, 300 * MIB)
     data = [file("worn1", 200), file("worn2", 250), file("s1", 1), file("s2", 1)]
     chosen = choose(data, [], Deleted({"worn1": 50, "worn2": 50}), limits)
@@ -62,7 +62,7 @@ def test_delete_files_are_merged_where_no_data_file_is_chosen():
     assert (chosen.data, chosen.deletes) == (frozenset(), {f"d{number}" for number in range(5)})
 
 
-def test_no_file_is_rewritten_again_and_again():
+def test_no_file_is_rewritten_repeatedly():
     """A thousand small files one after the other, merged whenever ten have gathered: each is written few times."""
     files: list[TableFile] = []
     written = 0.0

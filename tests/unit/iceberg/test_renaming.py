@@ -39,7 +39,7 @@ class RestTable:
         self.changes.append(("commit",))
 
 
-def test_names_that_differ_in_case_are_renamed_and_what_is_done_is_left() -> None:
+def test_names_that_differ_in_case_are_renamed_once() -> None:
     table = RestTable("id", "v", "V", "ts", "done")
     rename_everywhere(table, {"V": "V_2", "gone": "x", "v": "done"}, ("ts", "no column"))  # type: ignore[arg-type]
     assert table.changes == [("rename", "V", "V_2"), ("delete", "ts"), ("commit",)]

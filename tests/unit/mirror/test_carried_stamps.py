@@ -22,6 +22,6 @@ def test_the_newest_of_each_is_repeated():
     assert carried(BATCH) == {APPLIED_STAMP: "3", ROWS_STAMP: "8", REPAIRED_STAMP: "2"}
 
 
-def test_only_what_stands_on_a_load_is_taken_for_it():
+def test_the_load_stamp_is_not_inherited():
     assert carried(LOAD)[LOAD_STAMP] == "1"
     assert LOAD_STAMP not in carried(REPAIR)

@@ -114,7 +114,7 @@ def loads(*ops: int) -> Kept:
     return Kept(*[applied(op, load_op=op) for op in ops])
 
 
-def test_the_load_is_taken_as_it_stood_at_the_op() -> None:
+def test_the_load_is_used_as_it_was_at_the_op() -> None:
     found = load_at(loads(1, 5), 1, Progress(4))  # type: ignore[arg-type]
     assert found is not None and found.id == 1
     found = load_at(loads(1, 5), 1, Progress(5))  # type: ignore[arg-type]

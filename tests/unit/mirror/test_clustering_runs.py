@@ -19,7 +19,7 @@ def test_the_ops_logged_since_become_a_run():
     assert plan.runs == (SortedRun(1, 3),)
 
 
-def test_nothing_is_sorted_twice_for_nothing():
+def test_nothing_is_sorted_twice_without_need():
     sorted_file = LogFile("a", 10 * MIB, 1, 9)
     assert plan_clustering([sorted_file], [SortedRun(1, 9)], max_bytes=MANY) is None
     assert plan_clustering([], (), max_bytes=MANY) is None

@@ -34,7 +34,7 @@ def test_only_a_larger_share_of_a_large_table_is_refused(
     assert (removal.is_too_large, removal.is_refused) == (too_large, refused)
 
 
-def test_a_share_at_its_limit_is_allowed_where_its_complement_is_no_exact_number() -> None:
+def test_a_share_at_its_limit_is_allowed_despite_rounding_of_its_complement() -> None:
     assert not Removal(700, 1_000, 0.7).is_refused
 
 

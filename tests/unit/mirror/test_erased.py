@@ -44,7 +44,7 @@ def test_control_row_of_an_erase_op_is_read_back():
     assert OpRecord.from_json(plain.to_json()) == plain
 
 
-def test_control_rows_from_before_erasures_are_read():
+def test_control_rows_without_erasures_are_read():
     data = json.loads(OpRecord(7, OpKind.BATCH, 1, Progress(7, (Generation(1),))).to_json())
     del data["erasure"]
     assert OpRecord.from_json(json.dumps(data)).erasure is None
@@ -63,7 +63,7 @@ def test_keys_are_remembered_with_the_time_of_their_last_erasure():
     assert unfinished_erasure(changelog) == UnfinishedErasure(9)
 
 
-def test_what_a_crash_left_to_do_is_read_back():
+def test_the_remaining_steps_after_a_crash_are_read_back():
     changelog = Properties()
     assert unfinished_erasure(None) is None
     assert unfinished_erasure(changelog) is None

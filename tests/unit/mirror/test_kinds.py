@@ -66,7 +66,7 @@ def test_ops_follow_one_another_until_none_is_due(context: Any, monkeypatch: pyt
     assert stood_on == [0, 1, 1], "what was found at the beginning serves the first op only"
 
 
-def test_an_op_that_knows_to_be_the_last_ends_the_run(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_op_marked_as_the_last_ends_the_run(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts(monkeypatch, report(1, is_last=True))
     ops = TableOps(context)
     assert [found.op for found in ops] == [1]

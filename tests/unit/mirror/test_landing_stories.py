@@ -125,7 +125,7 @@ SETTLES = st.sampled_from((0, 600))
 
 @settings(max_examples=60 * MANY, phases=PHASES)
 @given(replication_options(), replication_steps(), SETTLES)
-def test_rows_are_right_or_the_table_says_why_not(options, steps, settle):
+def test_rows_are_right_or_the_table_stops_with_a_reason(options, steps, settle):
     tell(options, steps, table={"reload_settle": settle})
 
 
@@ -153,6 +153,6 @@ def ordinary_steps() -> st.SearchStrategy[tuple[Step, ...]]:
 
 @settings(max_examples=40 * MANY, phases=PHASES)
 @given(replication_options(timestamp_column="cdc_timestamp", keyless=False, load_stamp="row"), ordinary_steps())
-def test_ordinary_reloads_with_a_timestamp_column_need_nobody(options, steps):
+def test_ordinary_reloads_with_a_timestamp_column_need_no_decision(options, steps):
     story = tell(options, steps)
     assert set(story.outcomes) <= {"idle", "warning"}

@@ -50,7 +50,7 @@ def timed_load(table: PlainTable) -> PlainTable:
 
 
 @pytest.mark.parametrize("trusted", ["trusted", "untrusted"])
-def test_a_touched_or_copied_load_changes_nothing_and_is_shown_until_somebody_decides(tmp_path, monkeypatch, trusted):
+def test_a_touched_or_copied_load_changes_nothing_and_is_shown_until_it_is_decided(tmp_path, monkeypatch, trusted):
     table = loaded(PlainTable(tmp_path, monkeypatch, landing_times=trusted))
     before, ops = table.rows, table.progress.op
     for day in (5, 6):
@@ -100,7 +100,7 @@ def test_the_same_load_compressed_is_the_same_load(table):
     assert table.run() == "idle" and table.rows == {1: "A", 3: "c", 4: "d"}
 
 
-def test_a_reload_that_ends_in_the_same_content_is_taken_when_the_user_says_so(table):
+def test_a_reload_that_ends_in_the_same_content_is_accepted_with_the_option(table):
     loaded(table)
     table.touch("LOAD00000001.csv", START + 5 * DAY)
     table.run()
@@ -139,7 +139,7 @@ def test_a_new_load_under_other_segment_names_is_not_mixed_with_the_old_one(tabl
     assert table.run() == "idle" and table.rows == {1: "new", 9: "i"} and table.warning
 
 
-def test_a_new_load_without_any_shared_key_is_seen_by_its_own_time(timed):
+def test_a_new_load_without_any_shared_key_is_recognised_by_its_own_time(timed):
     timed_load(timed)
     timed.land("LOAD00000002.csv", "2024-02-01 00:00:00,9,i", at=START)
     assert "its rows were loaded at 20240201" in timed.stops()
@@ -175,7 +175,7 @@ def test_one_part_as_two_files_is_refused(table):
 # --- reloads ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_ordinary_reload_with_a_timestamp_column_needs_nobody(timed):
+def test_an_ordinary_reload_with_a_timestamp_column_needs_no_decision(timed):
     timed_load(timed)
     again = "2024-02-01 00:00:00"
     # Copied late, with times that mean nothing, and after a change file that follows it.
@@ -206,7 +206,7 @@ def test_a_reload_without_times_stops_and_prints_the_command(table):
     assert table.run(cut="20240106" + "0" * 12) == "idle" and table.rows == {1: "new"}
 
 
-def test_trusted_times_decide_where_rows_carry_none(tmp_path, monkeypatch):
+def test_trusted_times_decide_where_rows_have_none(tmp_path, monkeypatch):
     table = loaded(PlainTable(tmp_path, monkeypatch, landing_times="trusted"))
     table.land("20240110-000000000.csv", "U,1,after", at=START + 9 * DAY)
     table.run()
@@ -235,7 +235,7 @@ def test_daily_loads_alone_need_no_cut_until_a_change_file_comes_that_may_be_old
     assert table.run(cut="20240103" + "0" * 12) == "idle" and table.rows == {1: "surely newer"}
 
 
-def test_a_reload_waits_until_nothing_changes(tmp_path, monkeypatch):
+def test_a_reload_waits_until_no_load_file_changes(tmp_path, monkeypatch):
     table = timed_load(PlainTable(tmp_path, monkeypatch, timestamp_column="ts", reload_settle="10m"))
     table.land("LOAD00000001.csv", "2024-02-01 00:00:00,1,new", at=time.time())
     assert table.run() == "waiting" and table.rows == {1: "A", 3: "c"}
@@ -302,7 +302,7 @@ def test_names_in_another_time_zone_are_noticed(timed):
     assert "name_timezone" in timed.stops()
 
 
-def test_a_timestamp_column_of_the_table_itself_is_no_time_of_loading(tmp_path, monkeypatch):
+def test_a_timestamp_column_of_the_table_itself_is_not_a_time_of_loading(tmp_path, monkeypatch):
     table = PlainTable(tmp_path, monkeypatch, "id int, name string, changed timestamp", timestamp_column="changed")
     table.land("LOAD00000001.csv", "1,a,2024-01-01 00:00:00", at=START)
     table.land("20240102-000000000.csv", "U,1,A,2024-01-02 00:00:00", at=START)
@@ -320,7 +320,7 @@ def test_consumed_changes_after_a_reload_that_are_gone_stop_it(timed):
     assert "of 1 consumed change file that would follow the reload, 1 can no longer be found" in timed.stops()
 
 
-def test_a_load_that_comes_after_its_changes_is_still_their_load(table):
+def test_a_load_that_arrives_after_its_changes_is_still_their_load(table):
     table.land("20240102-000000000.csv", "U,1,A", "I,2,b")
     table.run()
     table.land("LOAD00000001.csv", "1,a", "3,c")
@@ -328,7 +328,7 @@ def test_a_load_that_comes_after_its_changes_is_still_their_load(table):
     assert table.decisions[-1].evidence == "first load"
 
 
-def test_a_damaged_copy_is_not_taken_for_the_part(table):
+def test_a_damaged_copy_is_not_used_as_the_part(table):
     loaded(table)
     (table.root / FOLDER / "LOAD00000001.csv.gz").write_bytes(b"\x1f\x8b\x08 not gzip")
     assert "LOAD00000001.csv.gz: the file cannot be read" in table.stops()
@@ -357,7 +357,7 @@ def test_a_declared_truncate_empties_the_table_and_the_new_files_count(tmp_path,
     assert table.run() == "idle" and table.rows == {1: "new", 9: "i"}
 
 
-def test_files_that_come_back_after_a_truncate_stop_the_table(tmp_path, monkeypatch):
+def test_files_that_reappear_after_a_truncate_stop_the_table(tmp_path, monkeypatch):
     table = loaded(PlainTable(tmp_path, monkeypatch, on_missing_folder="truncate"))
     kept = shutil.copytree(table.root / FOLDER, tmp_path / "kept")
     shutil.rmtree(table.root / FOLDER)

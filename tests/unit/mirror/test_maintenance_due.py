@@ -27,7 +27,7 @@ def debt(data_files: int = 1, delete_files: int = 0, share: float = 0.0, size: i
         (debt(data_files=100, size=128 * MIB), MaintenanceRecord(), False),
     ],
 )
-def test_a_mirror_is_worn(found, last, expected):
+def test_deleted_rows_and_small_files_make_compaction_due(found, last, expected):
     assert needs_compaction(found, last, LIMITS) is expected
 
 

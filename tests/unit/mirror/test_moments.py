@@ -41,7 +41,7 @@ def test_a_day_ends_when_it_ends_in_its_time_zone() -> None:
         ("2020-11-14T07:00:00-05:00", "UTC"),
     ],
 )
-def test_a_time_counts_in_its_own_offset_or_the_zone_given(text: str, zone: str) -> None:
+def test_a_time_is_read_in_its_own_offset_or_the_configured_zone(text: str, zone: str) -> None:
     moment = parse_moment(text, zone)
     assert (moment.kind, moment.micros) == (MomentKind.TIME, NOON)
     assert moment.label == "2020-11-14T120000Z"
@@ -74,7 +74,7 @@ def test_years_have_four_digits_wherever_times_are_compared_as_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2020-13-01", "2020-11-31", "op:", "op:-1", "op:x", "sequence:1x"])
-def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
+def test_a_text_that_is_not_a_moment_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigurationError, match="expected 2020-11-14"):
         parse_moment(text)
 

@@ -64,12 +64,12 @@ def test_strict_refuses_any_difference_and_names_each() -> None:
     assert "declared column a is missing" in str(raised.value)
 
 
-def test_a_file_that_gave_no_rows_never_passes_unnoticed() -> None:
+def test_a_file_without_rows_is_never_overlooked() -> None:
     with pytest.raises(SchemaError, match="do not fit"):
         evolved("id int", "id int")
 
 
-def test_declared_columns_are_laid_over_the_mirrors() -> None:
+def test_declared_columns_are_merged_with_the_mirrors() -> None:
     mirror = parse_ddl("id int, old string, gone int")
     found = known_columns(TABLE, mirror, parse_ddl("id bigint, new string, extra date"), {"old": "new"})
     assert found == parse_ddl("id bigint, new string, gone int, extra date")
@@ -102,9 +102,7 @@ def test_settings_must_name_columns_that_exist() -> None:
         ("___ int, ` ` int, on int, ON int, _lw_ int", "column 'ON' differs", '{"ON": ON_2, _lw_: column}'),
     ],
 )
-def test_names_that_the_lake_cannot_hold_are_refused_with_names_that_it_can(
-    columns: str, words: str, renames: str
-) -> None:
+def test_names_that_the_lake_cannot_have_are_refused_with_a_proposal(columns: str, words: str, renames: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         require_usable(TABLE, parse_ddl(columns), TableSettings())
     assert words in raised.value.message
@@ -122,7 +120,7 @@ def test_a_column_needs_a_name() -> None:
     assert 'renames={"": column}' in (raised.value.hint or "")
 
 
-def test_of_two_spellings_the_mirrors_stays_and_its_readable_names_go_on() -> None:
+def test_of_two_spellings_that_of_the_mirror_stays_and_readable_names_continue() -> None:
     mirror = parse_ddl("id int, Name string, _FILE int, _change_type int, _LW_x int")
     require_usable(TABLE, mirror, TableSettings(), mirror)
     with pytest.raises(ConfigurationError, match="column 'NAME' differs only in case from 'Name'") as raised:

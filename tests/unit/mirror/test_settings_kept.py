@@ -20,7 +20,7 @@ def test_settings_that_do_not_concern_reading_change_nothing() -> None:
     assert describe_changed_reading(TABLE, {}, TableSettings(timestamp_column="ts")) is None
 
 
-def test_a_header_that_is_declared_later_is_read_anew_after_an_undo() -> None:
+def test_a_header_that_is_declared_later_is_applied_after_an_undo() -> None:
     told = changed(TableSettings(), TableSettings.model_validate({"csv": {"header": True}})) or ""
     assert "csv.header was False, now True" in told
     assert told.endswith("lakeward undo sales.product --to-op 0, then lakeward run sales.product")

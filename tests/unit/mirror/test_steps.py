@@ -17,12 +17,12 @@ def test_every_step_is_passed_by_the_package_and_no_step_has_another_name() -> N
     assert not [given for given in passed if given.startswith(('"', "'", 'f"'))]
 
 
-def test_names_and_values_of_steps_say_the_same() -> None:
+def test_names_and_values_of_steps_agree() -> None:
     assert all(step.name == step.value.replace(".", "_").upper() for step in Step)
     assert all(step.value.startswith(f"{step.family}.") for step in Step)
 
 
-def test_a_step_in_the_log_says_what_the_table_does_next() -> None:
+def test_a_step_in_the_log_describes_what_the_table_does_next() -> None:
     assert [step for step in Step if step.is_logged and step.work_after is None] == []
     assert Step.CHECK_READ.is_logged and Step.CHECK_READ.work_after == "folding changes"
     assert not Step.APPLY_DROP.is_logged and Step.APPLY_DROP.work_after is None

@@ -47,7 +47,7 @@ def standing(progress: Progress) -> list[int]:
     return [op for op in range(1, progress.op + 1) if not is_undone(op, progress.undone)]
 
 
-def test_what_stands_after_undos_of_undos() -> None:
+def test_ops_that_count_after_undos_of_undos() -> None:
     at = {op: Progress(op) for op in range(1, 5)}
     undo(at, 2)
     assert standing(at[5]) == [1, 2, 5]
@@ -69,7 +69,7 @@ def test_load_branches_go_back_to_what_they_were(back_to: int) -> None:
     assert found == {"load-1": first.id if back_to == 1 else grown.id}
 
 
-def test_a_generation_that_comes_again_does_not_get_the_load_of_the_undone_one() -> None:
+def test_a_reused_generation_does_not_get_the_load_of_the_undone_one() -> None:
     undone, again = load(13, 4, 2), load(14, 7, 2)
     progress = Progress(8, (Generation(1), Generation(2)), undone=((2, 5),))
     assert loads_at(Kept(undone, again), TABLE, progress, {2: 7}) == {"load-2": again.id}  # type: ignore[arg-type]
@@ -79,14 +79,14 @@ def test_a_generation_that_comes_again_does_not_get_the_load_of_the_undone_one()
         loads_at(Kept(undone), TABLE, progress, {2: 7})  # type: ignore[arg-type]
 
 
-def test_a_load_that_was_written_anew_stays() -> None:
+def test_a_load_that_was_rewritten_for_an_erasure_stays() -> None:
     old, cleaned = load(11, 1, 1), load(15, 1, 1)
     mirror, progress = Kept(old, cleaned, load_1=cleaned), Progress(5, (Generation(1),))
     found = loads_at(mirror, TABLE, progress, {1: 1})  # type: ignore[arg-type]
     assert found == {"load-1": cleaned.id}
 
 
-def test_an_undo_says_what_holds_no_more() -> None:
+def test_an_undo_records_what_no_longer_applies() -> None:
     record = OpRecord(9, "undo", 0, Progress().after_undoing(9, back_to=0), back_to=0)  # type: ignore[arg-type]
     stamps = applied_stamps(record)
     assert stamps == {"lakeward.applied-op": "9", "lakeward.generation": "0", "lakeward.newest-commit": "0"}
@@ -135,7 +135,7 @@ READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
         "read twice", "read as rewritten", "read with other content",
     ],
 )  # fmt: skip
-def test_what_is_known_of_a_file_outlives_the_op_that_knew_it(
+def test_notes_on_a_file_outlive_the_op_that_recorded_them(
     rows: list[tuple[str, int, int, str]], before: Progress, back_to: int, kept: str | None
 ) -> None:
     # The progress that the op gone back to left.

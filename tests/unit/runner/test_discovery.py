@@ -57,7 +57,7 @@ def names(tables) -> list[str]:
     return [str(table) for table in tables]
 
 
-def test_three_thousand_tables_cost_one_look_each_and_then_none(tmp_path):
+def test_three_thousand_tables_cost_one_check_each_and_then_none(tmp_path):
     for number in range(3000):
         folder = f"schema{number % 30:02}/table{number:04}"
         # Names of load parts come after those of dates: the first file of each folder tells.
@@ -72,7 +72,7 @@ def test_three_thousand_tables_cost_one_look_each_and_then_none(tmp_path):
     assert calls == {"folders": 31}
 
 
-def test_what_is_excluded_is_not_looked_into(tmp_path):
+def test_excluded_folders_are_not_listed(tmp_path):
     land(tmp_path, f"sales/product/{LOAD}", f"sales/audit_log/{LOAD}", f"hr/people/{LOAD}", f"Sales/product/{LOAD}")
     found, calls = look(tmp_path, include=["sales.*", "hr.p*"], exclude="*.audit_*")
     assert names(found.new) == ["hr.people", "sales.product"]
@@ -85,7 +85,7 @@ def test_declared_tables_are_not_registered(tmp_path):
     assert names(found.new) == ["hr.product"]
 
 
-def test_names_that_differ_little_are_tables_of_their_own(tmp_path):
+def test_names_that_differ_little_are_separate_tables(tmp_path):
     wanted = [
         "Sales.product",
         "sales.Product",
@@ -104,7 +104,7 @@ def test_names_that_differ_little_are_tables_of_their_own(tmp_path):
     assert len({str(one.table) for one in state.registered()}) == len(wanted)
 
 
-def test_date_folders_and_unusable_names_are_told_and_not_registered(tmp_path):
+def test_date_folders_and_unusable_names_are_reported_and_not_registered(tmp_path):
     land(tmp_path, f"product/20240327/{CHANGE}", f"x_changes/a/{LOAD}", f"a.b/c/{LOAD}", f"sales/product/{LOAD}")
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
@@ -112,7 +112,7 @@ def test_date_folders_and_unusable_names_are_told_and_not_registered(tmp_path):
     assert look(tmp_path, exclude=["product.*", "x_*", "a.b*"])[0].skipped == ()
 
 
-def test_files_that_nobody_reads_are_named_with_what_is_expected(tmp_path):
+def test_ignored_files_are_reported_with_the_expected_names(tmp_path):
     land(tmp_path, f"sales/product/{LOAD}", "sales/orders/part-00000.parquet", "sales/orders/part-00001.parquet")
     land(tmp_path, "sales/people/load00000001.parquet", f"invoice/{LOAD}", "customers.csv", "sales/_tmp/x.csv")
     land(tmp_path, "cdc/CDC_TXN-20240327014303888.csv", "sales/empty/.keep")
@@ -133,7 +133,7 @@ def test_files_that_nobody_reads_are_named_with_what_is_expected(tmp_path):
     assert look(tmp_path, include="sales.p*")[0].skipped[0].path == "sales/people"
 
 
-def test_a_landing_that_points_too_deep_shows_where_its_files_lie(tmp_path):
+def test_a_landing_that_points_too_deep_is_reported_with_its_files(tmp_path):
     land(tmp_path, f"product/{LOAD}")
     found, _ = look(tmp_path)
     assert found.new == () and found.stray == f"product/{LOAD}"
@@ -141,14 +141,14 @@ def test_a_landing_that_points_too_deep_shows_where_its_files_lie(tmp_path):
     assert look(tmp_path)[0].stray is None
 
 
-def test_the_transactions_folder_is_no_table_and_is_not_walked(tmp_path):
+def test_the_transactions_folder_is_not_a_table_and_is_not_walked(tmp_path):
     land(tmp_path, *(f"dms/cdc/CDC_TXN-2024032701430388{number}.csv" for number in range(5)), text="I,orders,sales,1\n")
     found, calls = look(tmp_path, transactions="dms/cdc/")
     assert found.new == () and calls["spool"] == 0
     assert calls["files"] == 1, "one file is shown, as landing holds no table"
 
 
-def test_tables_of_which_only_transactions_tell_are_found_on_request(tmp_path):
+def test_tables_that_appear_only_in_transactions_are_found_on_request(tmp_path):
     land(tmp_path, f"sales/product/{LOAD}")
     rows = "I,orders,sales,1\nU,product,sales,1\nD,log,audit,2\nI,bad,x_changes,1\n"
     land(tmp_path, "cdc/CDC_TXN-20240327014303888.csv", text=rows)
@@ -170,7 +170,7 @@ def test_transactions_that_cannot_be_read_are_an_error(tmp_path):
         look(tmp_path, read_transactions=True, transactions="cdc")
 
 
-def test_names_that_are_not_utf8_are_left_out_and_told_and_do_not_hide_the_others(tmp_path):
+def test_names_that_are_not_utf8_are_reported_and_do_not_hide_the_others(tmp_path):
     land(tmp_path, f"sales/product/{LOAD}")
     for folder in (b"sales/caf\xe9", b"sch\xe9ma/orders", b"sales/two\nlines", b"sales/\x1b[2J"):
         path = tmp_path / "landing" / os.fsdecode(folder)
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monke
     }
 
 
-def test_a_link_that_leads_to_itself_is_no_folder(tmp_path):
+def test_a_link_that_leads_to_itself_is_not_a_folder(tmp_path):
     land(tmp_path, f"sales/product/{LOAD}")
     for link in ("loop", "sales/loop"):
         (tmp_path / "landing" / link).symlink_to((tmp_path / "landing" / link).name)

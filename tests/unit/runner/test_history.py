@@ -34,7 +34,7 @@ def test_runs_are_summed_over_their_tables(state):
     assert (newest.started, newest.seconds) == ("2024-04-05T01:06:03+00:00", 120.5)
 
 
-def test_a_page_that_cuts_runs_apart_is_made_whole(state, monkeypatch):
+def test_a_page_that_splits_a_run_is_completed(state, monkeypatch):
     monkeypatch.setattr(history, "_FIRST_PAGE", 2)
     found = list_runs(state, limit=2)
     assert [(one.run_id, one.tables) for one in found] == [("r4", 3), ("r3", 3)]
@@ -59,7 +59,7 @@ def test_an_unknown_run_names_the_command_that_lists_them(state):
     assert raised.value.hint == "lakeward runs"
 
 
-def test_old_history_goes_after_a_run_once_a_day(state, monkeypatch):
+def test_old_history_is_pruned_after_a_run_once_a_day(state, monkeypatch):
     now = datetime.now(UTC)
     record(state, "new", DONE, at=now - timedelta(days=89))
     upkeep = HistoryPruner(state, days=90)

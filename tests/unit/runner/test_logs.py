@@ -47,7 +47,7 @@ def test_events_are_json_lines_with_their_ids(capsys):
     assert all(line["time"].endswith("Z") for line in found)
 
 
-def test_events_for_eyes_are_one_line_each(capsys):
+def test_events_for_people_are_one_line_each(capsys):
     set_up_logging(debug=False, quiet=False, log_format="text")
     tell_everything(RunLog())
     written = [line.split(" ", 1)[1] for line in capsys.readouterr().err.splitlines()]
@@ -70,7 +70,7 @@ def test_quiet_leaves_warnings_and_errors_and_debug_shows_idle_tables(capsys):
     assert {"table.started", "table.finished"} <= {line["event"] for line in lines(capsys)}
 
 
-def test_the_format_follows_the_terminal_unless_told(capsys, monkeypatch):
+def test_the_format_follows_the_terminal_by_default(capsys, monkeypatch):
     logger = logging.getLogger("lakeward.test")
     for is_terminal, log_format, is_json in ((True, "auto", False), (False, "auto", True), (True, "json", True)):
         monkeypatch.setattr(sys.stderr, "isatty", lambda answer=is_terminal: answer, raising=False)
@@ -130,7 +130,7 @@ class _Noting(SilentObserver):
         return super().__getattribute__(name)
 
 
-def test_an_observer_that_fails_is_said_and_disturbs_nobody(capsys):
+def test_an_observer_that_fails_is_logged_and_affects_no_other(capsys):
     set_up_logging(debug=False, quiet=False)
     noting = _Noting()
     tell_everything(fan_out([_Broken(), noting]))

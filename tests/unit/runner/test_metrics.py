@@ -33,7 +33,7 @@ def written(path: Path) -> dict[tuple[str, str], float]:
     return samples(path.read_text())
 
 
-def test_a_run_and_a_status_become_figures(tmp_path):
+def test_a_run_and_a_status_become_metrics(tmp_path):
     file = tmp_path / "folder" / "lakeward.prom"
     metrics = Metrics(file=file, status=lambda names: [replace(STATUS, table=name) for name in names[:1]])
     metrics.retry("sales.product", 1, 0.5, RetriableError("busy"))
@@ -56,7 +56,7 @@ def test_a_run_and_a_status_become_figures(tmp_path):
     assert {name for name, _ in found} == {family.name for family in FAMILIES}
 
 
-def test_counters_go_on_from_the_file(tmp_path):
+def test_counters_continue_from_the_file(tmp_path):
     file = tmp_path / "lakeward.prom"
     for _ in range(2):
         Metrics(file=file).run_finished(RUN)
@@ -82,7 +82,7 @@ def test_a_foreign_file_is_refused_and_stays(tmp_path, text):
     assert written(file)["lakeward_runs_total", ""] == 1
 
 
-def test_lag_grows_while_nobody_runs_and_ends_with_the_files(tmp_path, monkeypatch):
+def test_lag_grows_between_runs_and_ends_when_no_file_waits(tmp_path, monkeypatch):
     metrics = Metrics()
     metrics.observe_status([STATUS])
     now = time.time()
@@ -94,7 +94,7 @@ def test_lag_grows_while_nobody_runs_and_ends_with_the_files(tmp_path, monkeypat
     assert written(tmp_path / "one.prom")["lakeward_lag_seconds", "sales.product"] == 0
 
 
-def test_the_file_is_written_even_if_tables_cannot_be_looked_at(tmp_path):
+def test_the_file_is_written_even_if_tables_cannot_be_read(tmp_path):
     def broken(_names):
         msg = "no catalog"
         raise OSError(msg)

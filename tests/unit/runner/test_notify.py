@@ -87,7 +87,7 @@ class Runs:
         self.notifier.run_finished(RunReport(run_id, reports))
 
 
-def test_a_table_is_told_once_when_it_fails_and_once_when_it_recovers(hook):
+def test_one_message_is_sent_when_a_table_fails_and_one_when_it_recovers(hook):
     runs = Runs(hook)
     well = replace(FAILED, outcome=Outcome.IDLE, message=None, hint=None, error_kind=None)
     for report in (well, FAILED, FAILED, replace(FAILED, outcome=Outcome.LOCKED), FAILED, well, well, FAILED):
@@ -108,7 +108,7 @@ def test_a_table_is_told_once_when_it_fails_and_once_when_it_recovers(hook):
     assert again["tables"][0]["since"] == "2024-04-05T01:10:03+00:00"
 
 
-def test_runs_that_overlap_tell_the_newest_last(hook):
+def test_of_overlapping_runs_the_newest_is_reported_last(hook):
     runs = Runs(hook)
     well = replace(FAILED, outcome=Outcome.IDLE, message=None, hint=None, error_kind=None)
     notifier, long, short = runs.notifier, RunReport("long", (FAILED, DONE)), RunReport("short", (well,))
@@ -136,14 +136,14 @@ def test_tables_that_fail_together_are_one_message(hook):
     assert body["text"].startswith("lakeward: 120 tables failed: sales.t000, sales.t001")
 
 
-def test_only_what_is_asked_for_is_told(hook):
+def test_only_configured_events_are_sent(hook):
     runs = Runs(hook, on="failure")
     runs.run(FAILED)
     runs.run(replace(FAILED, outcome=Outcome.DONE))
     assert [body["event"] for body in hook.bodies] == ["failure"]
 
 
-def test_a_busy_server_is_asked_again_and_a_refusal_is_not(hook):
+def test_a_busy_server_is_retried_and_a_refusal_is_not(hook):
     hook.statuses = [503, 429]
     Webhook(hook.url, delays=(0, 0)).send(NOTICE)
     assert (len(hook.bodies), hook.requests) == (1, 3)
@@ -162,7 +162,7 @@ def test_a_message_that_cannot_be_delivered_is_a_warning_without_the_address(hoo
     assert hook.requests == 3
 
 
-def test_the_webhook_may_stand_in_the_environment(hook, monkeypatch):
+def test_the_webhook_may_come_from_the_environment(hook, monkeypatch):
     settings = NotifySettings(webhook="env:TEAM_HOOK")
     with pytest.raises(ConfigurationError, match="'TEAM_HOOK', which is not set"):
         open_channels(settings)
@@ -229,7 +229,7 @@ def test_a_redirect_is_a_failure_and_is_not_followed(hook):
     assert (hook.requests, hook.bodies) == (1, [])
 
 
-def test_an_answer_without_end_is_not_read(hook):
+def test_an_endless_answer_is_not_read(hook):
     hook.headers = {"Content-Length": str(1 << 40)}
     hook.trickles.set()
     Webhook(hook.url, timeout=60, delays=()).send(NOTICE)

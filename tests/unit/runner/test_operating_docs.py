@@ -54,7 +54,7 @@ def test_the_message_has_the_fields_of_the_code():
     assert line["event"] == "op.published"
 
 
-def test_events_have_the_fields_that_are_told(caplog):
+def test_events_have_the_documented_fields(caplog):
     log = RunLog()
     with caplog.at_level(logging.DEBUG, "lakeward"):
         log.run_started("r1", ["a.b"])

@@ -40,7 +40,7 @@ def proposed(root: Path, *parts: dict[str, Any]) -> Proposal:
         ({"id": pa.array([], pa.int32())}, ()),
     ],
 )
-def test_columns_that_come_once_in_the_load_are_proposed_likely_names_first(
+def test_columns_unique_in_the_load_are_proposed_likely_names_first(
     tmp_path: Path, columns: dict[str, Any], key: tuple[str, ...]
 ) -> None:
     assert proposed(tmp_path, columns) == Proposal(key, None)
@@ -51,7 +51,7 @@ def test_all_parts_of_the_load_count(tmp_path: Path) -> None:
     assert proposed(tmp_path, *parts).primary_key == ("no",)
 
 
-def test_the_commit_time_is_proposed_and_is_no_key(tmp_path: Path) -> None:
+def test_the_commit_time_is_proposed_and_is_not_a_key(tmp_path: Path) -> None:
     assert proposed(tmp_path, {"ts": [TIME], "name": ["a"]}) == Proposal(("name",), "ts")
 
 

@@ -33,7 +33,7 @@ def silent(requests, seconds=0.4):
     return True
 
 
-def test_files_written_moved_and_touched_are_heard_of(tmp_path):
+def test_files_written_moved_and_touched_are_noticed(tmp_path):
     folder = tmp_path / "landing/sales/product"
     folder.mkdir(parents=True)
     with watching(tmp_path / "landing") as requests:
@@ -49,7 +49,7 @@ def test_files_written_moved_and_touched_are_heard_of(tmp_path):
         assert silent(requests)
 
 
-def test_a_folder_that_appears_is_heard_of_with_what_is_in_it(tmp_path):
+def test_a_new_folder_is_noticed_with_its_files(tmp_path):
     landing = tmp_path / "landing"
     landing.mkdir()
     with watching(landing) as requests:
@@ -69,7 +69,7 @@ def test_a_folder_that_appears_is_heard_of_with_what_is_in_it(tmp_path):
             pass
 
 
-def test_filters_hold(tmp_path):
+def test_filters_exclude_other_files(tmp_path):
     (tmp_path / "hr").mkdir()
     with watching(tmp_path, PathFilter(prefixes=("sales/",))) as requests:
         (tmp_path / "hr/1.csv").write_text("x")
@@ -77,7 +77,7 @@ def test_filters_hold(tmp_path):
         assert silent(requests)
 
 
-def test_a_landing_folder_that_goes_and_comes_back_is_watched_anew(tmp_path, caplog):
+def test_a_landing_folder_that_disappears_and_returns_is_watched_again(tmp_path, caplog):
     landing = tmp_path / "landing"
     landing.mkdir()
     with watching(landing) as requests:
@@ -98,7 +98,7 @@ def test_a_missing_folder_is_refused(tmp_path):
         FolderWatcher(str(tmp_path / "none"), print).start()
 
 
-def test_a_system_that_watches_no_more_is_told(tmp_path, monkeypatch):
+def test_a_system_that_cannot_watch_is_reported(tmp_path, monkeypatch):
     def refuse(*_paths, **_options):
         raise OSError("OS file watch limit reached")  # noqa: EM101
         yield

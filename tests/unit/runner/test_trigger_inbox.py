@@ -16,7 +16,7 @@ def landed(folder: str) -> RunRequest:
     return RunRequest("files landed", folders=frozenset([folder]))
 
 
-def test_a_burst_is_taken_once_it_has_settled():
+def test_a_burst_starts_a_run_once_it_has_settled():
     buffer = RequestBuffer(settle=0.25)
     for moment in (10.0, 10.125, 10.25):
         buffer.add(landed(f"a/{moment}"), moment)
@@ -26,7 +26,7 @@ def test_a_burst_is_taken_once_it_has_settled():
     assert buffer.take(11.0) == () and buffer.next_due() is None
 
 
-def test_a_steady_stream_is_taken_after_a_while():
+def test_a_steady_stream_starts_a_run_after_a_while():
     buffer = RequestBuffer(settle=0.25)
     moment = 10.0
     while not (taken := buffer.take(moment)):
@@ -39,7 +39,7 @@ def test_a_long_settling_has_a_longer_bound():
     assert RequestBuffer(settle=5).limit == 20
 
 
-def test_the_same_ask_is_kept_once_but_every_message_is():
+def test_the_same_request_is_kept_once_but_every_message_is():
     buffer = RequestBuffer(settle=0.3)
     for _ in range(1000):
         buffer.add(landed("a/b"), 10.0)
@@ -49,7 +49,7 @@ def test_the_same_ask_is_kept_once_but_every_message_is():
     assert len(buffer.fresh) == 3
 
 
-def test_a_delayed_ask_does_not_take_a_burst_along_that_has_not_settled():
+def test_a_delayed_request_does_not_start_a_burst_that_has_not_settled():
     buffer = RequestBuffer(settle=0.25)
     buffer.delay(RunRequest("again"), 10.125, "t")
     buffer.add(landed("a/b"), 10.0)
@@ -57,7 +57,7 @@ def test_a_delayed_ask_does_not_take_a_burst_along_that_has_not_settled():
     assert [request.reason for request in buffer.take(10.25)] == ["files landed"]
 
 
-def test_of_two_delayed_asks_with_a_key_the_earlier_counts():
+def test_of_two_delayed_requests_with_a_key_the_earlier_counts():
     buffer = RequestBuffer(settle=0.3)
     for due in (20.0, 12.0, 30.0):
         buffer.delay(RunRequest(str(due)), due, "t")
@@ -65,14 +65,14 @@ def test_of_two_delayed_asks_with_a_key_the_earlier_counts():
     assert [request.reason for request in buffer.take(40.0)] == ["12.0"]
 
 
-def test_the_inbox_wakes_whoever_waits():
+def test_the_inbox_wakes_its_waiting_thread():
     inbox = Inbox(0.01, SystemClock())
     assert inbox.take(0.0) == ()
     threading.Timer(0.05, inbox.put, [landed("a/b")]).start()
     assert [request.reason for request in inbox.take(20.0)] == ["files landed"]
 
 
-def test_the_inbox_can_be_left_for_something_else_and_forgets_nothing():
+def test_waiting_on_the_inbox_can_be_interrupted_without_losing_requests():
     inbox = Inbox(60, SystemClock())
     inbox.put(landed("a/b"))
     threading.Timer(0.05, inbox.wake).start()
@@ -82,7 +82,7 @@ def test_the_inbox_can_be_left_for_something_else_and_forgets_nothing():
     assert len(inbox.take_all()) == 1
 
 
-def test_everything_can_be_taken_unsettled():
+def test_all_requests_can_be_taken_before_they_settle():
     inbox = Inbox(60, SystemClock())
     inbox.put(landed("a/b"))
     assert len(inbox.take_all()) == 1 and inbox.take_all() == ()

@@ -48,7 +48,7 @@ def test_several_records_and_repeats():
     assert [one.key for one in notice.created] == ["a/1.csv", "a/2.csv"]
 
 
-def test_what_creates_nothing_is_counted():
+def test_notices_without_created_objects_are_counted():
     test_event = {"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}
     assert read_s3_notice(json.dumps(test_event)).others == 1
     removed = {"Records": [record("a", name="ObjectRemoved:Delete"), record("b", name="s3:ObjectCreated:Copy")]}
@@ -69,19 +69,19 @@ def test_what_creates_nothing_is_counted():
         json.dumps(bare("a\ud800.csv")), json.dumps({"Records": [{"Sns": {"Message": "[" * 100_000}}]}),
     ],
 )  # fmt: skip
-def test_what_is_no_event_is_told_and_not_raised(body):
+def test_messages_that_are_not_events_are_reported_and_not_raised(body):
     notice = read_s3_notice(body)
     assert notice.created == () and len(notice.problems) == 1
     assert notice.problems[0].startswith("not an S3 event notification")
 
 
-def test_one_bad_record_does_not_take_the_others_with_it():
+def test_one_bad_record_leaves_the_others():
     event = {"Records": [{"body": "no json"}, {"body": json.dumps(bare("a/b.csv"))}, 7]}
     notice = read_s3_notice(event)
     assert notice.created == (OBJECT,) and len(notice.problems) == 2
 
 
-def test_nesting_without_end_is_no_event():
+def test_endless_nesting_is_not_an_event():
     event: dict = bare("a/b.csv")
     for _ in range(20):
         event = {"TopicArn": "t", "Message": json.dumps(event)}
@@ -95,7 +95,7 @@ def test_paths_under_landing():
     assert path_under("s3://lake/aa", OBJECT) is None
 
 
-def test_an_event_that_is_nested_too_deeply_to_be_shown_is_told():
+def test_an_event_nested_too_deeply_to_be_shown_is_reported():
     deep: dict = {}
     for _ in range(100_000):
         deep = {"a": deep}

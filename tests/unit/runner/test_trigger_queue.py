@@ -71,7 +71,7 @@ def received(source, put=None, **options):
 
 
 @pytest.mark.parametrize("poison", [NESTED, "no json", '{"Records":' * 50_000, json.dumps({"Records": [NESTED]})])
-def test_poison_does_not_end_receiving(poison, caplog):
+def test_unreadable_messages_do_not_end_receiving(poison, caplog):
     source, counted = FakeQueue([message(1, poison), message(2, event("landing/sales/product/1.csv"))]), []
     request = received(source, on_poison=lambda: counted.append(1))
     assert request.folders == {"sales/product"}
@@ -80,13 +80,13 @@ def test_poison_does_not_end_receiving(poison, caplog):
     assert source.deleted == ["m1"], "without dead letters it would come again for ever"
 
 
-def test_poison_is_left_to_the_dead_letters_where_there_are_some():
+def test_unreadable_messages_are_left_to_the_dead_letter_queue_if_there_is_one():
     source = FakeQueue([message(1, NESTED), message(2, event("landing/sales/product/1.csv"))], dead_letters=True)
     received(source)
     assert source.deleted == [] and source.given_back == ["m2"]
 
 
-def test_whatever_fails_while_a_message_is_taken_in_the_next_is_handled(caplog):
+def test_after_any_failure_with_a_message_the_next_is_handled(caplog):
     def failing_once(requests):
         calls = []
 
@@ -104,7 +104,7 @@ def test_whatever_fails_while_a_message_is_taken_in_the_next_is_handled(caplog):
     assert "processing it failed: ZeroDivisionError" in caplog.text and "KeyError" in caplog.text
 
 
-def test_an_answer_that_nobody_foresaw_does_not_end_receiving(monkeypatch):
+def test_an_unexpected_answer_does_not_end_receiving(monkeypatch):
     monkeypatch.setattr("lakeward.runner.watch.queue._OUTAGE_FIRST", 0.0)
     faults = [ValueError("odd answer"), RetriableError("gone")]
     source = FakeQueue(*faults, [message(1, event("landing/sales/product/1.csv"))])

@@ -23,7 +23,7 @@ def test_an_interval_ticks_on_its_grid():
     assert timer.wait() == 600
 
 
-def test_missed_ticks_of_an_interval_come_once():
+def test_missed_ticks_of_an_interval_start_one_run():
     clock = FakeClock(0)
     timer = Every(600, clock, reason="every")
     clock.now = 600 * 5 + 30
@@ -40,7 +40,7 @@ def test_cron_ticks_at_its_times_and_missed_ones_once():
     assert timer.wait() == 50 * 60
 
 
-def test_cron_goes_by_the_time_zone_across_a_change_of_clocks():
+def test_cron_follows_the_time_zone_across_a_change_of_clocks():
     # In Berlin the night of 31 March 2024 has no 2:30; 3:30 is 1:30 UTC then.
     clock = FakeClock(at("2024-03-30T12:00:00"))
     timer = Cron("30 3 * * *", clock, timezone="Europe/Berlin")
@@ -78,6 +78,6 @@ def test_spans_are_read(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "10x", "1h30m", -5, float("nan"), float("inf"), True, None])
-def test_other_texts_are_no_spans(text):
+def test_other_texts_are_not_spans(text):
     with pytest.raises(ConfigurationError, match="not a span of time"):
         parse_span(text)

@@ -95,7 +95,7 @@ def test_named_tables_alone_are_watched():
     assert stage.lake.runs == [["a.two"], ["a.two"]]
 
 
-def test_a_new_table_is_registered_and_said(caplog):
+def test_a_new_table_is_registered_and_reported(caplog):
     stage = Stage(known("a.one"))
     stage.lake.found = [known("b.new", active=False)]
     stage.land("b/new")
@@ -103,7 +103,7 @@ def test_a_new_table_is_registered_and_said(caplog):
     assert "lakeward tables set b.new --primary-key COLUMN --activate" in caplog.text
 
 
-def test_folders_that_no_table_reads_are_looked_at_once_per_full_look():
+def test_folders_that_no_table_reads_are_inspected_once_per_full_listing():
     stage = Stage(known("a.one"))
     for _ in range(3):
         stage.land("excluded/table")
@@ -144,7 +144,7 @@ def test_a_table_that_waits_runs_again_and_its_message_is_held(outcome):
     assert receipt.end == "done" and stage.later(600) == ()
 
 
-def test_a_passing_failure_is_tried_again_ever_later():
+def test_a_temporary_failure_is_retried_after_growing_pauses():
     stage = Stage(known("a.one"))
     stage.lake.answer("a.one", Outcome.FAILED, error_kind="retriable")
     requests, waits = [START], []
@@ -162,7 +162,7 @@ def test_a_passing_failure_is_tried_again_ever_later():
     assert stage.later(1), "success starts the waits anew"
 
 
-def test_a_load_that_settles_is_looked_at_within_a_quarter_of_its_time():
+def test_a_load_that_settles_is_checked_within_a_quarter_of_its_time():
     stage = Stage(known("a.one", load_settle=20))
     stage.lake.answer("a.one", Outcome.WAITING)
     requests = [START]
@@ -173,7 +173,7 @@ def test_a_load_that_settles_is_looked_at_within_a_quarter_of_its_time():
         assert requests
 
 
-def test_an_outage_keeps_what_was_asked_and_is_said_once(caplog):
+def test_an_outage_keeps_requests_and_is_reported_once(caplog):
     caplog.set_level(logging.INFO)
     stage, receipt = Stage(known("a.one")), FakeReceipt()
     stage.lake.error = RetriableError("the state store does not answer")
@@ -229,7 +229,7 @@ def test_a_slow_table_does_not_delay_another_nor_the_others_of_its_round():
     assert sorted(table.table for table in stage.heard[-1].tables) == ["a.slow", "a.three", "a.two"]
 
 
-def test_what_is_asked_for_a_table_that_runs_comes_once_its_run_has_ended():
+def test_requests_for_a_running_table_are_delivered_when_its_run_has_ended():
     stage, receipt = Stage(known("a.slow"), known("a.two")), FakeReceipt()
     gate = stage.lake.hold("a.slow")
     stage.begin(landed("a/slow"))
@@ -245,7 +245,7 @@ def test_what_is_asked_for_a_table_that_runs_comes_once_its_run_has_ended():
     assert stage.lake.runs == [["a.slow"], ["a.two"], ["a.slow"]] and receipt.end == "done"
 
 
-def test_a_message_is_given_back_as_soon_as_one_of_its_tables_failed():
+def test_a_message_is_released_as_soon_as_one_of_its_tables_failed():
     stage, receipt = Stage(known("a.slow"), known("a.two")), FakeReceipt()
     stage.lake.answer("a.two", Outcome.FAILED, error_kind="data")
     gate = stage.lake.hold("a.slow")
@@ -256,7 +256,7 @@ def test_a_message_is_given_back_as_soon_as_one_of_its_tables_failed():
     assert receipt.end == "failed"
 
 
-def test_no_round_begins_while_as_many_tables_are_at_work_as_allowed():
+def test_no_round_begins_while_the_allowed_number_of_tables_is_running():
     tables = [known(f"a.t{number}") for number in range(6)]
     stage = Stage(*tables, parallel=3)
     gates = [stage.lake.hold(f"a.t{number}") for number in range(6)]
@@ -274,7 +274,7 @@ def test_no_round_begins_while_as_many_tables_are_at_work_as_allowed():
     assert len(stage.heard) == 4
 
 
-def test_faults_that_pass_are_tried_again_by_the_watcher_and_not_within_a_run():
+def test_temporary_errors_are_retried_by_the_watcher_and_not_within_a_run():
     stage = Stage(known("a.one"))
     stage.land("a/one")
     assert stage.lake.attempts == [0]
@@ -295,7 +295,7 @@ def test_an_outage_of_one_round_leaves_the_others_alone():
     assert stage.lake.runs == [["a.slow"], ["a.two"]] and receipt.end == "done"
 
 
-def test_the_message_of_a_table_that_is_given_up_is_ended():
+def test_the_message_of_a_table_without_further_tries_is_deleted():
     stage, receipt = Stage(known("a.one"), known("a.two")), FakeReceipt()
     stage.lake.answer("a.one", Outcome.WAITING)
     stage.land("a/one", receipt=receipt)
@@ -305,7 +305,7 @@ def test_the_message_of_a_table_that_is_given_up_is_ended():
     assert receipt.end == "done" and stage.lake.runs == [["a.one"], ["a.two"]]
 
 
-def test_a_bug_in_one_run_is_told_and_tried_again_and_the_others_go_on(caplog):
+def test_a_bug_in_one_run_is_reported_and_retried_and_the_others_continue(caplog):
     stage, receipt = Stage(known("a.slow"), known("a.two")), FakeReceipt()
     gate = stage.lake.hold("a.slow")
     stage.begin(landed("a/slow"))
@@ -333,7 +333,7 @@ def test_an_observer_that_fails_does_not_end_the_watch(caplog):
     assert stage.lake.runs == [["a.one"], ["a.one"]] and "Failing failed: ZeroDivisionError" in caplog.text
 
 
-def test_what_ends_a_process_ends_the_watch_and_the_other_runs():
+def test_an_exception_that_ends_a_process_ends_the_watch_and_the_other_runs():
     class Crash(BaseException):
         pass
 
@@ -375,7 +375,7 @@ class Recorder:
         self.calls.append("stop")
 
 
-def test_once_takes_what_waits_in_the_queue_and_leaves():
+def test_once_processes_what_waits_in_the_queue_and_ends():
     stage, receipt = Stage(known("a.one")), FakeReceipt()
     trigger = Recorder(stage.inbox, receipt)
     report = Watcher(stage.lake, stage.inbox, triggers=[trigger]).once()
@@ -400,7 +400,7 @@ class Receiver(Recorder):
 
 
 @pytest.mark.parametrize("by_interrupt", [True, False])
-def test_the_end_of_watching_ends_every_run_and_keeps_the_messages_of_what_is_not_done(by_interrupt, monkeypatch):
+def test_the_end_of_watching_ends_every_run_and_keeps_unfinished_messages(by_interrupt, monkeypatch):
     stage = Stage(known("a.one"), known("a.slow"))
     stage.lake.hold("a.slow")
     receipts = {"a.one": FakeReceipt(), "a.slow": FakeReceipt()}
@@ -426,7 +426,7 @@ def test_the_end_of_watching_ends_every_run_and_keeps_the_messages_of_what_is_no
     assert (receipts["a.one"].end, receipts["a.slow"].end) == ("done", None)
 
 
-def test_triggers_are_ended_whatever_ends_the_watch():
+def test_triggers_are_stopped_whatever_ends_the_watch():
     stage = Stage(known("a.one"))
     stage.lake.error = KeyboardInterrupt()
     trigger = Recorder(stage.inbox)

@@ -67,7 +67,7 @@ def landed(bench: Bench) -> Bench:
     return bench
 
 
-def test_settings_that_fit_give_nothing(landed):
+def test_settings_that_fit_have_no_findings(landed):
     assert (
         landed.check(primary_key="id", partition_by=["dept", "days(sold)", "bucket(4, id)", "truncate(2, dept)"]) == []
     )
@@ -101,7 +101,7 @@ def test_a_setting_that_does_not_fit_is_an_error(landed, settings, setting, word
     assert finding.hint == f"correct tables: {TABLE}: {setting}: in lakeward.yaml"
 
 
-def test_iceberg_names_the_field_of_a_transform_and_that_must_be_no_column(bench):
+def test_the_field_that_iceberg_names_for_a_transform_must_not_be_a_column(bench):
     bench.land(LOAD, {"id": [1], "id_bucket": [1]})
     assert (
         "Iceberg would name the field id_bucket" in bench.only(primary_key="id", partition_by="bucket(4, id)").message
@@ -118,13 +118,13 @@ def test_iceberg_names_the_field_of_a_transform_and_that_must_be_no_column(bench
         ({"renames": {"departement": "depts"}}, "renames", "did you mean 'dept'?"),
     ],
 )
-def test_what_may_be_meant_is_a_warning(landed, settings, setting, words):
+def test_possible_mistakes_are_warnings(landed, settings, setting, words):
     findings = [one for one in landed.check(**{"primary_key": "id", **settings}) if one.setting == setting]
     assert [finding.severity for finding in findings] == [Severity.WARNING]
     assert words in findings[0].message
 
 
-def test_a_renamed_column_goes_by_its_new_name_in_the_key_and_by_either_in_the_partition(bench):
+def test_a_renamed_column_has_its_new_name_in_the_key_and_either_name_in_the_partition(bench):
     bench.land(LOAD, {"ident": [1], "sold": [datetime(2024, 1, 1)]})
     renames = {"ident": "id", "sold": "sold_at"}
     assert "it was renamed to id" in bench.only(primary_key="ident", renames=renames).message
@@ -146,7 +146,7 @@ def test_names_that_the_lake_cannot_have_are_an_error_with_the_renames_that_help
     assert "'_row_id' is the name of" in bench.only(primary_key="id").message
 
 
-def test_keys_that_come_twice_are_counted_over_all_parts_and_shown(bench):
+def test_repeated_keys_are_counted_over_all_parts_and_shown(bench):
     bench.land(LOAD, {"id": [1, 2, 2, 3], "region": ["a", "a", "a", None]})
     bench.land("LOAD00000002.parquet", {"id": [1, 2, 1, 3], "region": ["a", "a", "b", None]})
     finding, warning = bench.check(primary_key=["id", "region"])
@@ -170,7 +170,7 @@ def test_many_repeated_keys_are_counted_all(bench, count):
     assert bench.only(primary_key="id").message.startswith(f"{count:,} keys come more than once")
 
 
-def test_a_large_load_goes_to_spark_or_is_told_not_to_be_checked(landed, monkeypatch):
+def test_a_large_load_is_checked_by_spark_or_reported_as_unchecked(landed, monkeypatch):
     monkeypatch.setattr(validation, "LOCAL_BYTES", 10)
     assert "its keys were not checked" in landed.only(primary_key="id").message
 
@@ -191,7 +191,7 @@ def test_csv_rows_are_read_for_keys_and_for_what_does_not_fit(bench):
     assert (bad.setting, bad.message) == ("on_bad_row", "1 of 3 rows of the load does not fit the schema")
 
 
-def test_csv_headers_and_named_columns_are_looked_at(bench):
+def test_csv_headers_and_named_columns_are_checked(bench):
     bench.text("20240327-014303888.csv", "Op,id,nme", "I,1,a")
     header = bench.only(primary_key="id", schema="id int, name string", csv={"header": True})
     assert header.setting == "schema" and "nme is not declared" in header.message
@@ -200,7 +200,7 @@ def test_csv_headers_and_named_columns_are_looked_at(bench):
     assert "csv.columns names nme, which the table's schema does not have" in finding.message
 
 
-def test_a_header_that_nobody_told_of_refuses_the_table_and_names_the_setting(bench):
+def test_an_undeclared_header_refuses_the_table_and_names_the_setting(bench):
     bench.text("LOAD00000001.csv", "code,name", "a,b")
     finding = bench.only(primary_key="code", schema="code string, name string")
     assert (finding.severity, finding.setting) == (Severity.ERROR, "csv.header")
@@ -213,7 +213,7 @@ def test_a_header_that_nobody_told_of_refuses_the_table_and_names_the_setting(be
     assert (header.severity, header.setting, bad.setting) == (Severity.WARNING, "csv.header", "on_bad_row")
 
 
-def test_another_delimiter_and_a_header_that_is_none_refuse_the_table(bench):
+def test_another_delimiter_and_a_missing_header_refuse_the_table(bench):
     bench.text("LOAD00000001.csv", "1;a", "2;b")
     settings = {"primary_key": "id", "schema": "id int, name string"}
     finding = bench.only(**settings)
@@ -224,7 +224,7 @@ def test_another_delimiter_and_a_header_that_is_none_refuse_the_table(bench):
     assert (finding.severity, finding.setting) == (Severity.ERROR, "csv.header")
 
 
-def test_an_undeclared_commit_time_is_told_for_text_and_for_parquet(bench):
+def test_an_undeclared_commit_time_is_reported_for_text_and_for_parquet(bench):
     bench.text("LOAD00000001.csv", "2024-01-01 00:00:00.000000,1,a")
     finding = bench.only(primary_key="id", schema="id int, name string")
     assert (finding.severity, finding.setting) == (Severity.ERROR, "timestamp_column")
@@ -240,20 +240,20 @@ def test_an_undeclared_commit_time_is_told_for_text_and_for_parquet(bench):
     assert bench.check(primary_key="id", schema="ts string, id bigint") == []
 
 
-def test_a_headerless_change_file_without_its_timestamp_is_found_by_its_looks(bench):
+def test_a_headerless_change_file_without_its_timestamp_is_found_by_its_values(bench):
     bench.text("20240327-014303888.csv", "I,1,a", "U,1,b")
     finding = bench.only(primary_key="id", schema="id int, name string", timestamp_column="ts")
     assert finding.setting == "timestamp_column"
 
 
-def test_files_that_cannot_be_read_are_told(bench):
+def test_files_that_cannot_be_read_are_reported(bench):
     bench.path(LOAD).write_bytes(b"PAR1 cut off")
     for schema in ("id int", None):
         finding = bench.only(primary_key="id", schema=schema)
         assert finding.setting == "files" and LOAD in finding.message
 
 
-def test_load_parts_with_other_columns_are_told_not_to_be_checked(bench):
+def test_load_parts_with_other_columns_are_reported_as_unchecked(bench):
     bench.land(LOAD, {"id": [1]})
     bench.land("LOAD00000002.parquet", {"id": [1, 1, 2], "name": ["a", "b", "c"]})
     finding = bench.only(primary_key="id")
@@ -261,13 +261,13 @@ def test_load_parts_with_other_columns_are_told_not_to_be_checked(bench):
     assert "1 load part has other columns and was not read: sales/product/LOAD00000002.parquet" in finding.message
 
 
-def test_a_table_without_files_can_only_be_warned_of(bench):
+def test_a_table_without_files_is_only_a_warning(bench):
     (bench.root / "landing").mkdir()
     assert [one.setting for one in bench.check(primary_key="id")] == ["path"]
     assert [one.setting for one in bench.check(primary_key="idd", schema="id int")] == ["primary_key", "path"]
 
 
-def test_files_that_nobody_reads_are_told(landed):
+def test_ignored_files_are_reported(landed):
     landed.text("load00000002.csv", "1,a")
     finding = landed.only(primary_key="id")
     assert (finding.severity, finding.setting) == (Severity.WARNING, "files")

@@ -29,7 +29,7 @@ PRODUCT = TableId("sales", "product")
         ("./landing", "sales/product", None, None),
     ],
 )
-def test_the_folder_counts_from_landing(landing, path, bucket, folder):
+def test_the_folder_is_relative_to_landing(landing, path, bucket, folder):
     found = read_item(item(path, bucket=bucket), landing)
     assert found == WalkthroughTable(PRODUCT, active=False, settings={"path": folder} if folder else {})
 
@@ -94,7 +94,7 @@ def test_tables_are_registered_once_and_those_known_are_left_alone(tmp_path, lan
     assert outcomes(take_over(items[:1], config, landing, state)) == [("left", "sales.product", None)]
 
 
-def test_an_active_table_that_does_not_fit_its_files_comes_inactive_with_the_reason(tmp_path, landing):
+def test_an_active_table_that_does_not_fit_its_files_is_imported_as_inactive(tmp_path, landing):
     config, state = parse_config({}, base=tmp_path), MemoryStateStore()
     [found] = take_over([item("sales/product", bucket=None, key="ident", flag="true")], config, landing, state)
     assert (found.outcome, found.active) == ("imported", False)
@@ -102,7 +102,7 @@ def test_an_active_table_that_does_not_fit_its_files_comes_inactive_with_the_rea
     assert state.find_table(PRODUCT).settings == {"primary_key": ["ident"]}
 
 
-def test_bad_and_second_items_are_told_and_the_others_taken(tmp_path, landing):
+def test_bad_and_duplicate_items_are_reported_and_the_others_imported(tmp_path, landing):
     config, state = parse_config({}, base=tmp_path), MemoryStateStore()
     items = [item(flag="yes"), {"id": {"S": "foreign"}}, item("a/sales/product/"), item("b/sales/product/")]
     found = list(take_over(items, config, landing, state))

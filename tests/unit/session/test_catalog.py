@@ -158,7 +158,7 @@ def test_a_warehouse_on_s3_is_reached_by_icebergs_own_client(tmp_path):
 
 
 @pytest.mark.parametrize("warehouse", ["s3://bucket/why?/lake", "s3://bucket/no#1"])
-def test_a_warehouse_whose_path_iceberg_would_cut_off_is_refused(tmp_path, warehouse):
+def test_a_warehouse_whose_path_iceberg_would_truncate_is_refused(tmp_path, warehouse):
     with pytest.raises(ConfigurationError, match="cuts the path"):
         catalog_conf(configured(tmp_path, warehouse=warehouse))
 
@@ -175,7 +175,7 @@ def test_on_aws_itself_keys_and_region_are_left_to_aws(tmp_path):
 @pytest.mark.parametrize(
     "lake", [{"catalog": "hadoop://s3://bucket/lake"}, {"catalog": "hadoop://", "warehouse": "s3a://bucket/lake"}]
 )
-def test_a_hadoop_catalog_on_s3_is_reached_by_hadoop_with_settings_of_its_own(tmp_path, lake):
+def test_a_hadoop_catalog_on_s3_is_reached_by_hadoop_with_separate_settings(tmp_path, lake):
     found = properties(configured(tmp_path, {"endpoint": "http://store:9000", **KEYS}, **lake))
     assert found["warehouse"] == "s3a://bucket/lake"
     assert found["hadoop.fs.s3a.endpoint"] == "http://store:9000"
@@ -183,7 +183,7 @@ def test_a_hadoop_catalog_on_s3_is_reached_by_hadoop_with_settings_of_its_own(tm
     assert "io-impl" not in found
 
 
-def test_a_rest_catalog_speaks_of_s3_only_where_the_configuration_does(tmp_path):
+def test_a_rest_catalog_has_s3_settings_only_if_the_configuration_has(tmp_path):
     assert "io-impl" not in properties(configured(tmp_path, catalog="rest+http://host", warehouse="prod"))
     assert "io-impl" in properties(configured(tmp_path, {}, catalog="rest+http://host", warehouse="prod"))
 
@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path):
         ("glue://", CatalogKind.GLUE),
     ],
 )
-def test_the_scheme_tells_the_kind(tmp_path, catalog, kind):
+def test_the_scheme_decides_the_kind(tmp_path, catalog, kind):
     assert catalog_kind(configured(tmp_path, catalog=catalog)) is kind
 
 

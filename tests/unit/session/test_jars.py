@@ -75,7 +75,7 @@ def test_a_verified_jar_is_not_hashed_again(cache, resolver, monkeypatch):
     ("content", "problem"),
     [(CONTENT[:5], "incomplete or foreign file of 5 bytes"), (CONTENT.upper(), "checksum"), (None, "missing")],
 )
-def test_what_was_fetched_wrong_is_refused_and_not_kept(cache, resolver, content, problem):
+def test_a_wrong_download_is_refused_and_not_kept(cache, resolver, content, problem):
     resolver.content = content
     with pytest.raises(ConfigurationError, match=problem) as refused:
         resolve_jars(CONFIG)
@@ -84,7 +84,7 @@ def test_what_was_fetched_wrong_is_refused_and_not_kept(cache, resolver, content
     assert not (cache / "jars" / JAR.file_name).exists()
 
 
-def test_a_given_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch):
+def test_a_configured_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch):
     given = tmp_path / "given"
     given.mkdir()
     (given / JAR.file_name).write_bytes(CONTENT)
@@ -96,7 +96,7 @@ def test_a_given_folder_is_used_in_place(cache, resolver, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("content", "problem"), [(None, "is missing"), (CONTENT[:5], "is an incomplete or foreign file")]
 )
-def test_a_given_folder_without_the_jar_is_refused_with_file_and_coordinate(
+def test_a_configured_folder_without_the_jar_is_refused_with_file_and_coordinate(
     cache, resolver, tmp_path, monkeypatch, content, problem
 ):
     if content is not None:
@@ -218,7 +218,7 @@ def test_the_resolver_runs_apart_from_the_users_own_spark_and_maven(tmp_path, mo
     assert "PYSPARK_SUBMIT_ARGS" not in environment
 
 
-def test_a_resolver_that_never_answers_is_given_up(tmp_path, monkeypatch):
+def test_a_resolver_that_never_answers_is_stopped(tmp_path, monkeypatch):
     def run(command, **options):
         raise subprocess.TimeoutExpired(command, options["timeout"])
 

@@ -55,7 +55,7 @@ def test_values_are_written_so_that_java_reads_them_back(key, value, line):
     assert properties_text({key: value}) == f"{line}\n"
 
 
-def test_what_spark_would_read_by_itself_still_counts_and_comes_first(launched, monkeypatch, tmp_path):
+def test_settings_that_spark_reads_by_default_still_count_and_come_first(launched, monkeypatch, tmp_path):
     (tmp_path / "spark-defaults.conf").write_text("spark.a 1\\")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     start_jvm({"spark.b": "2"})

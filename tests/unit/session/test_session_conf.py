@@ -21,7 +21,7 @@ def conf_of(base, master="local[2]", **conf):
     return session_conf(parse_config({"spark": {"master": master, "conf": conf}}, base=base))
 
 
-def test_a_lake_session_is_utc_ansi_and_speaks_of_the_lake_by_default(tmp_path):
+def test_a_lake_session_is_utc_ansi_and_uses_the_lake_by_default(tmp_path):
     conf = conf_of(tmp_path)
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert conf["spark.sql.ansi.enabled"] == "true"
@@ -31,7 +31,7 @@ def test_a_lake_session_is_utc_ansi_and_speaks_of_the_lake_by_default(tmp_path):
     assert "spark.sql.caseSensitive" not in conf
 
 
-def test_what_the_user_sets_wins(tmp_path):
+def test_settings_of_the_user_win(tmp_path):
     conf = conf_of(tmp_path, **{"spark.ui.enabled": "true", "spark.driver.memory": "3g"})
     assert (conf["spark.ui.enabled"], conf["spark.driver.memory"]) == ("true", "3g")
 
@@ -55,7 +55,7 @@ def test_the_users_extensions_java_options_and_class_path_are_kept(tmp_path):
     assert conf["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar:/mine.jar"
 
 
-def test_a_cluster_is_sent_the_jars_and_left_its_own_settings(tmp_path):
+def test_a_cluster_is_sent_the_jars_and_keeps_its_settings(tmp_path):
     conf = conf_of(tmp_path, master="spark://host:7077", **{"spark.jars": "/mine.jar"})
     assert conf["spark.jars"] == "/jars/a.jar,/jars/b.jar,/mine.jar"
     assert conf.keys().isdisjoint({"spark.driver.memory", "spark.sql.shuffle.partitions", "spark.driver.host"})
@@ -66,7 +66,7 @@ def test_a_user_who_brings_iceberg_gets_no_second_one(tmp_path):
     assert conf.keys().isdisjoint({"spark.jars", "spark.driver.extraClassPath"})
 
 
-def test_the_log_settings_exist_where_spark_is_told_to_look(tmp_path):
+def test_the_log_settings_exist_where_spark_is_configured_to_read_them(tmp_path):
     option = conf_of(tmp_path)["spark.driver.extraJavaOptions"]
     assert Path(url2pathname(option.removeprefix("-Dlog4j2.configurationFile=file://"))).is_file()
 

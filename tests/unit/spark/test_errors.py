@@ -93,7 +93,7 @@ def shown_by_spark(error: LakewardError) -> PySparkException:
         RefusedInputError("a name like {} or :lakeward", hint="other"),
     ],
 )
-def test_an_error_raised_in_a_task_comes_back_as_what_it_was(error):
+def test_an_error_raised_in_a_task_keeps_its_type(error):
     shown = shown_by_spark(error)
     for what, prefix in (("", ""), ("sales.product", "sales.product: ")):
         found = recognised(shown, task_error(what))
@@ -108,7 +108,7 @@ def test_the_error_of_a_task_counts_before_what_its_traceback_holds():
     assert type(recognised(shown, *spark_faults("t"))) is DataError
 
 
-def test_an_error_of_a_task_whose_text_was_cut_off_is_an_unknown_failure():
+def test_an_error_of_a_task_whose_text_was_truncated_is_an_unknown_failure():
     shown = str(shown_by_spark(DataError("the file is damaged")))
     cut = PySparkException(shown[: shown.rindex("the file is damaged")])
     assert recognised(cut, *spark_faults("t")) is None
@@ -157,7 +157,7 @@ def test_a_marked_message_is_found_in_every_error_behind_the_one_that_is_seen():
         assert Failure(error).marked(Mark("other")) is None
 
 
-def test_errors_that_cause_each_other_are_looked_at_once():
+def test_errors_that_cause_each_other_are_visited_once():
     first, second = RuntimeError("first"), RuntimeError("second")
     first.__context__, second.__context__ = second, first
     assert Failure(first).marked(Mark("test")) is None
@@ -188,7 +188,7 @@ def test_errors_that_cause_each_other_are_looked_at_once():
         ("java.lang.OutOfMemoryError: Java heap space", SparkDiedError),
     ],
 )
-def test_faults_of_storage_and_catalog_are_known_by_the_java_stack(text, kind):
+def test_errors_of_storage_and_catalog_are_recognised_by_the_java_stack(text, kind):
     error = Exception(f"An error occurred while calling o1.sql.\n: {text}\n\tat a.b.C(C.java:1)\n")
     found = recognised(error, *spark_faults("sales.product"))
     assert type(found) is kind and found.hint
@@ -207,7 +207,7 @@ def test_the_stack_beside_a_headline_is_read_too():
 @pytest.mark.parametrize(
     "text", ["[DIVIDE_BY_ZERO] Division by zero", "lakeward.errors.Unknown: x", "Status Code: 404"]
 )
-def test_what_is_not_known_stays_unknown(text):
+def test_unrecognised_errors_stay_unknown(text):
     assert recognised(Exception(text), *spark_faults("t")) is None
 
 
@@ -243,7 +243,7 @@ def test_errors_of_the_bridge_are_translated_on_request():
     assert (raised.value.message, raised.value.hint) == ("Spark failed: Answer from Java side is empty", "look")
 
 
-def test_the_first_recogniser_that_answers_counts():
+def test_the_first_recogniser_that_matches_counts():
     answers = [None, DataError("first"), RetriableError("second")]
     asked = []
 
@@ -284,7 +284,7 @@ def test_a_commit_that_misses_files_of_the_lake():
 
 
 @pytest.mark.parametrize("text", ["BadRequestException: no such field", f"x\n{FULL}", "AlreadyExistsException: File"])
-def test_other_errors_of_a_commit_stay_what_they_are(text):
+def test_other_errors_of_a_commit_keep_their_type(text):
     with pytest.raises(PySparkException), commit_errors("lake.sales.product"):
         raise PySparkException(text)
 
@@ -299,7 +299,7 @@ def test_a_table_that_the_catalog_does_not_have():
 # Files that are read as input.
 
 
-def test_the_line_that_says_most_is_shown_of_a_file_that_cannot_be_read():
+def test_the_most_specific_line_is_shown_of_a_file_that_cannot_be_read():
     nanos = (
         "Job aborted [CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/x/a.parquet.\n"
         "Caused by: [PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846"
@@ -343,7 +343,7 @@ def test_files_that_cannot_be_read_are_named(text, kind, message):
         (ConnectionResetError(errno.ECONNRESET, "reset"), RetriableError, "s3://b/x: reset"),
     ],
 )
-def test_errors_of_stores_say_what_to_do(error, kind, message):
+def test_errors_of_stores_have_a_remedy(error, kind, message):
     with pytest.raises(kind, match=message) as raised, store_errors("s3://b/x"):
         raise error
     if kind is ConfigurationError:
@@ -416,7 +416,7 @@ def test_a_query_of_a_table_that_is_not_there_names_the_commands_that_list_table
         (KeyError("x"), BugError, "this is a bug in Lakeward: KeyError: 'x'", "--debug"),
     ],
 )
-def test_every_exception_has_an_answer_with_its_cause(error, kind, message, hint):
+def test_every_exception_is_translated_with_its_cause(error, kind, message, hint):
     found = as_lakeward_error(error, "t")
     assert type(found) is kind
     assert re.match(f"t: .*{message}", found.message) and hint in found.hint

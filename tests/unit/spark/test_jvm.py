@@ -35,7 +35,7 @@ def gone(monkeypatch):
 @pytest.mark.parametrize(
     "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused")]
 )
-def test_a_table_whose_jvm_was_killed_says_so_and_is_not_tried_again(gone, error) -> None:
+def test_a_table_whose_jvm_was_killed_reports_that_and_is_not_retried(gone, error) -> None:
     found = as_lakeward_error(error, "sales.product")
     assert isinstance(found, SparkDiedError) and not isinstance(found, RetriableError)
     assert found.message.startswith("sales.product: the JVM of Spark was killed (SIGKILL); what was published stays")
@@ -43,14 +43,14 @@ def test_a_table_whose_jvm_was_killed_says_so_and_is_not_tried_again(gone, error
     assert (found.kind, found.exit_code) == ("spark", 3)
 
 
-def test_a_jvm_that_runs_is_not_blamed(monkeypatch) -> None:
+def test_a_running_jvm_is_not_reported_as_dead(monkeypatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
         assert isinstance(as_lakeward_error(ConnectionResetError(104, "reset"), "t"), RetriableError)
         process.communicate(b"\n")
 
 
-def test_a_jvm_that_dies_at_its_start_is_told_with_its_last_words() -> None:
+def test_a_jvm_that_dies_at_its_start_is_reported_with_its_last_output() -> None:
     def start() -> None:
         with python("import sys; sys.exit('Error: Invalid maximum heap size: -Xmx9e9g')") as process:
             process.wait()
@@ -63,7 +63,7 @@ def test_a_jvm_that_dies_at_its_start_is_told_with_its_last_words() -> None:
     assert java_gateway.Popen is before
 
 
-def test_a_jvm_that_is_killed_at_its_start_is_told() -> None:
+def test_a_jvm_that_is_killed_at_its_start_is_reported() -> None:
     def start() -> None:
         with python("input()") as process:
             process.send_signal(signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_a_jvm_that_is_killed_at_its_start_is_told() -> None:
         start()
 
 
-def test_an_error_beside_a_running_jvm_stays_what_it_is() -> None:
+def test_an_error_while_the_jvm_runs_keeps_its_type() -> None:
     with pytest.raises(PySparkException, match="no such class"), starting_jvm():
         raise OTHER
 
@@ -107,6 +107,6 @@ def test_javas_noise_is_kept_from_standard_error_and_nothing_else(capfd) -> None
         ("java.lang.OutOfMemoryError: Java heap space", SparkDiedError, "t: Spark has no memory left"),
     ],
 )
-def test_what_spark_ran_out_of_is_told(text, kind, words) -> None:
+def test_an_exhausted_resource_of_spark_is_reported(text, kind, words) -> None:
     found = as_lakeward_error(PySparkException(f"Job aborted\n{text}\n\tat x"), "t")
     assert type(found) is kind and words in found.message

@@ -75,7 +75,7 @@ class TestOwner:
         monkeypatch.setattr("psutil._psplatform.boot_time", lambda: moved)
         assert not is_dead(owner)
 
-    def test_a_process_that_nobody_reaped_is_dead(self) -> None:
+    def test_a_zombie_process_is_dead(self) -> None:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
             owner = replace(current_owner("x"), pid=child.pid)
             owner = replace(owner, process_started=psutil.Process(child.pid).create_time() - psutil.boot_time())
@@ -115,7 +115,7 @@ class TestHeldLease:
             assert store.lease_of(PRODUCT) is not None
             held.require()
 
-    def test_a_takeover_is_noticed_at_once(self, store: FlakyStore) -> None:
+    def test_a_takeover_is_noticed_immediately(self, store: FlakyStore) -> None:
         with HeldLease(store, PRODUCT, current_owner("run-1")) as held:
             store.release_lease(held.lease)
             theirs = store.acquire_lease(PRODUCT, ELSEWHERE, seconds=30)

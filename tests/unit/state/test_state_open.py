@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_relative_file_counts_from_base_and_its_folder_is_created(tmp_path: Path) -> None:
+def test_a_file_is_relative_to_base_and_its_folder_is_created(tmp_path: Path) -> None:
     open_state("sqlite:///deep/er/lakeward.db", tmp_path).close()
     assert (tmp_path / "deep/er/lakeward.db").is_file()
 
@@ -61,7 +61,7 @@ def test_memory_is_a_new_store_each_time(tmp_path: Path) -> None:
         ("sqlite:///lakeward.db?timeout=5", "take none"),
     ],
 )
-def test_what_cannot_be_opened_is_explained(uri: str, expected: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_explained(uri: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         open_state(uri, tmp_path)
     assert expected in str(refused.value)

@@ -128,7 +128,7 @@ class TestMigrations:
 
 
 class TestDamage:
-    def test_a_file_that_is_no_database_is_named_with_the_remedy(self, file: Path) -> None:
+    def test_a_file_that_is_not_a_database_is_named_with_the_remedy(self, file: Path) -> None:
         file.write_bytes(b"this is not a database, however long one looks at it" * 100)
         with pytest.raises(ConfigurationError) as refused:
             sqlite_store(file)
@@ -137,7 +137,7 @@ class TestDamage:
         assert "delete" in refused.value.hint
         assert "lakeward state rebuild" in refused.value.hint
 
-    def test_a_damaged_page_is_explained_when_it_is_met(self, file: Path) -> None:
+    def test_a_damaged_page_is_explained_when_it_is_read(self, file: Path) -> None:
         store = sqlite_store(file)
         store.replace_ledger(PRODUCT, 1, PROGRESS, (make_entry(f"file-{number}") for number in range(3000)))
         store.close()
@@ -157,7 +157,7 @@ class TestDamage:
         with pytest.raises(ConfigurationError, match="cannot create the folder"):
             sqlite_store(file / "deeper" / "lakeward.db")
 
-    def test_a_lock_that_is_never_given_up_is_retriable(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lock_that_is_never_released_is_retriable(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
         store = sqlite_store(file)
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -178,7 +178,7 @@ def use_and_close(file: Path) -> None:
 
 
 class TestDeletedWhileOpen:
-    def test_the_store_starts_anew(self, file: Path, store: SqlStateStore) -> None:
+    def test_the_store_is_created_again(self, file: Path, store: SqlStateStore) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a")])
         for leftover in file.parent.glob("lakeward.db*"):
             leftover.unlink()
@@ -188,7 +188,7 @@ class TestDeletedWhileOpen:
         assert other.find_table(PRODUCT) is not None
         other.close()
 
-    def test_it_starts_anew_too_when_only_the_main_file_is_gone(self, file: Path, store: SqlStateStore) -> None:
+    def test_it_is_created_again_too_when_only_the_main_file_is_gone(self, file: Path, store: SqlStateStore) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("a")])
         file.unlink()
         assert not store.has_files(PRODUCT)

@@ -12,7 +12,7 @@ from lakeward.spark.errors import store_errors
 from lakeward.storage.filesystem import LocalFileSystem, open_filesystem
 
 
-def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):
+def test_files_that_vanish_while_being_listed_are_left_out(tmp_path):
     """A folder is filled under another name and renamed, again and again."""
     (tmp_path / "stays").write_text("abc")
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
@@ -41,7 +41,7 @@ def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path):
     assert LocalFileSystem().files(str(tmp_path / "stays")) == LocalFileSystem().files(str(tmp_path / "absent")) == {}
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
+def test_a_place_that_cannot_be_written_to_is_reported(tmp_path):
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ConfigurationError, match=f"{file}.*Not a directory") as refused:
@@ -70,7 +70,7 @@ class JavaError(Py4JJavaError):
         ("java.io.FileNotFoundException: No such file or directory: s3a://b/x", RetriableError, "is gone since"),
     ],
 )
-def test_errors_of_hadoop_say_what_to_do(text, kind, words):
+def test_errors_of_hadoop_have_a_remedy(text, kind, words):
     with pytest.raises(kind, match=f"s3://b/x.*{words}"), store_errors("s3://b/x"):
         raise JavaError(text)
 
@@ -81,7 +81,7 @@ def test_other_errors_of_hadoop_stay_as_they_are():
         raise error
 
 
-def test_a_listing_that_is_not_allowed_is_no_empty_one(tmp_path, monkeypatch):
+def test_a_forbidden_listing_is_not_an_empty_one(tmp_path, monkeypatch):
     def refuse(path: Path) -> None:
         raise PermissionError(13, os.strerror(13), str(path))
 

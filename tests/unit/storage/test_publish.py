@@ -63,7 +63,7 @@ def test_a_folder_appears_with_manifest_and_mark(store, tmp_path):
 
 
 @STORES
-def test_a_folder_that_is_there_is_refused_and_stays(store, tmp_path):
+def test_an_existing_folder_is_refused_and_stays(store, tmp_path):
     publish_folder(store, f"{tmp_path}/set", fill("x"))
     with pytest.raises(RefusedInputError, match="exists already"):
         publish_folder(store, f"{tmp_path}/set", fill("y"))
@@ -71,7 +71,7 @@ def test_a_folder_that_is_there_is_refused_and_stays(store, tmp_path):
 
 
 @STORES
-def test_what_fails_leaves_nothing(store, tmp_path):
+def test_a_failed_write_leaves_nothing(store, tmp_path):
     (tmp_path / "kept").mkdir()
 
     def write(claim: Claim) -> tuple[str, str]:
@@ -89,7 +89,7 @@ def test_what_fails_leaves_nothing(store, tmp_path):
 
 @STORES
 @pytest.mark.parametrize("step", ["_manifest.json", "_SUCCESS", "move"])
-def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_clears_up(store, tmp_path, monkeypatch, step):
+def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_cleans_up(store, tmp_path, monkeypatch, step):
     class DeadError(BaseException):
         """The process is gone: nothing runs after it, not even clearing up."""
 
@@ -153,7 +153,7 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
     assert theirs.read_text() == "theirs"
 
 
-def test_a_folder_that_comes_up_meanwhile_is_not_replaced(tmp_path):
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path):
     def write(claim: Claim) -> tuple[str, str]:
         fill("mine")(claim)
         publish_folder(LocalFileSystem(), f"{tmp_path}/set", fill("theirs"))
@@ -270,7 +270,7 @@ def test_a_manifest_that_is_not_of_this_program_proves_nothing(text):
 
 
 @STORES
-def test_what_a_manifest_lists_is_removed_and_nothing_else(store, tmp_path):
+def test_only_files_that_a_manifest_lists_are_removed(store, tmp_path):
     folder = tmp_path / "set"
     for name, text in {"a=1/x.parquet": "own", "a=1/theirs": "t", "y.parquet": "changed", "_SUCCESS": ""}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +282,7 @@ def test_what_a_manifest_lists_is_removed_and_nothing_else(store, tmp_path):
     assert visible(tmp_path) == ["set/a=1/theirs", "set/y.parquet"]
 
 
-def test_a_store_removes_files_by_name_and_never_a_folder_that_holds_something(tmp_path):
+def test_a_store_removes_files_by_name_and_never_a_folder_with_content(tmp_path):
     store = LocalFileSystem()
     (tmp_path / "f/named-like-ours").mkdir(parents=True)
     (tmp_path / "f/named-like-ours/theirs").write_text("t")

@@ -38,7 +38,7 @@ def test_values_of_other_kinds_differ(found, expected):
         assert_same_rows([{"a": found}], [{"a": expected}])
 
 
-def test_rows_count_as_often_as_they_come():
+def test_rows_count_as_often_as_they_occur():
     assert_same_rows([{"a": 1}, {"a": 2}], [{"a": 2}, {"a": 1}])
     assert "unexpected: 1" in describe_difference([{"a": 1}, {"a": 1}], [{"a": 1}])
 

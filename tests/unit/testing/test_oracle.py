@@ -79,7 +79,7 @@ def test_fold_equals_looking_back_per_column(history):
 
 @MANY
 @given(histories(), st.data())
-def test_any_arrival_with_any_repeats_gives_the_same_rows(history, data):
+def test_any_arrival_with_any_repeats_ends_in_the_same_rows(history, data):
     arrived = data.draw(arrivals(history.files))
     cut = data.draw(batches(arrived))
     assert [file for batch in cut for file in batch] == arrived
@@ -88,7 +88,7 @@ def test_any_arrival_with_any_repeats_gives_the_same_rows(history, data):
 
 @MANY
 @given(histories(), st.data())
-def test_a_split_file_gives_the_same_rows(history, data):
+def test_a_split_file_ends_in_the_same_rows(history, data):
     whole = fold_files(history, history.files)
     if not history.files:
         return

@@ -212,7 +212,7 @@ def test_an_empty_load_writes_nothing_and_changes_follow(replication):
     assert truth(replication) == [(1, "a")]
 
 
-def test_a_reload_of_an_emptied_table_shows_nowhere(replication):
+def test_a_reload_of_an_emptied_table_leaves_no_files(replication):
     replication.play(SOME, FullLoad(), Write(((1, None), (2, None), (3, None)), captured=False), Reload())
     assert len(replication.loads) == 2 and replication.visible is replication.loads[0]
     assert replication.unrecorded and len(truth(replication)) == 3
@@ -232,7 +232,7 @@ def test_a_resumed_load_adds_higher_numbers_of_other_keys_before_any_change_file
 
 
 @pytest.mark.parametrize("removes_folder", [True, False])
-def test_a_truncate_removes_the_folder_or_shows_nowhere(replication, removes_folder):
+def test_a_truncate_removes_the_folder_or_leaves_no_trace(replication, removes_folder):
     replication.play(SOME, FullLoad(), Write(((1, "x"),)), Flush(), TruncateSource(removes_folder))
     assert (replication.root / FOLDER).exists() != removes_folder
     replication.play(Write(((4, "new"),)), Flush())
@@ -308,7 +308,7 @@ def test_a_slow_upload_shows_half_of_a_file_and_runs_between(replication):
 
 
 @pytest.mark.parametrize("stamp", ["row", "load", "task"])
-def test_load_rows_carry_the_time_of_the_row_the_load_or_the_task(tmp_path, stamp):
+def test_load_rows_have_the_time_of_the_row_the_load_or_the_task(tmp_path, stamp):
     replication = Replication(tmp_path, ReplicationOptions(load_stamp=stamp))
     replication.play(SOME, FullLoad())
     first = parts(replication)[0].load_times
@@ -347,7 +347,7 @@ def test_an_abandoned_load_of_a_table_without_a_key_doubles_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_loads_may_carry_operations(tmp_path, form):
+def test_loads_may_have_operations(tmp_path, form):
     replication = Replication(tmp_path, ReplicationOptions(op_in_load=True, form=form, change_sequence=True))
     reader = Reader(replication)
     replication.play(SOME, FullLoad(), Write(((1, None),)), Flush())

@@ -48,7 +48,7 @@ def all_files(simulation):
     return [landing.file for stage in simulation.stages() for landing in stage.landings]
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_process():
+def test_the_same_seed_produces_the_same_bytes_in_every_process():
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGEST],
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_process():
     assert len(digests) == 1
 
 
-def test_another_seed_gives_other_tables():
+def test_another_seed_produces_other_tables():
     assert Simulation(SimulatorOptions(seed=1)).truth != Simulation(SimulatorOptions(seed=2)).truth
 
 
@@ -101,7 +101,7 @@ def test_contradictions_are_refused(wrong, reason):
         SimulatorOptions(**wrong)
 
 
-def test_a_workload_holds_what_readers_get_wrong():
+def test_a_workload_contains_values_that_readers_get_wrong():
     options = SimulatorOptions(
         seed=5, changes=600, format="csv", unchanged="<same>", before_image="pk-only", change_keys=True,
         key_only_deletes=True, odd_operations=True,
@@ -146,7 +146,7 @@ def test_a_repeated_file_lands_later_with_the_same_bytes_and_another_time():
     assert first.mtime < second.mtime
 
 
-def test_rows_come_twice_under_a_new_name_only_where_something_orders_them():
+def test_rows_are_repeated_under_a_new_name_only_where_something_orders_them():
     for timestamp_column, expected in (("cdc_timestamp", True), (None, False)):
         options = SimulatorOptions(seed=4, duplicate=0.5, timestamp_column=timestamp_column)
         sequences = Counter(change.sequence for file in Capture(options).files() for change in file.changes)
@@ -185,7 +185,7 @@ def test_replayed_changes_fold_to_the_source(seed, cause):
     assert_fold_is_truth(Simulation(options))
 
 
-def test_only_files_with_a_sign_for_it_leave_columns_unspoken():
+def test_only_files_with_a_marker_for_it_leave_columns_out():
     simulation = Simulation(SimulatorOptions(seed=6, format="mixed", unchanged="<same>", changes=300))
     partial = dict.fromkeys(("csv", "parquet"), 0)
     for file in all_files(simulation):
@@ -195,7 +195,7 @@ def test_only_files_with_a_sign_for_it_leave_columns_unspoken():
     assert partial["parquet"] == 0
 
 
-def test_a_column_that_a_file_does_not_have_is_unspoken():
+def test_a_column_that_a_file_lacks_is_absent_from_its_changes():
     simulation = Simulation(SimulatorOptions(seed=1, add_columns=True, tables=1))
     table = simulation.tables[0]
     added = [column.name for column in table.added]

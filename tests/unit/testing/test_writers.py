@@ -79,7 +79,7 @@ def test_every_record_has_the_fields_that_its_layout_names(header, delimiter):
         assert {len(record) for record in records} <= {len(names)}
 
 
-def test_raw_csv_holds_no_quotes():
+def test_raw_csv_contains_no_quotes():
     assert not any(b'"' in render(file) for file in files(replace(CSV, rfc4180=False)))
 
 
@@ -104,12 +104,12 @@ def test_transaction_files_name_each_row_s_table():
     assert {record[2] for record in records} == {"shop"}
 
 
-def test_compressed_csv_is_told_by_its_content():
+def test_compressed_csv_is_recognised_by_its_content():
     for file in files(replace(CSV, gzip=True)):
         assert gzip.decompress(render(file)) == render(replace(file, options=CSV))
 
 
-def test_parquet_holds_the_rows_in_the_types_of_dms():
+def test_parquet_contains_the_rows_in_the_types_of_dms():
     options = SimulatorOptions(seed=9, changes=100, before_image="pk-only", op_in_load=True)
     for file in files(options):
         table = pq.read_table(io.BytesIO(render(file)))
@@ -148,7 +148,7 @@ def test_load_counters_are_hexadecimal_and_segments_have_their_own():
         (None, "SLASH", ""),
     ],
 )
-def test_the_folder_tells_the_day_of_the_commit_and_the_name_that_of_the_file(sequence, delimiter, folder):
+def test_the_folder_has_the_day_of_the_commit_and_the_name_the_day_of_the_file(sequence, delimiter, folder):
     simulation = Simulation(CSV)
     commit = simulation.stages()[0].landings[0].mtime.replace(day=26, hour=23, minute=59)
     written = commit.replace(day=27, hour=0, minute=1, second=2, microsecond=345_600)

@@ -142,20 +142,20 @@ def test_load_read_between_two_commits(options):
 
 
 @pytest.mark.parametrize("options", [{}, {"images": True}, {"commits": False}])
-def test_load_read_between_two_commits_of_one_time_is_told_by_the_keys_that_were_empty(options):
+def test_load_read_between_two_commits_of_one_time_is_recognised_by_the_keys_that_were_empty(options):
     two = moves(7, (1, 2, "a"), (2, 3, "a"))
     assert table({2: "a"}, two, **options) == {2: None, 3: "a"}
     assert table({2: "a"}, two, evidence=True, **options) == {3: "a"}
 
 
 @pytest.mark.parametrize("options", [{}, {"images": True}, {"commits": False}])
-def test_shift_that_the_load_has_already_is_told_by_the_rows_that_have_landed(options):
+def test_shift_that_the_load_has_already_is_recognised_by_the_rows_that_have_landed(options):
     after = {2: "a", 3: "b", 4: "c"}
     assert None in table(after, SHIFT, **options).values()
     assert table(after, SHIFT, evidence=True, **options) == after
 
 
-def test_deferred_constraint_is_told_by_the_before_image():
+def test_deferred_constraint_is_recognised_by_the_before_image():
     both = {1: "a", 2: "b"}
     on = moves(7, (1, 2, "a"), (2, 3, "a"))
     assert table(both, on, images=True) == {2: "b", 3: "a"}
@@ -168,7 +168,7 @@ def test_deferred_constraint_is_told_by_the_before_image():
     assert table({2: "b"}, inserted) == {2: None, 3: "b"}
 
 
-def test_neighbours_that_are_alike_are_in_doubt_unless_the_commit_is_known():
+def test_equal_neighbours_are_in_doubt_unless_the_commit_is_known():
     alike = {1: "a", 2: "a"}
     shift = moves(7, (1, 2, "a"), (2, 3, "a"))
     assert table(alike, shift, evidence=True) == {2: None, 3: "a"}
@@ -186,7 +186,7 @@ def test_columns_that_change_with_the_key_need_the_before_image_or_the_declarati
     assert table(both, shift, "set") == {2: "A", 3: "B"}
 
 
-def test_change_delivered_twice_counts_once_by_its_sequence():
+def test_a_change_delivered_twice_counts_once_by_its_sequence():
     changes = [replace(change, number=number) for number, change in enumerate([*SHIFT])]
     again = [*changes[:2], *changes[:2], *changes[2:], *changes]
     for key, value in {1: None, 2: "a", 3: "b", 4: "c"}.items():
@@ -202,7 +202,7 @@ def test_changes_without_moves_are_read_one_after_the_other():
     assert table({1: "a"}, rename) == {2: "a2"}
 
 
-def test_row_that_leaves_a_key_with_a_million_changes_costs_a_moment():
+def test_row_that_leaves_a_key_with_a_million_changes_is_found_quickly():
     events = [Event(EventKind.WRITE, commit=number, content=(number,)) for number in range(200_000)]
     result = arrange([*events, Event(EventKind.LEAVE, commit=-1, arrived=(199_999,))])
     assert result.taken[0] == len(events)

@@ -43,7 +43,7 @@ def test_a_value_that_does_not_fit_is_refused(given: dict[str, Any]) -> None:
         shown(**given)
 
 
-def test_every_key_column_must_be_given_and_no_other() -> None:
+def test_exactly_the_key_columns_are_required() -> None:
     for given in ({"id": 7}, {"id": 7, "code": "a", "day": "2024-01-01"}, {}):
         with pytest.raises(ConfigurationError, match=r"the key of sales\.product is id, code"):
             row_key("sales.product", COLUMNS, ("id", "code"), given)
@@ -51,7 +51,7 @@ def test_every_key_column_must_be_given_and_no_other() -> None:
         row_key("sales.product", COLUMNS, (), {})
 
 
-def test_texts_of_a_file_are_held_against_the_key() -> None:
+def test_texts_of_a_file_are_compared_with_the_key() -> None:
     key = row_key("sales.product", COLUMNS, ("id", "code"), {"id": 7, "code": None})
     assert key.is_text({"id": "007", "code": None, "day": "broken"}, "hex")
     assert not key.is_text({"id": "8", "code": None}, "hex")

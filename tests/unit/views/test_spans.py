@@ -31,7 +31,7 @@ def test_nothing_is_before_the_capture_began() -> None:
     assert [span.generation.number for span in spans_of(generations, "2024-01-06", "UTC")] == [2]
 
 
-def test_a_generation_that_began_no_earlier_than_the_next_never_was_the_table() -> None:
+def test_a_generation_that_began_no_earlier_than_the_next_was_never_visible() -> None:
     generations = [Generation(1, cut(7)), Generation(2, cut(5))]
     assert [(span.generation.number, span.start) for span in spans_of(generations, None, "UTC")] == [(2, micros(5))]
 
@@ -43,6 +43,6 @@ def test_the_day_that_the_capture_began_begins_in_its_time_zone() -> None:
     assert span.start == micros(2) + 9 * 3600 * 1_000_000
 
 
-def test_nothing_is_told_of_a_generation_whose_load_nobody_saw() -> None:
+def test_nothing_is_reported_about_a_generation_whose_load_was_never_seen() -> None:
     generations = [Generation(1, unseen=True), Generation(2, cut(5))]
     assert [(span.generation.number, span.start) for span in spans_of(generations, None, "UTC")] == [(2, micros(5))]

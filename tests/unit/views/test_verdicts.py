@@ -39,7 +39,9 @@ def stands(change: ModelChange, known: list[ModelChange]) -> bool:
 
 
 @given(data=st.data(), history=histories())
-def test_a_change_has_won_if_something_of_it_stood_after_its_op(data: st.DataObject, history: ChangeHistory) -> None:
+def test_a_change_has_won_if_a_value_of_it_is_in_the_row_after_its_op(
+    data: st.DataObject, history: ChangeHistory
+) -> None:
     order = data.draw(arrivals(history.files))
     arrived = [file.path for file in {file.path: file for file in order}.values()]
     ops = {path: number for number, path in enumerate(arrived, start=2)}
@@ -65,7 +67,7 @@ def verdicts(
     return [verdict.value for verdict, _ in judge_changes(changes, Progress(9, undone=undone), begun or {1: 1})]
 
 
-def test_a_change_sequence_that_comes_again_is_a_repeat_and_overtakes_nothing() -> None:
+def test_a_change_sequence_that_is_delivered_again_is_a_repeat_and_supersedes_nothing() -> None:
     first = RowChange(2, 1, place("1"), OTHERS, is_numbered=True)
     again = RowChange(3, 1, place("1", file="b"), OTHERS, is_numbered=True)
     assert verdicts(first, again) == ["won", "repeated"]
@@ -84,7 +86,7 @@ def test_a_change_of_a_generation_that_a_load_has_replaced_is_superseded() -> No
     ]
 
 
-def test_reasons_name_the_op_that_came_in_the_way() -> None:
+def test_reasons_name_the_op_that_intervened() -> None:
     found = judge_changes(
         [RowChange(3, 1, place("1"), OTHERS), RowChange(2, 1, place("2"), OTHERS), RowChange(5, 1, place("3"), OTHERS)],
         Progress(9, undone=((5, 6),)),

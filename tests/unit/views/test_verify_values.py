@@ -34,12 +34,12 @@ def test_key_ranges(text, expected):
 
 
 @pytest.mark.parametrize("text", ["id", "id=", "id=..", "id=5", "=1..2"])
-def test_what_is_no_key_range(text):
+def test_texts_that_are_not_key_ranges(text):
     with pytest.raises(ConfigurationError, match="is not a key range"):
         KeyRange.parse(text)
 
 
-def test_a_part_is_told_in_words():
+def test_a_part_is_described_in_words():
     assert VerifyOptions().part is None
     assert VerifyOptions(Basis.FILES, 0.01, (KeyRange("id", "1", None),)).part == (
         "a sample of 1.0000% of the keys, keys with id=1.."
@@ -78,7 +78,7 @@ def test_the_wider_type_is_compared_in(narrow, wide):
         (T.LongType(), T.DecimalType(19, 1)),
     ],
 )
-def test_types_of_which_neither_holds_the_other(mirror, other):
+def test_types_without_a_common_type(mirror, other):
     assert comparable_type(mirror, other) is None
 
 
@@ -100,7 +100,7 @@ def test_ops_before_the_oldest_that_is_kept_are_not_guessed():
     assert _spans({7: FIRST}, FIRST) == [OpColumns(0, 7, FIRST)]
 
 
-def test_what_drivers_take_after_the_name_is_not_shown():
+def test_options_of_drivers_after_the_name_are_not_shown():
     assert shown_location(Against("jdbc:postgresql://host/shop?user=me")) == "jdbc:postgresql://host/shop"
     assert shown_location(Against("jdbc:sqlserver://host;database=x")) == "jdbc:sqlserver://host"
     assert shown_location(Against("s3://bucket/a?b")) == "s3://bucket/a?b"
@@ -143,7 +143,7 @@ def test_an_address_without_a_password_is_taken(address):
     assert Against(address).location == address
 
 
-def test_the_worst_table_gives_the_exit_code():
+def test_the_worst_table_decides_the_exit_code():
     tables = [TableVerification("a.b", Verdict.CLEAN), TableVerification("a.c", Verdict.DIFFERENT, exit_code=1)]
     assert VerifyReport(tuple(tables)).exit_code == 1
     failed = TableVerification("a.d", Verdict.FAILED, exit_code=3)
@@ -165,7 +165,7 @@ def test_the_worst_table_gives_the_exit_code():
         ({"against": "./copy", "cut_off": "yesterday"}, "is not a moment"),
     ],
 )
-def test_questions_that_do_not_fit_together_are_refused_before_anything_is_read(tmp_path, options, message):
+def test_contradictory_options_are_refused_before_anything_is_read(tmp_path, options, message):
     config = parse_config({"tables": {"sales.product": {}, "sales.customer": {}}}, base=tmp_path)
     with Lakeward(config) as lake, pytest.raises(ConfigurationError, match=message):
         lake.verify(["sales.product", "sales.customer"], **options)

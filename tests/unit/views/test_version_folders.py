@@ -90,7 +90,7 @@ def test_manifest_is_read_as_it_was_written():
             read_manifest(damaged, "there")
 
 
-def test_a_version_appears_whole_and_is_not_overwritten_unasked(place):
+def test_a_version_appears_complete_and_is_overwritten_only_on_request(place):
     assert publish(place, "first") == ["first"]
     assert content_of(place) == "first"
     with pytest.raises(ConfigurationError, match="exists already") as refused:
@@ -120,7 +120,7 @@ def test_a_crash_leaves_the_former_version_or_the_new_one(place, step):
 
 
 @pytest.mark.parametrize("step", STEPS[:-1])
-def test_a_version_that_fails_is_taken_back_at_once(place, step):
+def test_a_version_that_fails_is_removed_immediately(place, step):
     publish(place, "first")
     before = place.store.files(place.root)
     publish(place, "second", crash_at=step, killed=False)
@@ -135,7 +135,7 @@ def test_a_version_that_fails_is_taken_back_at_once(place, step):
 
 
 @pytest.mark.parametrize("step", ["publish.written", "publish.recorded"])
-def test_a_crash_of_the_first_version_is_taken_back(place, step):
+def test_a_crash_of_the_first_version_is_rolled_back(place, step):
     publish(place, "first", crash_at=step)
     with pytest.raises(DataError):
         find_version(place.store, place.folder)
@@ -145,7 +145,7 @@ def test_a_crash_of_the_first_version_is_taken_back(place, step):
     assert content_of(place) == "again"
 
 
-def test_files_of_others_are_neither_removed_nor_mixed_with_a_version_unasked(place):
+def test_files_of_others_are_neither_removed_nor_mixed_with_a_version(place):
     publish(place, "first")
     Path(place.folder, "_manifest.json").write_text("{}")
     others = VersionPlace(place.store, place.root, "2020-11-14")
@@ -163,7 +163,7 @@ def test_files_of_others_are_neither_removed_nor_mixed_with_a_version_unasked(pl
         assert place.store.files(one.folder) == before
 
 
-def test_a_removed_version_is_gone_at_once(place):
+def test_a_removed_version_disappears_in_one_step(place):
     publish(place, "first")
     remove_folder(place, "uuid")
     assert not place.store.exists(place.folder)
@@ -187,7 +187,7 @@ def test_files_that_are_missing_or_changed_are_refused(place):
     assert complete_manifest(place.store, place.folder) is None
 
 
-def test_a_path_given_in_part_names_the_versions_it_would_mix(tmp_path):
+def test_an_incomplete_path_is_refused_with_the_versions_below_it(tmp_path):
     store = LocalFileSystem()
     for version in ("2020-11-13", "2020-11-14"):
         publish(VersionPlace(store, str(tmp_path / "sales.product"), version), "x")
@@ -326,7 +326,7 @@ def test_another_spark_job_in_a_version_is_not_ended_by_ours(tmp_path):
     assert (theirs.read_text(), content_of(place)) == ("theirs", "first")
 
 
-def test_an_interrupted_removal_goes_on(place, monkeypatch):
+def test_an_interrupted_removal_is_resumed(place, monkeypatch):
     publish(place, "first")
     theirs = put_foreign(place.folder)
     remove, calls = type(place.store).remove, []
@@ -348,7 +348,7 @@ def test_an_interrupted_removal_goes_on(place, monkeypatch):
     assert len(place.store.files(place.root)) == len(theirs)
 
 
-def test_a_damaged_file_of_a_version_goes_with_it(place):
+def test_a_damaged_file_of_a_version_is_removed_with_it(place):
     publish(place, "first")
     [part] = written_files(place.store, place.folder)
     Path(place.folder, part).write_text("cut")
@@ -360,7 +360,7 @@ def test_a_damaged_file_of_a_version_goes_with_it(place):
 
 
 @pytest.mark.parametrize("text", ["mine", "[]", "{}", '{"table": "other.table", "version": "v1"}', "\udcff"])
-def test_a_pointer_of_somebody_else_is_not_replaced(place, text):
+def test_a_pointer_of_another_program_is_not_replaced(place, text):
     file = Path(place.root, "_current.json")
     _require_own_pointer(place, "sales.product")
     file.parent.mkdir()

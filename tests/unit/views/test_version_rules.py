@@ -154,7 +154,7 @@ def test_a_lake_that_started_spark_itself_registers_nothing_in_memory(tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():
+def test_locations_of_registered_tables_are_compared_exactly():
     version = "file:/out/sales.product/version=2020-11-14"
     assert is_same_place(version, "file:///out/sales.product/version=2020-11-14/")
     assert is_same_place("hdfs://name:8020/out/v", "hdfs:///out/v")
@@ -163,19 +163,19 @@ def test_places_of_registered_tables_are_equal_or_not_and_never_nearly():
     assert not is_same_place("s3a://one/out/v", "s3a://other/out/v")
 
 
-def test_a_registered_table_that_is_gone_is_no_failed_statement(tmp_path):
+def test_a_registered_table_that_is_gone_is_not_an_error(tmp_path):
     catalog = SimpleNamespace(tableExists=lambda _: False)
     spark = SimpleNamespace(catalog=catalog, sql=lambda text: pytest.fail(f"Spark would log an error: {text}"))
     gone = replace(publication("1", 1, PublicationKind.FILES), registered="default.product_snapshot")
     renew_registration(SimpleNamespace(spark=spark, config=parse_config({}, base=tmp_path)), gone)
 
 
-def test_failures_beside_done_tables_give_three():
+def test_failures_beside_done_tables_exit_with_3():
     done, refused = SnapshotReport("a.b", "done"), SnapshotReport("c.d", "failed", exit_code=2)
     assert [snapshots_exit_code(some) for some in ([done], [refused], [done, refused], [])] == [0, 2, 3, 0]
 
 
-def test_patterns_in_paths_are_no_patterns():
+def test_patterns_in_paths_are_literal():
     assert for_reading("/a[b]/c*?.parquet") == "/a\\[b\\]/c\\*\\?.parquet"
 
 
