@@ -1,7 +1,11 @@
-"""spark-extension itself, called by Lakeward's options: the Scala classes, as its Python ones lack some comparators."""
+"""spark-extension itself: its Scala classes, called by Lakeward's options, and its Python package.
+
+The Python classes lack some comparators.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -11,6 +15,7 @@ from lakeward.diffing.frames.options import DiffMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from pyspark.sql import SparkSession
 
@@ -22,6 +27,21 @@ _MODES = {
     DiffMode.LEFT_SIDE: "LeftSide",
     DiffMode.RIGHT_SIDE: "RightSide",
 }
+
+# What importing either package adds to Spark's DataFrame.
+METHODS = ("diff", "diffwith", "diff_with_options", "diffwith_with_options")
+
+
+def python_package() -> ModuleType:
+    """Return spark-extension's Python package, and leave DataFrame the methods that it had before."""
+    before = {name: vars(DataFrame)[name] for name in METHODS if name in vars(DataFrame)}
+    package = import_module("gresearch.spark.diff")
+    for name in METHODS:
+        if name in before:
+            setattr(DataFrame, name, before[name])
+        elif name in vars(DataFrame):
+            delattr(DataFrame, name)
+    return package
 
 
 def extension_diff(past: DataFrame, current: DataFrame, keys: Sequence[str], options: DiffOptions) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
@@ -29,18 +30,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakeward.diffing.frames.comparators import Duration, Epsilon, Equality, MapEntries, Whitespace
+from lakeward.compat import spark_extension
+from lakeward.diffing.frames.comparators import Comparator, Duration, Epsilon, Equality, MapEntries, Whitespace
 from lakeward.diffing.frames.joining import diff
 from lakeward.diffing.frames.options import DiffMode, DiffOptions
 from lakeward.errors import ConfigurationError, RefusedInputError
 from lakeward.transforms.columns import columns
-from tests.diffing.spark_extension import extension_diff
+from tests.diffing.spark_extension import extension_diff, python_package
 from tests.diffing.tables import frame_of, make_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 KEYS = ("id", "part")
 SCHEMA = StructType(
@@ -125,9 +127,18 @@ def _nudged(dice: random.Random, row: tuple[Any, ...]) -> tuple[Any, ...]:
 def compare(both: tuple[DataFrame, DataFrame], cases: Mapping[str, Case], names: Sequence[str] = NO_MAPS) -> None:
     """Run every case in both ways in one job, and expect no row that only one of them has."""
     past, current = (one.select(*columns(name for name in one.columns if name in names)) for one in both)
+    require_same(
+        {
+            title: (diff(past, current, keys, options), extension_diff(past, current, keys, options))
+            for title, (keys, options) in cases.items()
+        }
+    )
+
+
+def require_same(cases: Mapping[str, tuple[DataFrame, DataFrame]]) -> None:
+    """Expect two frames with the same columns, types and rows in every case; one job reads all."""
     found = []
-    for title, (keys, options) in cases.items():
-        ours, theirs = diff(past, current, keys, options), extension_diff(past, current, keys, options)
+    for title, (ours, theirs) in cases.items():
         assert ours.columns == theirs.columns, title
         assert [one.dataType.simpleString() for one in ours.schema] == [
             one.dataType.simpleString() for one in theirs.schema
@@ -200,18 +211,102 @@ def test_maps(both: tuple[DataFrame, DataFrame]) -> None:
     compare(both, cases, [*KEYS, "entries", "by_number", "whole"])
 
 
-def test_python_classes_agree_too(both: tuple[DataFrame, DataFrame]) -> None:
-    from gresearch.spark.diff import Differ
-    from gresearch.spark.diff import DiffOptions as TheirOptions
+# The same lines of a user's program, run with the names of either package.
+Program = Callable[[Any, "DataFrame", "DataFrame"], "DataFrame"]
+PROGRAMS: dict[str, Program] = {
+    "ids": lambda its, left, right: its.diff(left, right, "part", "id"),
+    "no ids": lambda its, left, right: its.diff(left, right, [], ["real", "flag"]),
+    "options, ignored columns": lambda its, left, right: its.diff(
+        left, right, its.DiffOptions().with_change_column("what").with_sparse_mode(True), KEYS, ["pair", "DAY", "whole"]
+    ),
+    "all names": lambda its, left, right: its.Differ(
+        its.DiffOptions("d", "l", "r", "i", "c", "x", "n", "what", its.DiffMode.SideBySide, True)
+    ).diff(left, right, "ID", "part"),
+    "left side": lambda its, left, right: its.diff(
+        left, right, its.DiffOptions(diff_mode=its.DiffMode.LeftSide), KEYS, ["flag"]
+    ),
+    "right side": lambda its, left, right: its.diff(
+        left, right, its.DiffOptions(diff_mode=its.DiffMode.RightSide), KEYS, ["flag"]
+    ),
+    "epsilon": lambda its, left, right: its.diff(
+        left,
+        right,
+        its.DiffOptions(change_column="what")
+        .with_data_type_comparator(its.DiffComparators.epsilon(0.01), DoubleType(), FloatType(), DecimalType(12, 3))
+        .with_data_type_comparator(its.DiffComparators.epsilon(0.5).as_absolute(), IntegerType())
+        .with_column_name_comparator(its.DiffComparators.epsilon(2.0).as_absolute().as_exclusive(), "whole", "other")
+        .with_column_name_comparator(its.DiffComparators.nullSafeEqual(), "real"),
+        *KEYS,
+    ),
+    "own comparator": lambda its, left, right: its.diff(
+        left,
+        right,
+        its.DiffOptions(change_column="what")
+        .with_default_comparator(_finer(its))
+        .with_data_type_comparator(_coarser(its), StringType(), BooleanType()),
+        *KEYS,
+    ),
+    "structs": lambda its, left, right: its.diffwith(left, right, ["part", "ID"], []),
+    "structs, options, ignored columns": lambda its, left, right: its.Differ(
+        its.DiffOptions().with_diff_column("d").with_left_column_prefix("old").with_sparse_mode(True)
+    ).diffwith(left, right, KEYS, ["pair", "day", "whole"]),
+}
 
+
+def _finer(its: Any) -> Any:
+    """Return a comparator of a user's by which zeros of different signs differ, as do other texts of a number."""
+
+    class ByText(its.DiffComparator):
+        def equiv(self, left: Column, right: Column) -> Column:
+            return F.to_json(F.struct(left.alias("v"))).eqNullSafe(F.to_json(F.struct(right.alias("v"))))
+
+    return ByText()
+
+
+def _coarser(its: Any) -> Any:
+    """Return a comparator of a user's by which everything but null is equal."""
+
+    class BothThere(its.DiffComparator):
+        def equiv(self, left: Column, right: Column) -> Column:
+            return left.isNull() == right.isNull()
+
+    return BothThere()
+
+
+def test_a_program_written_for_its_python_package_returns_the_same(both: tuple[DataFrame, DataFrame]) -> None:
+    theirs = python_package()
     # Its Python classes cannot take a name with a dot.
     plain = [name for name in NO_MAPS if "." not in name]
     past, current = (one.select(*columns(name for name in one.columns if name in plain)) for one in both)
-    theirs = Differ(TheirOptions(change_column="what")).diff(past, current, *KEYS)
-    ours = diff(past, current, KEYS, DiffOptions(change_column="what", include_unchanged=True))
-    assert ours.columns == theirs.columns
-    every = _as_texts("", ours, 1).unionAll(_as_texts("", theirs, -1))
-    assert every.groupBy("row").agg(F.sum("times").alias("times")).filter("times != 0").count() == 0
+    cases = {
+        title: (program(spark_extension, past, current), program(theirs, past, current))
+        for title, program in PROGRAMS.items()
+    }
+    require_same(cases)
+
+
+def test_comparators_by_the_names_of_its_python_package(both: tuple[DataFrame, DataFrame]) -> None:
+    """Its Python classes compare texts, times and maps plainly, whatever the comparator; its Scala ones as they say."""
+    make = spark_extension.DiffComparators
+    made: dict[str, tuple[spark_extension.DiffComparator, Comparator]] = {
+        "name": (make.string(), Whitespace()),
+        "at": (make.duration("PT5M"), Duration(timedelta(minutes=5))),
+        "local": (make.duration("P1DT0.5S"), Duration(timedelta(days=1, milliseconds=500))),
+        "day": (make.duration("PT24H").as_exclusive(), Duration(timedelta(days=1), inclusive=False)),
+        "entries": (make.map(StringType(), IntegerType()), MapEntries()),
+        "by_number": (make.map(IntegerType(), StringType(), True), MapEntries(ordered=True)),
+    }
+    names = {name: pair[0] for name, pair in made.items()}
+    options = DiffOptions(
+        change_column="what",
+        include_unchanged=True,
+        column_comparators={name: pair[1] for name, pair in made.items()},
+    )
+    past, current = (one.select(*columns([*KEYS, *made])) for one in both)
+    ours = spark_extension.diff(
+        past, current, spark_extension.DiffOptions(change_column="what", column_name_comparators=names), *KEYS
+    )
+    require_same({"comparators": (ours, extension_diff(past, current, KEYS, options))})
 
 
 def test_within_an_epsilon_a_value_equals_itself_and_no_infinity_a_number(spark: SparkSession) -> None:

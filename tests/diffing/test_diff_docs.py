@@ -54,7 +54,7 @@ def test_every_command_of_the_page(spark: Any, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_python_of_the_page(spark: Any) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     past = spark.createDataFrame([(1, "a"), (2, "b")], "id int, text string")
     current = spark.createDataFrame([(1, "x"), (3, "c")], "id int, text string")
     names: dict[str, Any] = {"past": past, "current": current}
@@ -62,6 +62,22 @@ def test_the_python_of_the_page(spark: Any) -> None:
     assert names["lakeward"] is lakeward
     assert sorted(names["again"].collect()) == sorted(current.collect())
     assert sorted(names["before"].collect()) == sorted(past.collect())
+
+
+def test_a_program_for_spark_extension_with_another_import(spark: Any) -> None:
+    _, code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    table = "id int, price double, note string"
+    past = spark.createDataFrame([(1, 2.5, "a"), (2, 3.0, "b"), (3, 4.0, "c")], table)
+    current = spark.createDataFrame([(1, 2.505, "a"), (2, 3.5, "x"), (3, 4.0, "y")], table)
+    names: dict[str, Any] = {"past": past, "current": current}
+    exec(code, names)
+    assert [tuple(row) for row in names["changed"].sort("id").collect()] == [
+        ("C", ["price", "note"], 2, 3.0, 3.5, "b", "x"),
+        ("C", ["note"], 3, 4.0, 4.0, "c", "y"),
+    ]
+    labels = names["sides"].select("diff", "left.id", "right.note").sort("id").collect()
+    assert [tuple(row) for row in labels] == [("C", 1, "a"), ("C", 2, "x"), ("N", 3, "y")]
+    assert "gresearch" not in names["past"].diff.__func__.__module__
 
 
 def test_every_field_of_the_json_is_described() -> None:

@@ -13,6 +13,7 @@ from lakeward.diffing.frames.parsed_diff import parse_diff
 from lakeward.diffing.frames.patching import compose, composed, patch, patched, reverse
 from lakeward.diffing.frames.refusals import refusals
 from lakeward.errors import RefusedInputError
+from tests.diffing.spark_extension import python_package
 from tests.diffing.stored import stored, uncompiled
 
 if TYPE_CHECKING:
@@ -221,10 +222,8 @@ def test_values_within_the_tolerance_that_the_diff_was_made_with_are_no_misfit(s
 
 
 def test_spark_extensions_diff_is_a_patch(spark):
-    from gresearch.spark.diff import Differ  # type: ignore[import-untyped]
-
     past, current = table(spark, (1, "a"), (2, "b"), (3, None)), table(spark, (1, "c"), (3, None), (4, "d"))
-    found = stored(Differ().diff(past, current, "id"))
+    found = stored(python_package().Differ().diff(past, current, "id"))
     assert rows(patch(past, found, ["id"])) == rows(current)
     assert rows(patch(current, reverse(found, ["id"]), ["id"])) == rows(past)
 
