@@ -64,7 +64,10 @@ def opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[Any, list
 
 
 def luminance(colour: list[float]) -> float:
-    parts = [one / 255 / 12.92 if one / 255 <= 0.04045 else ((one / 255 + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
+    parts = [
+        channel / 255 / 12.92 if channel / 255 <= 0.04045 else ((channel / 255 + 0.055) / 1.055) ** 2.4
+        for channel in colour[:3]
+    ]
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
@@ -102,7 +105,7 @@ def test_changed_cells_are_marked_by_more_than_colour(browser, page_file, scheme
     page, _ = opened(browser, page_file, scheme, WIDE)
     assert page.locator("tr.changed td.past").count() == page.locator("tr.changed td.current").count() == 4
     marked = page.locator("tr.changed", has=page.get_by_text("price", exact=True)).first
-    assert [one.inner_text() for one in marked.locator("td").all()] == ["12.50", "13.00"]
+    assert [cell.inner_text() for cell in marked.locator("td").all()] == ["12.50", "13.00"]
     signs = "(one) => getComputedStyle(one, '::before').content"
     assert marked.locator("td.past").evaluate(signs) != marked.locator("td.current").evaluate(signs) != "none"
     assert marked.locator("td.past .value").evaluate("(one) => getComputedStyle(one).fontWeight") == "700"

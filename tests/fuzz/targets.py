@@ -167,9 +167,9 @@ def configuration(data: bytes) -> None:
 def events(data: bytes) -> None:
     """No message raises anything at all."""
     notice = read_s3_notice(data.decode("utf-8", "surrogateescape"))
-    for one in notice.created:
-        path_under("s3://lake/landing", one)
-        f"{one.bucket}/{one.key}".encode()
+    for entry in notice.created:
+        path_under("s3://lake/landing", entry)
+        f"{entry.bucket}/{entry.key}".encode()
     for problem in notice.problems:
         problem.encode()
 
@@ -228,7 +228,7 @@ def _damage(file: Path, name: str, column: str, text: str) -> None:
 
 
 def arguments(data: bytes) -> None:
-    """Arguments in lines; commands are told apart and their options read, and nothing is done."""
+    """Arguments in lines; commands are recognised and their options parsed, and nothing is done."""
     given = [os.fsdecode(part) for part in data.replace(b"\0", b"").split(b"\n")]
     out = io.StringIO()
     with (

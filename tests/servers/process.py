@@ -28,9 +28,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as one:
+    with socket.socket() as candidate:
         try:
-            one.bind(("127.0.0.1", port))
+            candidate.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
@@ -75,11 +75,11 @@ def _wait(process: subprocess.Popen[bytes], log: Path, works: Callable[[], objec
         try:
             works()
         except Exception as error:
-            told = log.read_text(errors="replace")[-2000:]
+            output = log.read_text(errors="replace")[-2000:]
             if process.poll() is not None:
-                pytest.skip(f"{log.stem} ended with {process.returncode}: {told}")
+                pytest.skip(f"{log.stem} ended with {process.returncode}: {output}")
             if time.monotonic() > limit:
-                pytest.skip(f"{log.stem} does not answer after {_PATIENCE_SECONDS:.0f} s ({error}): {told}")
+                pytest.skip(f"{log.stem} does not answer after {_PATIENCE_SECONDS:.0f} s ({error}): {output}")
             time.sleep(0.05)
         else:
             return

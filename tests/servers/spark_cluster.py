@@ -77,7 +77,7 @@ def _process(name: str, arguments: list[str], log: Path, *, sign: str) -> Iterat
 
     def works() -> None:
         if not re.search(sign, log.read_text(errors="replace")):
-            msg = f"{name} has not said: {sign}"
+            msg = f"{name} has not printed: {sign}"
             raise AssertionError(msg)
 
     command = [str(home / "bin" / "spark-class"), name, *arguments]
@@ -96,8 +96,8 @@ def kill_tree(pid: int) -> None:
         processes = [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return
-    for one in processes:
+    for found in processes:
         try:
-            one.kill()
+            found.kill()
         except psutil.NoSuchProcess:
             continue

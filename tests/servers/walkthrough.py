@@ -42,8 +42,8 @@ def deployed(endpoint: str, items: Iterable[dict[str, Any]]) -> Iterator[None]:
         BillingMode="PAY_PER_REQUEST",
     )
     try:
-        for one in items:
-            client.put_item(TableName=TABLE, Item=one)
+        for found in items:
+            client.put_item(TableName=TABLE, Item=found)
         yield
     finally:
         client.delete_table(TableName=TABLE)

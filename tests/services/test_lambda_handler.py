@@ -52,12 +52,12 @@ def client(moto_endpoint):
         return opened[-1]
 
     yield open_one
-    for one in opened:
-        one.close()
+    for run in opened:
+        run.close()
 
 
 class Glue:
-    """A Glue job whose runs stay in a state until the test lets them go on."""
+    """A Glue job whose runs stay in a state until the test releases them."""
 
     def __init__(self, client, endpoint, concurrent):
         self.client, self._endpoint, self.name = client, endpoint, f"job-{uuid.uuid4().hex[:8]}"
@@ -93,8 +93,8 @@ def glue(client, moto_endpoint, variables):
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for found in made:
+        found.close()
 
 
 def test_an_event_starts_a_glue_job_with_its_arguments(glue):
@@ -157,8 +157,8 @@ def test_events_about_other_files_start_nothing(glue):
     job = glue()
     foreign = event("landing/sales/product/1.csv", bucket="other")
     outside = event("elsewhere/sales/product/1.csv", "landing/sales/product/")
-    for one in (foreign, outside, {"Event": "s3:TestEvent"}, {"odd": 1}, {"Records": []}):
-        done = handler(one)
+    for found in (foreign, outside, {"Event": "s3:TestEvent"}, {"odd": 1}, {"Records": []}):
+        done = handler(found)
         assert (done["objects"], done["started"]) == (0, [])
     assert job.runs() == []
 
@@ -200,10 +200,10 @@ def test_an_emr_serverless_run_that_waits_is_enough(client, name, is_enough):
         "applicationId": "app", "id": "waiting", "name": name, "arn": ARN, "createdBy": ROLE, "executionRole": ROLE,
         "createdAt": 0, "updatedAt": 0, "state": "SCHEDULED", "stateDetails": "-", "releaseLabel": "emr-7.10.0",
     }  # fmt: skip
-    asked = {"applicationId": "app", "states": ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"]}
+    parameters = {"applicationId": "app", "states": ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"]}
     target = EmrServerlessJob(emr, "app", role=ROLE, entry="s3://e", spark="")
     with Stubber(emr) as answers:
-        answers.add_response("list_job_runs", {"jobRuns": [summary]}, asked)
+        answers.add_response("list_job_runs", {"jobRuns": [summary]}, parameters)
         answers.add_response("start_job_run", {"applicationId": "app", "jobRunId": "new", "arn": ARN})
         started = target.start(JobRequest("s3://c", "a.b"))
     assert started == (Started("waiting", is_new=False) if is_enough else Started("new", is_new=True))
@@ -216,7 +216,7 @@ def test_an_event_is_posted_to_the_queue(client, variables):
     keys = [f"landing/sales/a+product%2B/{number}.csv" for number in range(70)]
     assert handler(event(*keys))["messages"] == 2
     bodies = [json.loads(sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"]) for _ in range(2)]
-    assert [one["s3"]["object"]["key"] for body in bodies for one in body["Records"]] == keys
+    assert [record["s3"]["object"]["key"] for body in bodies for record in body["Records"]] == keys
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def dated(version: str, dates: list[str]) -> Any:
 
 def partitions(client: Any, database: str) -> dict[str, str]:
     pages = client.get_paginator("get_partitions").paginate(DatabaseName=database, TableName="product_snapshot")
-    found = [one for page in pages for one in page["Partitions"]]
-    return {one["Values"][0]: one["StorageDescriptor"]["Location"] for one in found}
+    found = [partition for page in pages for partition in page["Partitions"]]
+    return {entry["Values"][0]: entry["StorageDescriptor"]["Location"] for entry in found}
 
 
 def test_a_table_points_to_the_newest_version_with_its_partitions_alone(client):
@@ -45,8 +45,8 @@ def test_a_table_points_to_the_newest_version_with_its_partitions_alone(client):
     old, new = "s3a://bucket/out/sales.product/version=a", "s3a://bucket/out/sales.product/version=b"
     tables.point(name, old, dated("a", [*DATES, "__HIVE_DEFAULT_PARTITION__"]))
     found = client.get_table(DatabaseName=database, Name="product_snapshot")["Table"]
-    assert [one["Name"] for one in found["StorageDescriptor"]["Columns"]] == ["id", "seen"]
-    assert [one["Type"] for one in found["StorageDescriptor"]["Columns"]] == ["int", "timestamp"]
+    assert [column["Name"] for column in found["StorageDescriptor"]["Columns"]] == ["id", "seen"]
+    assert [column["Type"] for column in found["StorageDescriptor"]["Columns"]] == ["int", "timestamp"]
     assert found["PartitionKeys"] == [{"Name": "sold", "Type": "date"}]
     assert len(partitions(client, database)) == len(DATES) + 1
     assert tables.points_to(name, old)

@@ -69,7 +69,7 @@ class Meddler:
         self.answers.extend([(operation, answer)] * times)
 
     def fail(self, operation: str, code: str, times: int = 1, status: int = 400) -> None:
-        body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": f"{code} told by the test"}
+        body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": f"{code} set by the test"}
         self.answer(operation, lambda _asked: (status, body), times)
 
     def _see(self, request: Any, **_rest: object) -> AWSResponse | None:
@@ -107,11 +107,11 @@ def meddler(store: DynamoStateStore, monkeypatch: pytest.MonkeyPatch) -> Meddler
 
 class TestBatches:
     def test_unprocessed_items_of_a_batch_are_retried(self, store: DynamoStateStore, meddler: Meddler) -> None:
-        def nothing_written(asked: dict[str, Any]) -> Any:
-            return 200, {"UnprocessedItems": asked["RequestItems"]}
+        def nothing_written(request: dict[str, Any]) -> Any:
+            return 200, {"UnprocessedItems": request["RequestItems"]}
 
-        def nothing_read(asked: dict[str, Any]) -> Any:
-            return 200, {"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}
+        def nothing_read(request: dict[str, Any]) -> Any:
+            return 200, {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
 
         entries = {f"{number}": make_entry(f"{number}") for number in range(40)}
         meddler.answer("BatchWriteItem", nothing_written, times=3)
@@ -122,7 +122,7 @@ class TestBatches:
 
     def test_a_batch_that_is_never_done_is_retriable(self, store: DynamoStateStore, meddler: Meddler) -> None:
         store.replace_ledger(PRODUCT, 1, PROGRESS, [make_entry("old")])
-        meddler.answer("BatchWriteItem", lambda asked: (200, {"UnprocessedItems": asked["RequestItems"]}), times=99)
+        meddler.answer("BatchWriteItem", lambda request: (200, {"UnprocessedItems": request["RequestItems"]}), times=99)
         with pytest.raises(RetriableError, match="1 items of a batch undone 10 times"):
             store.replace_ledger(PRODUCT, 2, PROGRESS, [make_entry("new")])
         assert (store.ledger_position(PRODUCT), store.count_files(PRODUCT)) == (1, 1)
@@ -267,9 +267,9 @@ class TestLeases:
         assert store.renew_lease(lease, seconds=30).token == lease.token
 
     def test_a_write_whose_answer_got_lost_counts(self, store: DynamoStateStore, meddler: Meddler) -> None:
-        def write_and_lose_the_answer(asked: dict[str, Any]) -> Any:
+        def write_and_lose_the_answer(request: dict[str, Any]) -> Any:
             with closing(dynamodb_client(str(store._connection.address.endpoint))) as other:
-                other.put_item(TableName=asked["TableName"], Item=asked["Item"])
+                other.put_item(TableName=request["TableName"], Item=request["Item"])
             return 500, {"__type": "x#InternalServerError", "message": "the answer got lost"}
 
         meddler.answer("PutItem", write_and_lose_the_answer)

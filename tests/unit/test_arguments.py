@@ -79,7 +79,7 @@ def test_wrong_arguments_are_named_as_configuration_errors(
 def test_correct_arguments_are_accepted() -> None:
     DiffOptions(ignore_columns="a", column_comparators={"a": Epsilon(1)}, default_comparator=Duration(timedelta(1)))
     RunOptions(files=frozenset({"a"}), max_files=3, time_limit=1.5)
-    assert checked("f", "names", (one for one in "ab"), TEXTS) == ["a", "b"], "what can be read once is read once"
+    assert checked("f", "names", (found for found in "ab"), TEXTS) == ["a", "b"], "what can be read once is read once"
 
 
 def test_a_text_for_a_list_of_texts_is_not_split_into_letters(tmp_path: Path) -> None:
@@ -121,7 +121,9 @@ def test_every_public_function_checks_what_it_takes() -> None:
     functions = [getattr(lakeward, name) for name in lakeward.__all__]
     found = [function for function in functions if inspect.isfunction(function)]
     for owner in (Lakeward, History, Snapshots):
-        members = inspect.getmembers(owner, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
-        found += [one for name, one in members if not name.startswith("_")]
-    unchecked = {one.__qualname__ for one in found if not hasattr(one, "__wrapped__") and one.__name__ not in free}
+        members = inspect.getmembers(owner, lambda member: inspect.isfunction(member) or inspect.ismethod(member))
+        found += [member for name, member in members if not name.startswith("_")]
+    unchecked = {
+        entry.__qualname__ for entry in found if not hasattr(entry, "__wrapped__") and entry.__name__ not in free
+    }
     assert unchecked == set()

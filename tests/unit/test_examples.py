@@ -33,8 +33,8 @@ def unit(path: Path) -> RawConfigParser:
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_units(path, tmp_path):
     # Whatever systemd says of the program's absence is not about the unit.
-    for one in UNITS:
-        (tmp_path / one.name).write_text(one.read_text(encoding="utf-8").replace(PROGRAM, "/bin/true"))
+    for found in UNITS:
+        (tmp_path / found.name).write_text(found.read_text(encoding="utf-8").replace(PROGRAM, "/bin/true"))
     if program := shutil.which("systemd-analyze"):
         checked = subprocess.run(
             [program, "verify", "--man=no", str(tmp_path / path.name)], capture_output=True, text=True, check=False
@@ -84,8 +84,8 @@ def test_kubernetes_pods(name):
     assert allowed["runAsNonRoot"] and allowed["runAsUser"] and allowed["readOnlyRootFilesystem"]
     assert not allowed["allowPrivilegeEscalation"] and allowed["capabilities"]["drop"] == ["ALL"]
     # What must be written has a place that can be.
-    writable = [one["mountPath"] for one in found["volumeMounts"] if not one.get("readOnly")]
-    environment = {one["name"]: one["value"] for one in found["env"]}
+    writable = [mount["mountPath"] for mount in found["volumeMounts"] if not mount.get("readOnly")]
+    environment = {variable["name"]: variable["value"] for variable in found["env"]}
     assert writable == ["/tmp"] and environment["HOME"] == "/tmp" and environment["LAKEWARD_CACHE"].startswith("/tmp/")
     mounted = {mount["name"] for mount in found["volumeMounts"]}
     assert mounted == {volume["name"] for volume in found["pod"]["volumes"]}
@@ -122,9 +122,9 @@ def test_policies(path):
 
 def test_metrics_of_a_pod_can_be_reached_from_others():
     _, found = container("deployment.yaml")
-    environment = {one["name"]: one["value"] for one in found["env"]}
+    environment = {variable["name"]: variable["value"] for variable in found["env"]}
     metrics = parse_config({}, base=DOCS, environment=environment).metrics
-    assert (metrics.address, [metrics.port]) == ("0.0.0.0", [one["containerPort"] for one in found["ports"]])
+    assert (metrics.address, [metrics.port]) == ("0.0.0.0", [port["containerPort"] for port in found["ports"]])
     assert parse_config({}, base=DOCS).metrics.address == "127.0.0.1"
 
 
@@ -133,9 +133,9 @@ def test_permissions_cover_the_commands_on_the_pages():
         policy = json.loads((EXAMPLES / "aws" / name).read_text(encoding="utf-8"))
         return {
             (action, resource)
-            for one in policy["Statement"]
-            for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-            for resource in ([one["Resource"]] if isinstance(one["Resource"], str) else one["Resource"])
+            for found in policy["Statement"]
+            for action in ([found["Action"]] if isinstance(found["Action"], str) else found["Action"])
+            for resource in ([found["Resource"]] if isinstance(found["Resource"], str) else found["Resource"])
         }
 
     landing, lake = "arn:aws:s3:::my-landing/dms/*", "arn:aws:s3:::my-lake/warehouse/*"
@@ -146,8 +146,8 @@ def test_permissions_cover_the_commands_on_the_pages():
     table = (
         (DOCS / "state.md").read_text(encoding="utf-8").partition("**Allowed actions**")[2].partition("CreateTable")[0]
     )
-    told = {f"dynamodb:{name}" for name in re.findall(r"`([A-Z]\w+)`", table)}
-    assert {action for action, _ in running if action.startswith("dynamodb:")} == told
+    documented = {f"dynamodb:{name}" for name in re.findall(r"`([A-Z]\w+)`", table)}
+    assert {action for action, _ in running if action.startswith("dynamodb:")} == documented
 
 
 def test_the_queue_lets_the_bucket_send_and_the_bucket_does():

@@ -32,7 +32,7 @@ ROW = {"table_schema": "sales", "table_name": "product", "active": True, "error"
 
 
 class Told:
-    """A table's metadata, or a store, that holds one text wherever it is asked."""
+    """A table's metadata, or a store, that returns one text for every request."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -24,7 +24,7 @@ from lakeward.errors import RetriableError
 
 
 class Clock:
-    """Time that passes only when it is told to."""
+    """Time that passes only when a test advances it."""
 
     def __init__(self):
         self.now = 100.0
@@ -268,14 +268,14 @@ def test_clients_without_the_token_are_refused_and_a_lost_driver_is_reported():
 
 def test_progress_and_overload_are_reported(monkeypatch):
     monkeypatch.setattr("lakeward.cassandra.budget_server.PROGRESS_SECONDS", 0.3)
-    told = []
-    with BudgetServer(RateLimits(), host="127.0.0.1", on_progress=told.append, expected_rows=10_000) as server:
+    lines = []
+    with BudgetServer(RateLimits(), host="127.0.0.1", on_progress=lines.append, expected_rows=10_000) as server:
         client = BudgetClient(server.address)
         client.take(rows=1000, write_units=1000)
         client.slow_down("write time-out")
         time.sleep(0.8)
         client.close()
-    assert told[0] == "the cluster is overloaded, slowing down: write time-out"
-    assert told[1].startswith("1,000 of about 10,000 rows, ")
-    assert told[1].endswith("WCU/s, 1,000 WCU so far")
-    assert len(told) == 2
+    assert lines[0] == "the cluster is overloaded, slowing down: write time-out"
+    assert lines[1].startswith("1,000 of about 10,000 rows, ")
+    assert lines[1].endswith("WCU/s, 1,000 WCU so far")
+    assert len(lines) == 2

@@ -105,14 +105,14 @@ def test_a_sync_requests_what_its_options_say(tmp_path):
     config = parse_config({"clusters": {"prod": {"hosts": "a"}, "copy": {"hosts": "b"}}}, base=tmp_path)
     limits = RateLimits(10, write_units=2, read_units=1)
     with CassandraClient(config) as client:
-        asked = client._sync_request(
+        request = client._sync_request(
             "copy/shop_eu.orders", "exports", {"source": "prod/shop.orders", "first": "assume", "limits": limits}
         )
         followed = client._sync_request("copy/shop_eu.orders", "exports", {"table": "shop.orders", "keep": 3})
-    assert (asked.table, asked.into) == (TableName("shop", "orders"), TableName("shop_eu", "orders"))
-    assert asked.source is not None
-    assert (asked.source.name, asked.target.name, asked.first) == ("prod", "copy", First.ASSUME)
-    assert asked.export_limits == RateLimits(10, read_units=1)
-    assert asked.limits == RateLimits(10, write_units=2)
+    assert (request.table, request.into) == (TableName("shop", "orders"), TableName("shop_eu", "orders"))
+    assert request.source is not None
+    assert (request.source.name, request.target.name, request.first) == ("prod", "copy", First.ASSUME)
+    assert request.export_limits == RateLimits(10, read_units=1)
+    assert request.limits == RateLimits(10, write_units=2)
     assert (followed.source, followed.table, followed.keep) == (None, TableName("shop", "orders"), 3)
     assert followed.first is None

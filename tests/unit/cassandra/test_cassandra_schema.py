@@ -33,7 +33,7 @@ COLUMNS = [
 
 
 class SystemSchema:
-    """Answers what is asked of ``system_schema``."""
+    """Answers queries of ``system_schema``."""
 
     def execute(self, query: str, names: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
         table = query.partition("system_schema.")[2].split()[0]

@@ -46,8 +46,8 @@ ROWS = st.fixed_dictionaries(
 
 def digest(batches: list[pa.RecordBatch], clustering: str | None = "at") -> tuple[int, str]:
     found = RangeDigest(SCHEMA.names, clustering)
-    for one in batches:
-        found.add(one)
+    for entry in batches:
+        found.add(entry)
     return found.rows, found.text()
 
 
@@ -132,7 +132,9 @@ def test_values_in_a_wider_type_have_the_digest_of_that_type():
     digests = []
     for schema, values in ((narrow, rows), (shown, texts)):
         found = snapshot_arrow_schema(schema)
-        columns = [pa.array(list(one), kind.type) for one, kind in zip(zip(*values, strict=True), found, strict=True)]
+        columns = [
+            pa.array(list(entry), kind.type) for entry, kind in zip(zip(*values, strict=True), found, strict=True)
+        ]
         digest = RangeDigest(schema.names, None)
         batch = pa.RecordBatch.from_arrays(columns, schema=found)
         digest.add(fitted_batch(batch, snapshot_arrow_schema(shown)))

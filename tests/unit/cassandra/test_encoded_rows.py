@@ -37,8 +37,8 @@ def encoded(rows: list[tuple[Any, ...]], stamp: bytes | None = STAMP) -> Encoded
 
 
 def bound(row: tuple[Any, ...], stamp: bytes | None) -> Row:
-    values = [*(UNSET_VALUE if one is None else one for one in row), *([] if stamp is None else [stamp])]
-    size = sum(len(one or b"") for one in (*row, stamp))
+    values = [*(UNSET_VALUE if value is None else value for value in row), *([] if stamp is None else [stamp])]
+    size = sum(len(value or b"") for value in (*row, stamp))
     return Row(None, 0, "I", row[:2], [WriteOperation(SHAPE, values)], size)
 
 
@@ -57,12 +57,12 @@ def test_requests_and_their_bytes_equal_those_of_rows_bound_singly(
     expected = list(bound_requests([bound(row, stamp) for row in rows], limits))
     found = list(encoded(rows, stamp).requests(limits))
     statements: Any = SimpleNamespace(prepared=lambda _: Statement())
-    assert [(one.rows, one.deleted, one.units, one.partition) for one in found] == [
-        (one.rows, one.deleted, one.units, one.partition) for one in expected
+    assert [(entry.rows, entry.deleted, entry.units, entry.partition) for entry in found] == [
+        (wanted.rows, wanted.deleted, wanted.units, wanted.partition) for wanted in expected
     ]
-    for one, other in zip(found, expected, strict=True):
-        sent, wanted = one.statement(statements, 0), other.statement(statements, 0)
-        if one.rows == 1:
+    for entry, other in zip(found, expected, strict=True):
+        sent, wanted = entry.statement(statements, 0), other.statement(statements, 0)
+        if entry.rows == 1:
             assert sent.values == wanted.values
         else:
             assert isinstance(sent, BatchStatement) and sent.is_idempotent and sent.batch_type is BatchType.UNLOGGED
@@ -124,4 +124,4 @@ def test_only_rows_that_share_one_statement_are_written_as_whole_columns(
 ) -> None:
     reader, _ = reader_of(plan_of(columns))
     found = list(reader.requests(pa.record_batch(batch), lambda *_: None))
-    assert [isinstance(one, EncodedRequest) for one in found] in ([[is_encoded]] if is_encoded else [[False], []])
+    assert [isinstance(entry, EncodedRequest) for entry in found] in ([[is_encoded]] if is_encoded else [[False], []])

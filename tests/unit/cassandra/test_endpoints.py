@@ -1,4 +1,4 @@
-"""Which names certificates must hold, and which nodes are asked, without a server."""
+"""Which names certificates must hold, and which nodes are used, without a server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _ways_in(nodes: tuple[tuple[str, int], ...] = (), **settings: Any) -> dict[s
 def test_a_node_must_show_the_name_that_it_is_configured_by_and_others_their_address() -> None:
     found = _ways_in(hosts=("n1.example", "n2.example", "10.0.0.9", "nowhere.example"), tls=TlsSettings())
 
-    shown = {one.address: one.ssl_options["server_hostname"] for one in found["contact_points"]}
+    shown = {point.address: point.ssl_options["server_hostname"] for point in found["contact_points"]}
     assert shown == {
         "10.0.0.1": "n1.example",
         "10.0.0.2": "n2.example",
@@ -47,7 +47,7 @@ def test_a_node_must_show_the_name_that_it_is_configured_by_and_others_their_add
     factory = found["endpoint_factory"].configure(SimpleNamespace(address_translator=IdentityTranslator()))
     second, other = (factory.create({"rpc_address": address, "peer": address}) for address in ("10.0.0.2", "10.0.0.7"))
     assert (second.ssl_options["server_hostname"], other.ssl_options["server_hostname"]) == ("n2.example", "10.0.0.7")
-    # What others tell of a node is the node that was asked first.
+    # A node that others describe is the node that was used first.
     assert second == found["contact_points"][1] == DefaultEndPoint("10.0.0.2", 9042)
 
 
@@ -67,7 +67,7 @@ def test_one_name_may_hold_for_all_nodes_and_plain_connections_have_none() -> No
 def test_nodes_with_other_names_are_connected_by_those_names() -> None:
     assert _ways_in(_NODES, hosts=("n1.example",))["contact_points"] == [*_NODES]
     found = _ways_in(_NODES, hosts=("n1.example", "n2.example"), tls=TlsSettings())["contact_points"]
-    assert [one.ssl_options["server_hostname"] for one in found] == ["n2.example", "10.0.0.7"]
+    assert [entry.ssl_options["server_hostname"] for entry in found] == ["n2.example", "10.0.0.7"]
     assert isinstance(_ways_in(_NODES, hosts=("n1.example",), tls=TlsSettings())["endpoint_factory"], NamedEndPoints)
     assert names_of(["nowhere.example"], 9042) == {}
 
@@ -90,10 +90,10 @@ def test_tasks_get_the_nodes_of_the_data_centre_in_use(datacenter: str | None, e
     assert found == address
 
 
-def _silent(times: int, asked: list[Any]) -> Any:
+def _silent(times: int, tried: list[Any]) -> Any:
     def opened(_: object, nodes: Any = ()) -> str:
-        asked.append(nodes)
-        if len(asked) <= times:
+        tried.append(nodes)
+        if len(tried) <= times:
             msg = "no node answers"
             raise RetriableError(msg)
         return "a session"
@@ -103,14 +103,14 @@ def _silent(times: int, asked: list[Any]) -> Any:
 
 def test_where_the_configured_nodes_do_not_answer_others_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     address = ClusterAddress("one", ClusterSettings(hosts=("n1.example",)))
-    asked: list[Any] = []
-    monkeypatch.setattr(connection, "_opened", _silent(1, asked))
+    tried: list[Any] = []
+    monkeypatch.setattr(connection, "_opened", _silent(1, tried))
     assert connection.open_session(replace(address, nodes=_NODES)) == "a session"
-    assert asked == [(), _NODES]
-    asked.clear()
+    assert tried == [(), _NODES]
+    tried.clear()
     with pytest.raises(RetriableError):
         connection.open_session(address)
-    assert asked == [()]
+    assert tried == [()]
 
 
 def test_a_task_keeps_trying_to_connect_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

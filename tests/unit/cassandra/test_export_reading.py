@@ -1,4 +1,4 @@
-"""What is asked for and how answers become batches, without a server."""
+"""Requests, and how answers become batches, without a server."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class CopyServer(Server):
 
     @property
     def has_rows(self) -> bool:
-        return any(one.is_there for one in self.copy.values())
+        return any(row.is_there for row in self.copy.values())
 
     @has_rows.setter
     def has_rows(self, _: bool) -> None:
@@ -254,7 +254,7 @@ def at(minutes: float) -> str:
 
 NUMBERS = st.integers(1, NEWEST)
 # Mostly the time of the export; else some other one, between exports.
-TIMES = st.one_of(st.just("snapshot"), st.just("snapshot"), st.integers(0, NEWEST + 2).map(lambda one: at(one + 0.25)))
+TIMES = st.one_of(st.just("snapshot"), st.just("snapshot"), st.integers(0, NEWEST + 2).map(lambda n: at(n + 0.25)))
 KILLS = st.one_of(st.none(), st.none(), st.integers(0, 4))
 WRITING = {"force": st.booleans(), "timestamp": TIMES, "kill": KILLS}
 STEPS = st.lists(
@@ -262,7 +262,7 @@ STEPS = st.lists(
         st.fixed_dictionaries({"do": st.just("import_"), "number": NUMBERS, **WRITING}),
         st.fixed_dictionaries({"do": st.just("apply"), "past": NUMBERS, "current": NUMBERS, **WRITING}),
         st.fixed_dictionaries({"do": st.just("apply"), "past": NUMBERS, "current": NUMBERS, "force": st.just(True)}),
-        NUMBERS.filter(lambda one: one < NEWEST).map(lambda one: {"do": "apply", "past": one, "current": one + 1}),
+        NUMBERS.filter(lambda past: past < NEWEST).map(lambda past: {"do": "apply", "past": past, "current": past + 1}),
         st.sampled_from([{"do": "compare"}, {"do": "empty"}, {"do": "purge"}]),
         st.fixed_dictionaries({"do": st.just("apply_repair"), "force": st.booleans(), "kill": KILLS}),
     ),
@@ -299,7 +299,7 @@ def test_the_record_is_what_the_copy_holds_or_unknown(steps: list[dict[str, Any]
 
 
 def _is_sensible(world: World, choices: dict[str, Any]) -> bool:
-    """What is said without proof is taken as said: that a copy of which nothing is recorded is a change set's past."""
+    """What is assumed without proof: that a copy of which nothing is recorded is a change set's past."""
     if choices["past"] == choices["current"]:
         return False
     return world.ledger.last() is not None or world.ledger.lost() is not None or world.held == SOURCE[choices["past"]]

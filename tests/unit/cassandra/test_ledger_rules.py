@@ -133,14 +133,14 @@ def test_lists_are_written_later_than_by_any_job_that_may_have_had_their_times(s
 
 
 def test_the_state_has_the_latest_time_of_its_cells(server: Server, ledger: Ledger) -> None:
-    for one, expected in (
+    for found, expected in (
         (job(), 5),
         (job("now", 9), 9),
         (job("older", 3), 9),
         (job("repair", 20, kind="apply", change_set="r", is_repair=True), 9),
     ):
-        ledger.begin(one)
-        ledger.finish(one)
+        ledger.begin(found)
+        ledger.finish(found)
         last = ledger.last()
         assert last is not None
         assert last.timestamp == expected
@@ -152,8 +152,8 @@ def test_the_state_has_the_latest_time_of_its_cells(server: Server, ledger: Ledg
 
 def test_a_slow_job_does_not_record_its_state_over_that_of_another(server: Server, ledger: Ledger) -> None:
     later = job("two", 9, identity=TWO)
-    for one in (job(), later):
-        ledger.begin(one)
+    for found in (job(), later):
+        ledger.begin(found)
     ledger.finish(later)
     with pytest.raises(ConflictError, match="another job wrote to"):
         ledger.finish(job())
@@ -172,7 +172,7 @@ def test_a_job_that_is_started_again_has_no_units(ledger: Ledger) -> None:
 
 
 def test_records_of_earlier_versions_are_read_without_further_assumptions(server: Server, ledger: Ledger) -> None:
-    """Those did not tell a job that was finished from one that was left, nor what a forced one had done."""
+    """Those did not distinguish a finished job from an abandoned one, nor record the effect of a forced one."""
     states = {
         "state": {
             "identity": ONE, "change_set": None, "at": "2026-11-15T10:30:00+00:00", "rejected": 0, "dead_letters": None,
@@ -193,12 +193,12 @@ def test_records_of_earlier_versions_are_read_without_further_assumptions(server
 
 
 def test_rejected_rows_of_one_change_set_are_missing_after_the_next(ledger: Ledger) -> None:
-    for one, rejected, told in ((job(), 2, 2), (_change("set", TWO, 6), 0, 2), (_change("next", ONE, 7), 3, 5)):
-        ledger.begin(one)
-        ledger.finish(one, rejected=rejected, dead_letters="/dead" if rejected else None)
+    for done, rejected, counted in ((job(), 2, 2), (_change("set", TWO, 6), 0, 2), (_change("next", ONE, 7), 3, 5)):
+        ledger.begin(done)
+        ledger.finish(done, rejected=rejected, dead_letters="/dead" if rejected else None)
         last = ledger.last()
         assert last is not None
-        assert (last.rejected, last.dead_letters) == (told, "/dead")
+        assert (last.rejected, last.dead_letters) == (counted, "/dead")
     # A whole export writes them again.
     ledger.begin(job("again", 9))
     ledger.finish(job("again", 9))

@@ -1,4 +1,4 @@
-"""How much is asked for at one time, and what comes of answers that do not come or do not fit, without a server."""
+"""How much is requested at a time, and the effect of answers that are missing or do not fit, without a server."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class _Answer:
 
 
 class _Session:
-    """Gives one answer after the other, and notes what was asked for."""
+    """Returns one answer after the other, and records requests."""
 
     client_protocol_handler: object = None
     default_fetch_size = 2_000
 
     def __init__(self, *answers: Any, schema: list[Any] | None = None) -> None:
         self.answers, self.schema = list(answers), schema
-        self.asked: list[tuple[int, bytes | None]] = []
+        self.requests: list[tuple[int, bytes | None]] = []
         self.under_way = self.most_under_way = 0
 
     def execution_profile_clone_update(self, *_: object, **__: object) -> None:
@@ -75,7 +75,7 @@ class _Session:
         return self.schema or [] if "system_schema.columns" in query else [("place", ["a", "b"], ["int", "int"])]
 
     def execute_async(self, bound: _Prepared.Bound, paging_state: bytes | None = None, **_: object) -> _Answer:
-        self.asked.append((bound.fetch_size, paging_state))
+        self.requests.append((bound.fetch_size, paging_state))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         return _Answer(self, bound, self.answers.pop(0) if self.answers else ([], None))
@@ -101,8 +101,8 @@ def _query(session: _Session, budget: _Budget | None = None, **choices: Any) -> 
 def test_a_page_is_paid_for_before_it_is_requested_and_the_unused_part_is_returned() -> None:
     budget = _Budget()
     query = _query(_Session(), budget, page_rows=500)
-    asked = query.ask(_RANGE, None)
-    assert (asked.fetch_size, budget.rows, budget.requests) == (500, 500, 1)
+    page = query.ask(_RANGE, None)
+    assert (page.fetch_size, budget.rows, budget.requests) == (500, 500, 1)
     query.account(Page([()] * 7, 0, 500), 2.0)
     assert (budget.rows, budget.requests, budget.read_units) == (7, 1, 2.0)
 
@@ -121,7 +121,7 @@ def test_pages_that_time_out_are_requested_again_half_as_large() -> None:
 
     assert [pages.next_page().rows, pages.next_page().rows] == [[(1,)], [(2,)]]
     sizes = [2_000, 2_000, 1_000, 500, 500]
-    assert session.asked == list(zip(sizes, [None, *[b"here"] * 4], strict=True))
+    assert session.requests == list(zip(sizes, [None, *[b"here"] * 4], strict=True))
     # Another range of the same task need not find out again.
     assert RangePages(query, _RANGE).next_page().wanted == 500
 
@@ -131,7 +131,7 @@ def test_if_even_a_page_of_one_row_times_out_the_setting_is_named() -> None:
     session = _Session(*[OperationTimedOut()] * 12)
     with pytest.raises(RetriableError, match="12 times") as failed:
         RangePages(_query(session), _RANGE).next_page()
-    assert session.asked[-1][0] == 1
+    assert session.requests[-1][0] == 1
     assert "page_size" in str(failed.value.hint)
 
 
@@ -157,7 +157,7 @@ def test_no_more_ranges_are_under_way_than_the_cluster_allows(setting: int, most
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "words"),
     [
         (InvalidRequest("unconfigured table"), "can no longer be read as before: .*unconfigured table"),
         (Unauthorized("no SELECT"), "can no longer be read"),
@@ -165,9 +165,9 @@ def test_no_more_ranges_are_under_way_than_the_cluster_allows(setting: int, most
         (([(1, (2, 3))], None), r"k\.t changed while it was read, in u"),
     ],
 )
-def test_a_table_that_changes_while_it_is_read_is_reported_with_a_remedy(answer: Any, told: str) -> None:
+def test_a_table_that_changes_while_it_is_read_is_reported_with_a_remedy(answer: Any, words: str) -> None:
     changed = [("p", "int", "partition_key", 0, "none"), ("u", "place", "regular", -1, "none")]
     session = _Session(answer, schema=changed)
-    with pytest.raises(ConfigurationError, match=told) as refused:
+    with pytest.raises(ConfigurationError, match=words) as refused:
         list(read_ranges(cast("Any", session), _plan(), [_RANGE]))
     assert "--restart" in str(refused.value.hint)

@@ -1,4 +1,4 @@
-"""Tables that are made: other nodes may hear of one later than the node that made it."""
+"""Tables that are made: other nodes may see one later than the node that made it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_every_token_is_in_exactly_one_range(made: tuple[TokenRange, dict[int, t
 
     assert found[0].start == ring.start
     assert found[-1].end == ring.end
-    assert all(one.width > 0 for one in found)
+    assert all(entry.width > 0 for entry in found)
     assert all(before.end == behind.start for before, behind in pairwise(found))
 
 
@@ -67,7 +67,7 @@ def test_groups_hold_every_range_once_and_in_order(
 
     found = grouped(ranges, groups)
 
-    assert [one for group in found for one in group] == ranges
+    assert [part for group in found for part in group] == ranges
     assert len(found) <= groups
     assert all(found)
 
@@ -88,8 +88,8 @@ def test_ranges_of_one_replica_are_grouped() -> None:
 
     found = cut(TokenRange(-1000, 1000), owners, 20)
 
-    of = [number % 2 for number, token in enumerate(sorted(owners)) for one in found if one.end == token]
-    first = [owners.get(one.end, owners[-900])[0] for one in found]
+    of = [number % 2 for number, token in enumerate(sorted(owners)) for entry in found if entry.end == token]
+    first = [owners.get(entry.end, owners[-900])[0] for entry in found]
     assert first == sorted(first)
     assert set(of) == {0, 1}
 

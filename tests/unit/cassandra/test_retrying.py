@@ -47,7 +47,7 @@ REFUSALS = [Unauthorized("no"), AuthenticationFailed("no")]
 
 
 class Budget:
-    """Notes what it is told."""
+    """Records reports."""
 
     def __init__(self):
         self.reasons = []

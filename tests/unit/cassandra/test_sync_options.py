@@ -92,21 +92,21 @@ def test_other_errors_end_the_rounds(error):
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_rounds_end_on_stop(after):
     """Before the first round, after a round, and after a wait."""
-    asked = iter(range(1, 10))
+    answers = iter(range(1, 10))
     done: list[str] = []
 
     def sync() -> SyncReport:
         done.append("round")
         return SyncReport((), None)
 
-    SyncLoop(sync, lambda _: done.append("wait"), stop=lambda: next(asked) == after).run()
+    SyncLoop(sync, lambda _: done.append("wait"), stop=lambda: next(answers) == after).run()
     assert done == ["round", "wait"][: after - 1]
 
 
 def test_a_failed_round_is_not_reported_after_a_stop():
-    asked = iter([False, True])
+    answers = iter([False, True])
     errors: list[LakewardError] = []
-    SyncLoop(raises(RetriableError("gone")), raises, on_error=errors.append, stop=lambda: next(asked)).run()
+    SyncLoop(raises(RetriableError("gone")), raises, on_error=errors.append, stop=lambda: next(answers)).run()
     assert not errors
 
 
@@ -114,15 +114,15 @@ def test_rejected_rows_and_warnings_are_reported(capsys):
     result = {"upserted": 5, "deleted": 0, "rejected": 2, "dead_letters": "letters/x", "warnings": ["rows stay"]}
     report = SyncReport((SyncStep(Action.IMPORT, result),), None, (), {"exports/half": "holds a part"})
     commands._show_round(Invocation(), report)
-    told = capsys.readouterr()
-    assert "import: 5 upserted, 0 deleted" in told.out
-    assert "2 rows were refused; they are in letters/x" in told.out
-    assert "rows stay" in told.err
-    assert "exports/half is left out: holds a part" in told.err
+    printed = capsys.readouterr()
+    assert "import: 5 upserted, 0 deleted" in printed.out
+    assert "2 rows were refused; they are in letters/x" in printed.out
+    assert "rows stay" in printed.err
+    assert "exports/half is left out: holds a part" in printed.err
 
 
 def test_the_command_leaves_its_rounds_to_the_library(monkeypatch, capsys, tmp_path):
-    """--every and --watch only choose the wait; errors that pass are told, and a signal ends the rounds."""
+    """--every and --watch only choose the wait; temporary errors are reported, and a signal ends the rounds."""
     calls: list[dict[str, Any]] = []
 
     def keep_in_sync(_: CassandraClient, **given: Any) -> None:

@@ -40,7 +40,7 @@ class World:
     cluster: str = "prod"
     dropped: bool = False
     mixed: str | None = None
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def point(self) -> None:
         self.passed += 1
@@ -142,7 +142,7 @@ class World:
     def sync(self, *, keep: int | None = None, source: bool = True, **rules: Any) -> SyncReport:
         given = Rules(source=self.cluster if source else None, **rules)
         return SyncRound(
-            self.folder, self, self, given, keep, self.told.append, lambda: self.time, self.wait
+            self.folder, self, self, given, keep, self.lines.append, lambda: self.time, self.wait
         ).run()  # fmt: skip
 
     @property
@@ -270,7 +270,7 @@ def test_the_second_export_of_a_minute_waits_for_the_next_one(world):
     world.source = {1: "q"}
     report = world.sync()
     assert world.target == {1: "q"} and report.status == "applied"
-    assert any("waiting" in line for line in world.told)
+    assert any("waiting" in line for line in world.lines)
 
 
 def test_the_second_change_set_of_a_minute_waits_too(world):
@@ -283,7 +283,7 @@ def test_the_second_change_set_of_a_minute_waits_too(world):
     world.source = {1: "q"}
     assert actions(world.sync()) == ["export", "diff", "apply"]
     assert world.target == {1: "q"}
-    assert [line for line in world.told if "already has a change set; waiting" in line]
+    assert [line for line in world.lines if "already has a change set; waiting" in line]
 
 
 def test_old_exports_are_removed_and_the_one_that_the_target_holds_stays(world, monkeypatch):
@@ -291,7 +291,7 @@ def test_old_exports_are_removed_and_the_one_that_the_target_holds_stays(world, 
         world.source[1] = str(hour)
         report = world.sync(keep=2)
         world.time += timedelta(hours=1)
-    assert [one.split("/")[-6] for one in report.removed] == ["snapshot", "incremental"]
+    assert [path.split("/")[-6] for path in report.removed] == ["snapshot", "incremental"]
     folder = world.folder
     assert [name.split("/")[3] for name in folder.names()] == ["hour=12", "hour=13"]
     assert not (world.root / "snapshot/year=2026/month=11/day=15/hour=10").exists()
@@ -342,7 +342,7 @@ def test_files_of_others_among_old_exports_stay(world):
     assert {path: path.read_text() for path in theirs} == theirs
     assert f"{world.root}/snapshot/{first}" in removed
     assert not (world.root / "snapshot" / first / "_manifest.json").exists()
-    assert not [one for one in removed if "year=2020" in one]
+    assert not [path for path in removed if "year=2020" in path]
 
 
 def test_exports_of_another_job_are_applied_in_order(world):
@@ -423,9 +423,9 @@ def test_exports_of_two_clusters_are_not_mixed(world):
     world.sync()
     world.time += timedelta(hours=1)
     other = World(world.root, source={7: "other"}, cluster="test", time=world.time)
-    for one in (other, World(world.root, ledger=world.ledger, target=world.target, cluster="test", time=world.time)):
+    for found in (other, World(world.root, ledger=world.ledger, target=world.target, cluster="test", time=world.time)):
         with pytest.raises(RefusedInputError, match="an export of the cluster prod, but those of test") as refused:
-            one.sync()
+            found.sync()
         assert "--any-cluster" in refused.value.hint
     assert len(world.folder.names()) == 1
     # One that was put there all the same is not followed, with a source or without.
@@ -506,4 +506,4 @@ def test_the_folder_of_a_table(tmp_path):
 
 
 def test_every_action_has_a_name():
-    assert [str(one) for one in Action] == ["export", "import", "assume", "diff", "apply", "record"]
+    assert [str(action) for action in Action] == ["export", "import", "assume", "diff", "apply", "record"]

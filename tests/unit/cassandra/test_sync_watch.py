@@ -28,15 +28,15 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
         land(tmp_path, 1)
     folder = ExportFolder(LocalFileSystem(), str(tmp_path))
     after = NAME.format(1) if there else ""
-    heard = threading.Event()
+    noticed = threading.Event()
 
     def write():
         time.sleep(0.3)
         land(tmp_path, 2, complete=False)
         land(tmp_path, 3)
-        # What lands before the watch stands is not told of: there is more to tell of until it does.
+        # Files that land before the watch has started are not reported: more of them land until it has.
         for number in itertools.count():
-            if heard.wait(0.5):
+            if noticed.wait(0.5):
                 return
             (tmp_path / "snapshot" / f"later-{number}").touch()
 
@@ -44,7 +44,7 @@ def test_a_complete_export_ends_the_wait(tmp_path, there):
     began = time.monotonic()
     writer.start()
     NewExport(folder, poll=300).wait_after(after)
-    heard.set()
+    noticed.set()
     assert [export.name for export in folder.exports(after).exports] == [NAME.format(3)]
     writer.join()
     assert time.monotonic() - began < 250
@@ -57,7 +57,7 @@ def test_existing_files_are_not_waited_for(tmp_path):
 
 def test_other_stores_are_polled(tmp_path):
     class Elsewhere:
-        """A store that tells nothing of changes."""
+        """A store that does not report changes."""
 
         files, read_text = LocalFileSystem.files, LocalFileSystem.read_text
 

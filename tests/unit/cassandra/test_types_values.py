@@ -167,12 +167,12 @@ def test_a_decimal_of_bytes_is_written_as_python_writes_it(number: int, scale: i
 @pytest.mark.parametrize("in_bytes", [True, False])
 @given(given=st.lists(st.one_of(st.uuids(), st.none()), max_size=5))
 def test_a_column_of_uuids_equals_uuids_written_singly(given: list[UUID | None], in_bytes: bool) -> None:
-    column = [one.bytes if in_bytes and one is not None else one for one in given]
+    column = [value.bytes if in_bytes and value is not None else value for value in given]
     found = to_arrow(kind("uuid"))([*column, *([b""] if in_bytes else [])])
     assert found.type == pa.string()
-    assert found.to_pylist()[: len(given)] == [None if one is None else str(one) for one in given]
-    whole = [one.bytes if in_bytes else one for one in given if one is not None]
-    assert to_arrow(kind("timeuuid"))(whole).to_pylist() == [str(one) for one in given if one is not None]
+    assert found.to_pylist()[: len(given)] == [None if value is None else str(value) for value in given]
+    whole = [value.bytes if in_bytes else value for value in given if value is not None]
+    assert to_arrow(kind("timeuuid"))(whole).to_pylist() == [str(value) for value in given if value is not None]
 
 
 @given(st.uuids())

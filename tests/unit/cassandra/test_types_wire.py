@@ -95,11 +95,11 @@ def test_decimals_may_have_more_digits_than_python_converts():
 
 
 def test_preparing_may_take_as_long_as_any_request(monkeypatch):
-    asked = []
+    timeouts = []
 
     class Future:
         def __init__(self, *_: Any, timeout: float, **__: Any) -> None:
-            asked.append(timeout)
+            timeouts.append(timeout)
 
         def send_request(self) -> None:
             msg = "asked"
@@ -110,4 +110,4 @@ def test_preparing_may_take_as_long_as_any_request(monkeypatch):
     session = make_exact(SimpleNamespace(get_execution_profile=lambda _: profile, default_timeout=10.0))
     with pytest.raises(LookupError):
         session.prepare("SELECT 1")
-    assert asked == [77.0]
+    assert timeouts == [77.0]

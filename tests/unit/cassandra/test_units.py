@@ -1,4 +1,4 @@
-"""What rows cost, and how progress is told."""
+"""What rows cost, and how progress is reported."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_times_are_written_only_to_a_table_that_accepts_them(is_timed: bool) -> None:
     _, statements = reader_of(plan_of({"p": "text", "a": "int"}, is_timed=is_timed))
-    assert ["TIMESTAMP" in one for one in statements.asked] == [is_timed]
+    assert ["TIMESTAMP" in statement for statement in statements.queries] == [is_timed]
 
 
 def test_the_remaining_time_to_live_is_computed_when_the_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

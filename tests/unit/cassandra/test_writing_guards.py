@@ -72,7 +72,7 @@ def test_the_next_change_set_begins_where_the_last_one_ended() -> None:
     with pytest.raises(RefusedInputError, match="what the target holds is not known: two states"):
         guards.require_next(mixed, change_set(THREE, ONE), force=False)
     assert not guards.is_applied(replace(mixed, change_set="set"), following.manifest)
-    # What cannot be held against the past of a change set is said.
+    # A warning says what cannot be compared with the past of a change set.
     unsure = guards.require_next(state({"kind": "files", "location": "/x"}), following, force=False)
     assert "it is not known whether that is what /changes (set) was made from" in unsure[0]
 

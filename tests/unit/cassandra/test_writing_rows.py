@@ -23,7 +23,7 @@ UNSET = object()
 PLAIN = {"p": "text", "c": "int", "a": "text", "b": "int"}
 
 
-def told(operations: list[WriteOperation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
+def shown(operations: list[WriteOperation] | None, shift: int = 0) -> list[tuple[str, list[Any]]]:
     return [(operation.shape.cql(TABLE), operation.at(shift)) for operation in operations or []]
 
 
@@ -51,21 +51,21 @@ def test_statements_name_the_whole_key_and_have_a_timestamp() -> None:
 
 def test_an_inserted_row_has_its_marker_and_no_nulls() -> None:
     planner = RowPlanner(plan_of(PLAIN), UNSET)
-    ((query, values),) = told(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None]))
+    ((query, values),) = shown(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None]))
     assert query.startswith("INSERT")
     assert values == [b"k", b"1", b"x", UNSET, packed_time(TIME)]
     # A row of nothing but its key is a row.
-    ((query, values),) = told(planner.writing(INSERTED, None, [b"k", b"1"], [None, None]))
+    ((query, values),) = shown(planner.writing(INSERTED, None, [b"k", b"1"], [None, None]))
     assert values == [b"k", b"1", UNSET, UNSET, packed_time(TIME)]
 
 
 def test_hazard_32_a_changed_row_writes_what_changed_and_null_only_where_a_value_became_null() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_actions=True), UNSET)
-    ((query, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
+    ((query, values),) = shown(planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, b"y"]))
     assert query.startswith("UPDATE")
     assert values == [packed_time(TIME), None, UNSET, b"k", b"1"]
     # A cell that was written anew with its old value is written, too; columns that the target does not have are not.
-    ((_, values),) = told(planner.writing(CHANGED, ["_lw_writetime_b", "other"], [b"k", b"1"], [b"x", b"y"]))
+    ((_, values),) = shown(planner.writing(CHANGED, ["_lw_writetime_b", "other"], [b"k", b"1"], [b"x", b"y"]))
     assert values == [packed_time(TIME), UNSET, b"y", b"k", b"1"]
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [b"x", b"y"]) == []
 
@@ -74,14 +74,14 @@ def test_a_changed_row_with_only_key_columns_is_written_as_its_marker() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, has_actions=True, has_expiries=True), UNSET)
     forever = struct.pack(">i", 0)
     operations = planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100)
-    ((query, values),) = told(operations)
+    ((query, values),) = shown(operations)
     assert query.startswith("INSERT")
     assert values == [b"k", b"1", None, UNSET, packed_time(TIME), forever]
     # By a list alone, too; and not where a list is what is left.
     operations = planner.writing(CHANGED, ["l"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100)
-    assert [query.split()[0] for query, _ in told(operations)] == ["INSERT", "UPDATE"]
+    assert [query.split()[0] for query, _ in shown(operations)] == ["INSERT", "UPDATE"]
     operations = planner.writing(CHANGED, ["a"], [b"k", b"1"], [None, None, b"[]"], (), [None] * 3, 100)
-    assert [query.split()[0] for query, _ in told(operations)] == ["UPDATE"]
+    assert [query.split()[0] for query, _ in shown(operations)] == ["UPDATE"]
     assert planner.writing(CHANGED, ["other"], [b"k", b"1"], [None, None, None], (), [None] * 3, 100) == []
 
 
@@ -90,7 +90,7 @@ def test_hazard_31_nothing_is_written_or_deleted_by_a_part_of_a_key() -> None:
     assert planner.why_unwritable([b"k", b"1"], [None, None]) is None
     for keys in ([b"k", None], [None, b"1"], [None, None]):
         assert "key column" in str(planner.why_unwritable(keys, [None, None]))
-    ((query, values),) = told(planner.deleting([b"k", b"1"]))
+    ((query, values),) = shown(planner.deleting([b"k", b"1"]))
     assert '"p" = ? AND "c" = ?' in query
     assert values == [packed_time(TIME), b"k", b"1"]
 
@@ -102,24 +102,24 @@ def test_a_row_without_clustering_key_is_the_static_part_of_its_partition() -> N
     assert planner.why_unwritable(keys, values) is None
     assert "regular columns" in str(planner.why_unwritable(keys, [None, None, b"y"]))
     assert "key column" in str(planner.why_unwritable([None, None], values))
-    ((query, bound),) = told(planner.writing(INSERTED, None, keys, values))
+    ((query, bound),) = shown(planner.writing(INSERTED, None, keys, values))
     assert query == 'UPDATE "ks"."Weird Table" USING TIMESTAMP ? SET "s1" = ?, "s2" = ? WHERE "p" = ?'
     assert bound == [packed_time(TIME), b"x", UNSET, b"k"]
-    ((query, bound),) = told(planner.deleting(keys))
+    ((query, bound),) = shown(planner.deleting(keys))
     assert query == 'DELETE "s1", "s2" FROM "ks"."Weird Table" USING TIMESTAMP ? WHERE "p" = ?'
     assert bound == [packed_time(TIME), b"k"]
     # Without a static column to name, the statement would delete all rows of the partition.
     dropped = RowPlanner(plan_of({"p": "text", "c": "int", "a": "text"}, has_actions=True, has_static_rows=True), UNSET)
     assert dropped.deleting(keys) == []
     # Of a regular row that has both, each part is written by itself.
-    both = told(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"y"]))
+    both = shown(planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"y"]))
     assert [query.split()[0] for query, _ in both] == ["INSERT", "UPDATE"]
 
 
 def test_hazard_34_every_try_at_a_list_is_at_a_later_time() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>", "f": "frozen<list<int>>"}, has_actions=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]", b"f"])
-    first, again = told(operations, 1), told(operations, 2)
+    first, again = shown(operations, 1), shown(operations, 2)
     assert [query.split()[0] for query, _ in first] == ["INSERT", "UPDATE"]
     assert first[0] == again[0], "all that is no list is written at one time"
     assert (first[1][1][0], again[1][1][0]) == (packed_time(TIME + 1), packed_time(TIME + 2))
@@ -130,7 +130,7 @@ def test_hazard_34_every_try_at_a_list_is_at_a_later_time() -> None:
 def test_cells_are_grouped_by_time_and_the_marker_has_the_oldest() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_writetimes=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], [30, 20])
-    assert told(operations) == [
+    assert shown(operations) == [
         (StatementShape(Verb.UPDATE, ("p", "c"), ("a", "b")).cql(TABLE), [packed_time(30), b"x", UNSET, b"k", b"1"]),
         (StatementShape(Verb.INSERT, ("p", "c"), ("a", "b")).cql(TABLE), [b"k", b"1", UNSET, b"y", packed_time(20)]),
     ]
@@ -144,16 +144,18 @@ def test_cells_that_expire_keep_their_time_and_the_row_lives_as_long_as_its_last
 ) -> None:
     planner = RowPlanner(plan_of(PLAIN, has_expiries=True), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", b"y"], (), expiries, 100)
-    inserts = [values for query, values in told(operations) if query.startswith("INSERT")]
+    inserts = [values for query, values in shown(operations) if query.startswith("INSERT")]
     assert [struct.unpack(">i", values[-1])[0] for values in inserts] == [marker]
-    lives = {int(struct.unpack(">i", values[1])[0]) for query, values in told(operations) if query.startswith("UPDATE")}
+    lives = {
+        int(struct.unpack(">i", values[1])[0]) for query, values in shown(operations) if query.startswith("UPDATE")
+    }
     assert lives == {expiry - 100 for expiry in expiries if expiry is not None and expiry > 100} - {marker}
 
 
 def test_expired_rows_are_skipped_and_expired_changes_delete_what_was_there() -> None:
     planner = RowPlanner(plan_of(PLAIN, has_expiries=True, has_actions=True), UNSET)
     assert planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None], (), [90, None], 100) is None
-    ((_, values),) = told(planner.writing(CHANGED, ["a"], [b"k", b"1"], [b"x", b"y"], (), [90, None], 100))
+    ((_, values),) = shown(planner.writing(CHANGED, ["a"], [b"k", b"1"], [b"x", b"y"], (), [90, None], 100))
     assert values == [packed_time(TIME), struct.pack(">i", 0), None, UNSET, b"k", b"1"]
 
 
@@ -173,7 +175,7 @@ def test_statements_have_no_more_columns_than_the_server_takes() -> None:
 def test_a_table_that_does_not_accept_times_gets_none() -> None:
     planner = RowPlanner(plan_of({**PLAIN, "l": "list<int>"}, is_timed=False), UNSET)
     operations = planner.writing(INSERTED, None, [b"k", b"1"], [b"x", None, b"[]"])
-    assert told(operations, 5) == [
+    assert shown(operations, 5) == [
         ('INSERT INTO "ks"."Weird Table" ("p", "c", "a", "b") VALUES (?, ?, ?, ?)', [b"k", b"1", b"x", UNSET]),
         ('UPDATE "ks"."Weird Table" SET "l" = ? WHERE "p" = ? AND "c" = ?', [b"[]", b"k", b"1"]),
     ]
@@ -185,7 +187,7 @@ def test_hazard_31_rows_by_a_part_of_the_table_s_key_are_refused() -> None:
     target = TableSchema(TABLE, columns)
     value: Any = None
     found = {name: SourceColumn(IntegerType(), value) for name in kinds}
-    assert [one.column.name for one in matched("x", found, ("c", "k"), None, target)] == ["k", "c", "a"]
+    assert [column.column.name for column in matched("x", found, ("c", "k"), None, target)] == ["k", "c", "a"]
     for keys in (("k",), ("k", "c", "a"), ("k", "a")):
         with pytest.raises(RefusedInputError, match=r"its key is .*, the table's is \(k, c\)"):
             matched("x", found, keys, None, target)

@@ -1,4 +1,4 @@
-"""How statements are put together and sent, with a driver that only answers as told."""
+"""How statements are put together and sent, with a driver that only gives the configured answers."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def row_of(partition: str, name: str, size: int = 10, operations: int = 1, base:
     return Row(None, 0, "I", (partition.encode(),), made, size)
 
 
-def told(found: list[BoundRequest]) -> list[list[str]]:
-    return [[operation.values[1].decode() for _, operation in one.entries] for one in found]
+def values_of(found: list[BoundRequest]) -> list[list[str]]:
+    return [[operation.values[1].decode() for _, operation in entry.entries] for entry in found]
 
 
 def test_consecutive_rows_of_a_partition_go_together_within_the_limits() -> None:
     rows = [row_of("p", "1"), row_of("p", "2"), row_of("p", "3"), row_of("p", "4"), row_of("q", "5"), row_of("p", "6")]
-    assert told(list(bound_requests(rows, LIMITS))) == [["1", "2", "3"], ["4"], ["5"], ["6"]]
+    assert values_of(list(bound_requests(rows, LIMITS))) == [["1", "2", "3"], ["4"], ["5"], ["6"]]
     # Four cells count 16 bytes each beside their values.
     wide = [row_of("p", "1", size=100), row_of("p", "2", size=100), row_of("p", "3", size=900), row_of("p", "4")]
-    assert told(list(bound_requests(wide, LIMITS))) == [["1"], ["2"], ["3"], ["4"]]
+    assert values_of(list(bound_requests(wide, LIMITS))) == [["1"], ["2"], ["3"], ["4"]]
 
 
 def test_a_row_with_more_statements_than_a_batch_takes_is_split_and_counted_once() -> None:
     found = list(bound_requests([row_of("p", "1"), row_of("p", "2", size=3_000, operations=5)], LIMITS))
-    assert told(found) == [["1"], ["2", "2", "2"], ["2", "2"]]
-    assert [one.rows for one in found] == [1, 1, 0]
-    assert sum(one.units for one in found) == pytest.approx(1 + 4)
+    assert values_of(found) == [["1"], ["2", "2", "2"], ["2", "2"]]
+    assert [entry.rows for entry in found] == [1, 1, 0]
+    assert sum(entry.units for entry in found) == pytest.approx(1 + 4)
 
 
 class Server:
@@ -114,7 +114,7 @@ def test_of_a_rejected_batch_only_the_row_that_is_to_blame_is_left_out() -> None
     scene = Scene(lambda values: InvalidRequest("too long") if "2" in names(values) else None)
     scene.send(row_of("p", "1"), row_of("p", "2"), row_of("p", "3"), row_of("q", "4"))
     assert scene.rejected == {"2": "InvalidRequest: too long"}
-    accepted = [names(one) for one in scene.server.sent if "2" not in names(one)]
+    accepted = [names(message) for message in scene.server.sent if "2" not in names(message)]
     assert sorted(accepted) == [["1"], ["3"], ["4"]]
     assert scene.budget.taken["rows"] == 4
 
@@ -125,7 +125,7 @@ def test_hazard_34_a_request_that_may_have_arrived_is_sent_again_and_lists_are_t
     scene.sender.shift = 7_000
     scene.send(row_of("p", "1", base=1_000_000))
     assert scene.rejected == {}
-    assert [one[0][0] for one in scene.server.sent] == [packed_time(1_007_000 + number) for number in range(3)]
+    assert [message[0][0] for message in scene.server.sent] == [packed_time(1_007_000 + number) for number in range(3)]
     assert scene.budget.slowed, "the whole job goes slower"
     # Everything else is sent as it was: its time makes it the same write.
     failures = iter([OperationTimedOut("slow"), None])
@@ -228,7 +228,7 @@ def test_dead_letters_in_s3_are_one_object_that_holds_all_of_them(monkeypatch: p
         letters.add({"key": number})
         letters.keep()
     key = "exports/_lakeward-dead-letters/minute=30-import-1/task.jsonl"
-    assert [(one["Bucket"], one["Key"], one["Body"].count(b"\n")) for one in put] == [
+    assert [(request["Bucket"], request["Key"], request["Body"].count(b"\n")) for request in put] == [
         ("bucket", key, 1), ("bucket", key, 2),
     ]  # fmt: skip
     # A folder that was named is shared by jobs.

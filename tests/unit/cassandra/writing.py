@@ -56,21 +56,21 @@ TYPES = {"text": cqltypes.UTF8Type, "int": cqltypes.Int32Type, "double": cqltype
 
 
 class Statements:
-    """Says what the server would of prepared statements; ``asked`` are those of all kinds."""
+    """Answers like the server about prepared statements; ``queries`` are those of all kinds."""
 
     def __init__(self, plan: WritePlan) -> None:
-        self.asked: list[str] = []
+        self.queries: list[str] = []
         self._types = [SimpleNamespace(name=column.name, type=TYPES[column.target.cql]) for column in plan.columns]
 
     def prepared(self, shape: StatementShape) -> Any:
-        self.asked.append(shape.cql(TABLE))
+        self.queries.append(shape.cql(TABLE))
         return SimpleNamespace(column_metadata=self._types, protocol_version=4, query_id=b"id")
 
 
 def reader_of(plan: WritePlan) -> tuple[BatchReader, Statements]:
     statements = Statements(plan)
-    asked: Any = statements
-    return BatchReader(plan, RowPlanner(plan, object()), asked), statements
+    prepared: Any = statements
+    return BatchReader(plan, RowPlanner(plan, object()), prepared), statements
 
 
 class Budget:

@@ -15,7 +15,7 @@ def test_doctor_names_problems_with_their_remedy(project, call, call_json, monke
     monkeypatch.setattr(launching, "java_program", lambda: None)
     result = call("doctor", "--no-spark")
     assert result.exit_code == 2
-    checks = {one["name"]: one for one in call_json("doctor")["checks"]}
+    checks = {check["name"]: check for check in call_json("doctor")["checks"]}
     assert {name for name, check in checks.items() if check["status"] == "problem"} == {"java", "landing", "warehouse"}
     assert all(check["remedy"] for check in checks.values() if check["status"] == "problem")
     assert checks["spark"] == {
@@ -28,14 +28,14 @@ def test_doctor_needs_no_landing_where_only_clusters_are_configured(project, cal
     monkeypatch.setattr("lakeward.api.doctor._clusters", lambda *_: [])
     for text, status in (("", "skipped"), ("landing: ./landing\n", "problem")):
         (project / "lakeward.yaml").write_text(f"{text}clusters: {{prod: {{hosts: [127.0.0.1]}}}}")
-        statuses = {one["name"]: one["status"] for one in call_json("doctor", "--no-spark")["checks"]}
+        statuses = {check["name"]: check["status"] for check in call_json("doctor", "--no-spark")["checks"]}
         assert (statuses["landing"], statuses["tables"]) == (status, "skipped")
 
 
 def test_doctor_continues_without_a_configuration(tmp_path, monkeypatch, call_json):
     monkeypatch.chdir(tmp_path)
     document = call_json("doctor")
-    statuses = {one["name"]: one["status"] for one in document["checks"]}
+    statuses = {check["name"]: check["status"] for check in document["checks"]}
     assert document["ok"] is False
     assert (statuses["config"], statuses["landing"], statuses["spark"]) == ("problem", "skipped", "skipped")
 

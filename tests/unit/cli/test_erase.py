@@ -19,24 +19,24 @@ PLACES = (ErasedPlace("mirror", 2, 1, 3, 0, 0), ErasedPlace("changelog", 4, 0, 1
 
 def receipt(*, dry_run: bool = False) -> Receipt:
     landing = (SimpleNamespace(path="sales/product/a.csv", rows=1, outcome="listed"),)
-    return Receipt(TABLE, 9, "asked", None, 1, ("ab12",), PLACES, 5, () if dry_run else landing, 2, True, dry_run)
+    return Receipt(TABLE, 9, "request 7", None, 1, ("ab12",), PLACES, 5, () if dry_run else landing, 2, True, dry_run)
 
 
 class FakeErasing:
-    """Answers with a receipt and keeps what it was asked."""
+    """Answers with a receipt and records its calls."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple] = []
+        self.calls: list[tuple] = []
         self.interrupted: list[Receipt] = []
 
     def erase(self, name: str, keys: list, **options: object) -> list[Receipt]:
         ERASE.bind(self, name, keys, **options)
-        self.asked.append(("erase", [dict(key) for key in keys], options["reason"]))
+        self.calls.append(("erase", [dict(key) for key in keys], options["reason"]))
         return [receipt(dry_run=False)]
 
     def plan(self, name: str, keys: list, **options: object) -> Receipt:
         PLAN.bind(self, name, keys, **options)
-        self.asked.append(("plan", [dict(key) for key in keys]))
+        self.calls.append(("plan", [dict(key) for key in keys]))
         return receipt(dry_run=True)
 
     def resume(self, name: str) -> list[Receipt]:
@@ -59,22 +59,22 @@ def erasing(project, monkeypatch) -> FakeErasing:
     [
         ((), "name the keys to erase"),
         (("--key", "id=1"), "an erasure needs a reason"),
-        (("--key", "id=1", "--reason", "asked"), "--yes"),
+        (("--key", "id=1", "--reason", "request 7"), "--yes"),
         (("--resume", "--key", "id=1"), "--resume finishes what was begun"),
     ],
 )
 def test_keys_a_reason_and_a_consent_are_needed(erasing, call, arguments, message):
     result = call("erase", TABLE, *arguments)
     assert result.exit_code == 2 and message in result.stderr
-    assert erasing.asked == []
+    assert erasing.calls == []
 
 
 def test_keys_come_from_options_and_from_a_file_of_both_forms(erasing, call, project):
     (project / "keys.txt").write_text('id=2\n\n{"id": 3}\n')
-    result = call("erase", TABLE, "--key", "id=1", "--keys-from", "keys.txt", "--reason", "asked", "--yes")
+    result = call("erase", TABLE, "--key", "id=1", "--keys-from", "keys.txt", "--reason", "request 7", "--yes")
     assert result.exit_code == 0, result.stderr
-    (what, keys, reason), = erasing.asked  # fmt: skip
-    assert (what, [key["id"] for key in keys], reason) == ("erase", ["1", "2", 3], "asked")
+    (what, keys, reason), = erasing.calls  # fmt: skip
+    assert (what, [key["id"] for key in keys], reason) == ("erase", ["1", "2", 3], "request 7")
     for words in (
         "op 9 erased 1 key",
         "a.csv: 1 row, listed",
@@ -87,14 +87,14 @@ def test_keys_come_from_options_and_from_a_file_of_both_forms(erasing, call, pro
 
 def test_a_file_of_keys_that_is_not_json_is_refused_by_line(erasing, call, project):
     (project / "keys.txt").write_text('id=2\n{"id": \n')
-    result = call("erase", TABLE, "--keys-from", "keys.txt", "--reason", "asked", "--yes")
+    result = call("erase", TABLE, "--keys-from", "keys.txt", "--reason", "request 7", "--yes")
     assert result.exit_code == 2 and "keys.txt, line 2: not a JSON object" in result.stderr
 
 
 def test_a_dry_run_needs_no_consent_and_writes_no_receipt(erasing, call, project):
     result = call("erase", TABLE, "--key", "id=1", "--dry-run")
     assert result.exit_code == 0 and "would erase 1 key" in result.stdout
-    assert [what for what, *_ in erasing.asked] == ["plan"]
+    assert [what for what, *_ in erasing.calls] == ["plan"]
     assert list(project.glob("erasure-*")) == []
 
 
@@ -105,22 +105,22 @@ def test_an_interrupted_erasure_is_finished_and_reported(erasing, call, project)
     assert result.exit_code == 0 and (project / "proof.json").exists()
 
 
-@pytest.mark.parametrize("arguments", [("--key", "id=1", "--reason", "asked", "--yes"), ("--resume",)])
+@pytest.mark.parametrize("arguments", [("--key", "id=1", "--reason", "request 7", "--yes"), ("--resume",)])
 def test_an_unwritable_receipt_is_reported_before_anything_is_erased(erasing, call, project, arguments):
     erasing.interrupted = [receipt()]
     result = call("erase", TABLE, *arguments, "--receipt", "nowhere/proof.json")
     assert result.exit_code == 2 and "cannot be written to nowhere/proof.json: No such file" in result.stderr
-    assert (erasing.asked, result.stdout) == ([], "")
+    assert (erasing.calls, result.stdout) == ([], "")
 
 
 def test_a_receipt_does_not_replace_a_file(erasing, call, project):
     (project / "proof.json").write_text("mine")
-    result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--receipt", "proof.json")
+    result = call("erase", TABLE, "--key", "id=1", "--reason", "request 7", "--yes", "--receipt", "proof.json")
     assert result.exit_code == 2 and "a receipt does not replace a file" in result.stderr
-    assert (erasing.asked, (project / "proof.json").read_text()) == ([], "mine")
+    assert (erasing.calls, (project / "proof.json").read_text()) == ([], "mine")
     usual = project / f"erasure-{TABLE}-op9.json"
     usual.write_text("of another lake")
-    assert call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes").exit_code == 0
+    assert call("erase", TABLE, "--key", "id=1", "--reason", "request 7", "--yes").exit_code == 0
     assert usual.read_text() == "of another lake"
     assert json.loads((project / f"erasure-{TABLE}-op9-2.json").read_text()) == {"table": TABLE, "op": 9}
 
@@ -131,7 +131,7 @@ def test_a_receipt_is_on_standard_output_if_the_disk_is_full(erasing, call, proj
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    result = call("erase", TABLE, "--key", "id=1", "--reason", "asked", "--yes", "--output", output)
+    result = call("erase", TABLE, "--key", "id=1", "--reason", "request 7", "--yes", "--output", output)
     assert result.exit_code == 3 and "op 9 erased its keys, but erasure-" in result.stderr
     shown = json.loads(result.stdout[result.stdout.index("{") :])
     assert shown.get("receipts", [shown]) == [{"table": TABLE, "op": 9}]

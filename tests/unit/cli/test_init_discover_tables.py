@@ -47,7 +47,7 @@ def test_discover_proposes_a_command_that_works_and_doctor_counts_the_same(proje
     rows = {"ts": ["2024-01-01 00:00:00.000000"] * 2, "region": ["a", "a"], "no": [1, 2]}
     pq.write_table(pa.table(rows), orders / "LOAD00000001.parquet")
     stray.write_bytes(b"PAR1")
-    checks = {one["name"]: one["detail"] for one in call_json("doctor", "--no-spark")["checks"]}
+    checks = {check["name"]: check["detail"] for check in call_json("doctor", "--no-spark")["checks"]}
     result = call("discover")
     assert "2 new tables, 3 known" in result.stdout and "sales was left out: holds sales/part-00000" in result.stderr
     assert "holds 3 tables; 1 folder left out: lakeward discover names them" in checks["landing"]
@@ -65,8 +65,8 @@ def test_changing_settings_for_reading_after_a_run_shows_how_to_read_files_again
         CUSTOMER, after=None, snapshot_id=1, progress=PROGRESS, entries=[make_entry("sales/customer/LOAD00000001.csv")]
     )
     store.close()
-    told = call("tables", "set", "sales.customer", "--set", "csv.header=false").stderr
-    assert "lakeward undo sales.customer --to-op 0" in " ".join(told.split())
+    text = call("tables", "set", "sales.customer", "--set", "csv.header=false").stderr
+    assert "lakeward undo sales.customer --to-op 0" in " ".join(text.split())
     assert "undo" not in call("tables", "set", "sales.customer", "--set", "priority=2").stderr
 
 
@@ -130,16 +130,16 @@ def test_activate_and_deactivate_accept_only_known_tables(project, call, call_js
     assert refused.exit_code == 2
     assert "schema: there is no schema: CSV files have no types" in refused.stderr
     assert call("tables", "activate", "sales.customer", "--force").exit_code == 0
-    assert {one["table"]: one["active"] for one in call_json("tables", "list")["tables"]} == {
+    assert {table["table"]: table["active"] for table in call_json("tables", "list")["tables"]} == {
         "sales.customer": True,
         "sales.product": True,
     }
     assert call("tables", "deactivate", "sales.product", "sales.customer").exit_code == 0
-    assert not any(one["active"] for one in call_json("tables", "list")["tables"])
+    assert not any(table["active"] for table in call_json("tables", "list")["tables"])
     result = call("tables", "activate", "sales.product", "sales.prodct")
     assert result.exit_code == 2
     assert "did you mean sales.product?" in result.stderr
-    assert not any(one["active"] for one in call_json("tables", "list")["tables"])
+    assert not any(table["active"] for table in call_json("tables", "list")["tables"])
 
 
 def test_tables_list_without_tables_shows_what_to_do(tmp_path, monkeypatch, call):
@@ -163,5 +163,5 @@ def test_tables_show_hides_keys_in_an_address(project, call):
         "tables", "set", "sales.customer", "--set", "publish={to: 's3://AK:hush/+x@bucket/p'}", "--no-check-data"
     )
     shown = [call("tables", "show", "sales.customer"), call("tables", "show", "sales.customer", "--output", "json")]
-    assert all("s3://AK:***@bucket/p" in one.stdout for one in shown)
-    assert not any("hush" in one.output for one in (set_, *shown))
+    assert all("s3://AK:***@bucket/p" in found.stdout for found in shown)
+    assert not any("hush" in found.output for found in (set_, *shown))

@@ -20,7 +20,7 @@ LOCKED = TableMaintenance("sales.till", Outcome.LOCKED, message="held by run 7")
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def calls(monkeypatch):
     """Give the calls of the library, which answers without Spark."""
     calls = []
     report = MaintenanceReport((DONE, FAILED, LOCKED), 2.0)
@@ -37,7 +37,7 @@ def asked(monkeypatch):
     return calls
 
 
-def test_each_kind_of_work_is_a_line_and_failures_are_reported(project, call, call_json, asked):
+def test_each_kind_of_work_is_a_line_and_failures_are_reported(project, call, call_json, calls):
     result = call("maintain")
     assert result.exit_code == 3
     lines = result.stdout.splitlines()
@@ -53,11 +53,11 @@ def test_each_kind_of_work_is_a_line_and_failures_are_reported(project, call, ca
     assert (document["exit_code"], document["tables"][0]["work"][0]["kind"]) == (3, "compact")
 
 
-def test_options_reach_the_library(project, call, asked):
+def test_options_reach_the_library(project, call, calls):
     call("maintain", "sales.product", "--only", "expire", "--max-seconds", "10m", "--max-bytes", "2GB", "--wait", "5")
     call("maintain", "--dry-run")
     limits = {"only": "expire", "max_seconds": 600.0, "max_bytes": 2 << 30, "wait": 5.0}
-    assert asked == [("maintain", (("sales.product",),), limits), ("plan", ((),), {"only": None})]
+    assert calls == [("maintain", (("sales.product",),), limits), ("plan", ((),), {"only": None})]
     assert call("maintain", "--only", "everything").exit_code == 2
     assert call("maintain", "--max-seconds", "0").exit_code == 2
 

@@ -110,8 +110,8 @@ def test_an_error_of_the_system_is_not_a_bug(capsys, code: str, exit_code: int, 
         raise OSError(number, os.strerror(number), "there")
 
     assert guarded(work, Invocation(), []) == exit_code
-    told = capsys.readouterr().err
-    assert words in told and "bug" not in told
+    printed = capsys.readouterr().err
+    assert words in printed and "bug" not in printed
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_files_choose_their_tables(project, call, answers):
     path = "sales/product/LOAD00000001.csv"
     for given in (path, f"landing/{path}", str(project / "landing" / path), (project / "landing" / path).as_uri()):
         assert call("run", "--file", given).exit_code == 0
-    assert [(one[0][0], one[1]["options"].files) for one in calls] == [(("sales.product",), {path})] * 4
+    assert [(call[0][0], call[1]["options"].files) for call in calls] == [(("sales.product",), {path})] * 4
 
 
 def test_files_that_no_table_reads_are_refused(project, call):

@@ -1,4 +1,4 @@
-"""``lakeward snapshot`` hands over what it was told and shows what came of it; no JVM."""
+"""``lakeward snapshot`` passes its options on and shows the result; no JVM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALE = Version(
 
 
 class FakeSnapshots:
-    """Notes what it is asked and answers with what it was given."""
+    """Records calls and returns the configured answers."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -60,7 +60,7 @@ def test_create_shows_each_table_and_exits_with_3_when_one_failed_beside_another
         "register": "", "replace": False,
     }  # fmt: skip
     document = call_json("snapshot", "create", "a.b", "--as-of", "op:1", "--tag")
-    assert [one["outcome"] for one in document["snapshots"]] == ["done", "failed"]
+    assert [snapshot["outcome"] for snapshot in document["snapshots"]] == ["done", "failed"]
     assert (document["exit_code"], snapshots.calls[-1][2]["tag"]) == (3, "")
 
 

@@ -1,4 +1,4 @@
-"""``status`` and ``runs``: what they show, again and again if asked, and the words of the log."""
+"""``status`` and ``runs``: what they show, repeatedly on request, and the texts of the log."""
 
 import json
 import subprocess
@@ -139,7 +139,7 @@ def test_runs_are_listed_newest_first(history, call, call_json):
         ["r1", "2024-04-05", "01:00:00", "3.5", "s", "3", "1", "1", "0", "1", "2", "1,500", "3"],
     ]
     assert "2 runs" in result.stdout
-    assert [one["run_id"] for one in call_json("runs", "--limit", "1")["runs"]] == ["r2"]
+    assert [run["run_id"] for run in call_json("runs", "--limit", "1")["runs"]] == ["r2"]
     assert call_json("runs", "--table", "sales.till")["runs"][0]["idle"] == 1
 
 

@@ -29,7 +29,9 @@ def test_check_reports_everything_and_exits_with_1(parquet, call, call_json):
     assert "3 tables checked: 2 errors, 2 warnings" in result.stdout
     document = call_json("tables", "check", "sales.orders")
     assert document["tables"] == 1
-    assert [(one["severity"], one["setting"]) for one in document["findings"]] == [("warning", "primary_key")]
+    assert [(finding["severity"], finding["setting"]) for finding in document["findings"]] == [
+        ("warning", "primary_key")
+    ]
     assert call("tables", "check", "sales.orders").exit_code == 0
     assert call("tables", "check", "sales.order").exit_code == 2
 
@@ -62,7 +64,7 @@ def test_discover_reports_what_it_left_out(project, call, call_json):
     (folder / "20240327-014303888.csv").write_text("")
     result = call("discover")
     assert "warning: 2024/03 was left out: it is named like a date folder" in result.stderr
-    assert [one["path"] for one in call_json("discover")["skipped"]] == ["2024/03"]
+    assert [folder["path"] for folder in call_json("discover")["skipped"]] == ["2024/03"]
 
 
 def test_discover_quotes_names_in_the_commands_it_proposes(project, call):
@@ -84,7 +86,7 @@ def test_discover_reports_that_transactions_were_not_read(project, call):
 
 
 def test_doctor_checks_the_settings_of_active_tables(project, call, call_json):
-    tables = {one["name"]: one for one in call_json("doctor", "--no-spark")["checks"]}["tables"]
+    tables = {check["name"]: check for check in call_json("doctor", "--no-spark")["checks"]}["tables"]
     assert tables["status"] == "problem"
     assert "sales.product: schema: there is no schema" in tables["detail"]
     assert tables["remedy"] == "lakeward tables check"
@@ -101,7 +103,9 @@ def test_a_name_that_is_not_utf8_is_its_table_s_finding_and_the_others_are_check
     assert "error sales.odd: files: " in result.stdout
     assert "\\xff\\x1b[31m_LOAD00000002.csv cannot be read: its name is not UTF-8" in result.stdout
     assert "sales.orders: primary_key" in result.stdout
-    messages = [one["message"] for one in call_json("tables", "check")["findings"] if one["table"] == "sales.odd"]
+    messages = [
+        finding["message"] for finding in call_json("tables", "check")["findings"] if finding["table"] == "sales.odd"
+    ]
     assert any("\\xff\\x1b[31m_LOAD00000002.csv" in message for message in messages)
 
 

@@ -34,10 +34,10 @@ def test_the_command_imports_a_deployment(project, call, call_json, deployment):
     assert dry.exit_code == 3
     assert "8 tables would be taken over of 10 items" in dry.stdout
     assert "raw/x/ was skipped: path 'raw/x/' does not end in schema/table" in dry.stderr
-    assert [one["table"] for one in call_json("tables", "list")["tables"]] == ["sales.table1"]
+    assert [table["table"] for table in call_json("tables", "list")["tables"]] == ["sales.table1"]
     document = call_json(*arguments)
     assert document["dry_run"] is False
-    assert sum(one["outcome"] == "imported" for one in document["tables"]) == 8
+    assert sum(table["outcome"] == "imported" for table in document["tables"]) == 8
     shown = call_json("tables", "show", "sales.product")
     assert (shown["active"], shown["primary_key"], shown["partition_by"]) == (True, ["id"], ["dept"])
 

@@ -26,7 +26,7 @@ DONE = Undone(PLAN, OpReport(45, "undo", 1, 0, 0, RowCounts(), 3, 2, "full rewri
 
 
 class FakeUndo:
-    """Answers as told and keeps what it was asked."""
+    """Answers as configured and records its calls."""
 
     def __init__(self, plan: UndoPlan = PLAN) -> None:
         self.answer = plan

@@ -58,7 +58,7 @@ def test_a_table_that_cannot_be_verified(project, call, call_json, answers):
     assert "sales.order: could not be verified" in result.stdout
     assert "files are gone" in result.stderr and "look" in result.stderr
     document = call_json("verify")
-    assert [one["verdict"] for one in document["tables"]] == ["different", "failed"]
+    assert [table["verdict"] for table in document["tables"]] == ["different", "failed"]
     assert document["exit_code"] == 3 and document["tables"][0]["findings"][0]["found"] is None
 
 

@@ -84,7 +84,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("landig: x", "did you mean 'landing'"),
         ("tables: {a.b: {primary_kee: id}}", "did you mean 'primary_key'"),
@@ -103,10 +103,10 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("tables: {a.b: {cdc_start: soon}}", "soon is not a day"),
     ],
 )
-def test_the_error_for_a_wrong_file_names_the_mistake(tmp_path: Path, text: str, said: str) -> None:
+def test_the_error_for_a_wrong_file_names_the_mistake(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(tmp_path, text)
-    assert said in str(raised.value)
+    assert words in str(raised.value)
 
 
 def test_an_error_in_the_file_is_explained_without_its_lines(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_metrics_notifications_and_history(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("metrics: {prot: 1}", "did you mean 'port'"),
         ("notify: {webhok: x}", "did you mean 'webhook'"),
@@ -148,7 +148,7 @@ def test_metrics_notifications_and_history(tmp_path: Path) -> None:
         ("history_days: 0", "greater than or equal to 1"),
     ],
 )
-def test_the_error_for_wrong_monitoring_names_the_mistake(tmp_path: Path, text: str, said: str) -> None:
+def test_the_error_for_wrong_monitoring_names_the_mistake(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(tmp_path, text)
-    assert said in str(raised.value)
+    assert words in str(raised.value)

@@ -1,4 +1,4 @@
-"""Manifests of change sets, and the order in which change sets lead from one state to another."""
+"""Manifests of change sets, and the order in which change sets lead from only state to another."""
 
 from __future__ import annotations
 
@@ -76,25 +76,25 @@ def state(checksum: str | None = None, **more: Any) -> dict[str, Any]:
 def test_each_change_set_begins_where_the_one_before_it_ended():
     first, second = change_set("one", state("1:a"), state("2:b")), change_set("two", state("2:b"), state("3:c"))
     require_order(state("1:a", location="anywhere"), [first, second])
-    for wrong, told, hint in (
+    for wrong, words, hint in (
         ([second], "checksum 2:b, but is to be applied to the past: checksum 1:a", "in the order"),
         ([second, first], r"two \(\w+\) was made of checksum 2:b", "apply one right before it"),
         ([first, first], r"the result of one \(\w+\): checksum 2:b", "name one once"),
     ):
-        with pytest.raises(RefusedInputError, match=told) as caught:
+        with pytest.raises(RefusedInputError, match=words) as caught:
             require_order(state("1:a"), wrong)
         assert hint in str(caught.value.hint)
 
 
 def test_without_checksums_the_location_identifies_a_state():
-    one = change_set("one", state(location="/a", id="7"), state())
-    require_order(state(location="/a"), [one])
-    require_order({"kind": "iceberg", "location": "s.t", "snapshot": 1}, [one])
+    only = change_set("one", state(location="/a", id="7"), state())
+    require_order(state(location="/a"), [only])
+    require_order({"kind": "iceberg", "location": "s.t", "snapshot": 1}, [only])
     with pytest.raises(RefusedInputError, match="location /a, but is to be applied to the past: location /b"):
-        require_order(state(location="/b"), [one])
+        require_order(state(location="/b"), [only])
     with pytest.raises(RefusedInputError):
-        require_order(state(location="/a", id="8"), [one])
-    require_order(state(location="/b"), [one], is_result_known=True)
+        require_order(state(location="/a", id="8"), [only])
+    require_order(state(location="/b"), [only], is_result_known=True)
 
 
 def test_a_change_set_without_a_manifest_fits_anywhere():

@@ -181,7 +181,7 @@ def test_values_that_are_ignored_have_names_too_where_all_others_are_keys() -> N
 def test_an_ignored_column_of_two_types_is_shown_in_each_sides_own() -> None:
     sides = schema(id=INT, a=INT, v=schema(a=INT)), schema(id=INT, a=LONG, v=TEXT)
     _, a, v = align(*sides, ["id"], DiffOptions(ignore_columns=("v",)), evolve=True).columns
-    assert [one.shown_type(is_left=is_left) for one in (a, v) for is_left in (True, False)] == [
+    assert [found.shown_type(is_left=is_left) for found in (a, v) for is_left in (True, False)] == [
         LONG, LONG, schema(a=INT), TEXT
     ]  # fmt: skip
 

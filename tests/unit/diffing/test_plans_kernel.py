@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def _why(left: str, right: str | None = None) -> str | None:
-    structs = [T._parse_datatype_json_string(one) for one in (left, right or left)]
+    structs = [T._parse_datatype_json_string(found) for found in (left, right or left)]
     return why_not_native(align(*structs, ["k"], DiffOptions(), evolve=True, case_sensitive=True))
 
 

@@ -37,7 +37,7 @@ def test_checksums_add_up_whatever_the_order_and_wrap_around():
 def test_buckets_of_a_larger_set_are_grouped_as_those_of_a_smaller():
     grouped = _layout(8).grouped(2)
 
-    assert {number: [one.number for one in found] for number, found in grouped.items()} == {
+    assert {number: [entry.number for entry in found] for number, found in grouped.items()} == {
         0: [0, 2, 4, 6],
         1: [1, 3, 5, 7],
     }

@@ -63,8 +63,8 @@ def test_values_names_and_labels_are_escaped():
 
 def test_counts_shares_and_signs_are_there():
     text = " ".join(outline(sample_report()).text)
-    for told in ("~ changed", "30,000", "0.1 % of the past", "+ inserted", "2,967,000", "less than 0.01 %"):
-        assert told in text
+    for words in ("~ changed", "30,000", "0.1 % of the past", "+ inserted", "2,967,000", "less than 0.01 %"):
+        assert words in text
     assert "the first 2 of 30,000, by key" in text
     assert "column 'supplier' is new (string)" in text
     assert "Not compared: loaded_at." in text

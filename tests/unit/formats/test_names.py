@@ -200,11 +200,11 @@ def test_discovery(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     folders = list(table_folders(storage, transactions="/cdc/txn/"))
     skipped = [folder for folder in folders if isinstance(folder, SkippedFolder)]
-    assert [one.path for one in skipped] == ["toplevel", "x_changes/product"]
+    assert [folder.path for folder in skipped] == ["toplevel", "x_changes/product"]
     tables = [folder for folder in folders if isinstance(folder, TableId)]
     assert [str(table) for table in tables] == ["hr.people", "sales.notes", "sales.orders", "sales.product"]
     none = [table for table in tables if why_no_table(storage, f"{table.schema}/{table.name}") is not None]
-    assert [str(one) for one in none] == ["sales.notes"]
+    assert [str(name) for name in none] == ["sales.notes"]
 
 
 @pytest.mark.parametrize("folder", ["sales/20240327", "sales/202403", "sales/2024-03-27", "2024/03"])

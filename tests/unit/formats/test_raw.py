@@ -166,7 +166,7 @@ def _keys_of(raw: str, spec: ReadSpec, file: str = CHANGES, time: str = "2024040
     rows = pa.record_batch({"file": [file], "time": [time], "row": pa.array([7], pa.int64()), "raw": [raw]})
     names = ("_lw_file", "_lw_file_time", "_lw_row")
     found = keys_of_raw(rows, spec).to_pylist()
-    assert all([one.pop(name) for name in names] == [file, time, 7] for one in found)
+    assert all([entry.pop(name) for name in names] == [file, time, 7] for entry in found)
     return found
 
 
@@ -179,12 +179,12 @@ def test_key_is_found_whatever_else_is_wrong_with_the_row():
     load = _keys_of("42,name,no price", make_spec(), LOAD, "")
     assert load == [{"_lw_commit_time": None, "_lw_has_key": True, "id": 42}]
     as_json = json.dumps({"Op": "U", "id": "42", "name": "a", "price": "much"})
-    assert [one["id"] for one in _keys_of(as_json, make_spec(), CHANGES_PARQUET)] == [42]
+    assert [found["id"] for found in _keys_of(as_json, make_spec(), CHANGES_PARQUET)] == [42]
 
 
 def test_key_before_the_row_moved_is_found_too():
     spec = make_spec(before_image_columns=["id"])
-    assert [one["id"] for one in _keys_of("U,42,name,no price,41", spec)] == [42, 41]
+    assert [found["id"] for found in _keys_of("U,42,name,no price,41", spec)] == [42, 41]
 
 
 @pytest.mark.parametrize("raw", ["", "U", "U,x42,name,1.00", '"U,42'])

@@ -17,7 +17,7 @@ TIME = "2024-03-27 01:43:03.888000"
 
 
 def settings_of(found: list[Suggestion]) -> list[tuple[str, str]]:
-    return [(one.setting, one.value) for one in found]
+    return [(entry.setting, entry.value) for entry in found]
 
 
 def sniffed(schema: str, *texts: str, **settings: Any) -> list[tuple[str, str]]:
@@ -37,7 +37,7 @@ def sniffed(schema: str, *texts: str, **settings: Any) -> list[tuple[str, str]]:
 )
 def test_a_header_is_recognised_by_names_or_as_unlike_the_other_records(schema: str, texts: tuple[str, ...]) -> None:
     assert sniffed(schema, *texts) == [("csv.header", "true")]
-    # Whoever said that there is none is believed.
+    # An explicit setting that there is none is respected.
     assert sniffed(schema, *texts, csv={"header": False}) == []
 
 
@@ -104,9 +104,9 @@ def test_an_undeclared_commit_time_among_named_columns_is_reported(
 ) -> None:
     spec = make_spec("id int")
     spec = type(spec)(spec.table, (), spec.settings.model_copy(update={"table_schema": None}))
-    told = sniff_named_times(names, first, spec)
-    assert [one.setting for one in told] == (["timestamp_column"] if found else [])
-    assert not any(one.stops for one in told)
+    signs = sniff_named_times(names, first, spec)
+    assert [sign.setting for sign in signs] == (["timestamp_column"] if found else [])
+    assert not any(sign.stops for sign in signs)
 
 
 def test_the_error_for_bad_rows_describes_what_they_look_like() -> None:
@@ -121,8 +121,8 @@ def test_a_file_that_begins_with_its_columns_names_is_refused_unless_it_is_decla
     text = "code,name\na,b\n"
     problem = read(tmp_path, text, make_spec(TEXTS, primary_key="code")).summary.problem or ""
     assert "csv.header is not set: set csv.header: true" in problem
-    told = read(tmp_path, text, make_spec(TEXTS, primary_key="code", csv={"header": False})).summary
-    assert told.problem is None and told.rows == 2
+    summary = read(tmp_path, text, make_spec(TEXTS, primary_key="code", csv={"header": False})).summary
+    assert summary.problem is None and summary.rows == 2
 
 
 def test_every_type_is_checked_without_an_error() -> None:

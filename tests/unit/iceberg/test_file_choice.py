@@ -30,7 +30,7 @@ def test_a_file_without_rows_needs_no_rewriting():
 def test_small_files_are_merged_with_files_that_are_not_much_larger():
     small = [file(f"s{number}", 3) for number in range(10)]
     chosen = choose([file("large", 100), file("middle", 30), file("further", 61), *small], [], Deleted(), LIMITS)
-    assert chosen.data == {"middle", *(one.path for one in small)}
+    assert chosen.data == {"middle", *(found.path for found in small)}
 
 
 def test_one_small_file_is_not_copied():
@@ -69,9 +69,9 @@ def test_no_file_is_rewritten_repeatedly():
     for number in range(1000):
         files.append(file(f"new{number}", 1))
         if number % 10 == 9:
-            merged = list(mergeable(one for one in files if one.size < 400 * MIB))
-            files = [one for one in files if one not in merged]
-            size = sum(one.size for one in merged)
+            merged = list(mergeable(found for found in files if found.size < 400 * MIB))
+            files = [found for found in files if found not in merged]
+            size = sum(found.size for found in merged)
             written += size / MIB
             files.append(TableFile(f"merged{number}", size, 1))
     assert len(files) < 12

@@ -14,7 +14,7 @@ BATCH = Snapshot(4, 3, {APPLIED_STAMP: "3", ROWS_STAMP: "8"})
 
 
 def carried(snapshot: Snapshot) -> dict[str, str]:
-    kept = {one.id: one for one in (LOAD, REPAIR, DELETE, BATCH)}
+    kept = {found.id: found for found in (LOAD, REPAIR, DELETE, BATCH)}
     return carried_stamps(SimpleNamespace(snapshots=lambda: kept), snapshot.id)
 
 

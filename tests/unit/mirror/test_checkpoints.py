@@ -26,14 +26,14 @@ AT = parse_moment("1970-01-10T00:00:00Z")  # nine days after the epoch
 
 
 class Kept:
-    """A mirror's metadata: ``main`` goes through the snapshots in order, tags stand where they are told."""
+    """A mirror's metadata: ``main`` goes through the snapshots in order, tags are where they were set."""
 
     def __init__(self, *summaries: dict[str, Any], tags: dict[str, dict[str, Any]] | None = None) -> None:
         self._main = [_snapshot(number, summary) for number, summary in enumerate(summaries, start=1)]
-        self._tagged = {name: _snapshot(100 + at, one) for at, (name, one) in enumerate((tags or {}).items())}
+        self._tagged = {name: _snapshot(100 + at, found) for at, (name, found) in enumerate((tags or {}).items())}
 
     def snapshots(self) -> dict[int, Snapshot]:
-        return {one.id: one for one in (*self._main, *self._tagged.values())}
+        return {found.id: found for found in (*self._main, *self._tagged.values())}
 
     def tags(self) -> dict[str, int]:
         return {name: value.id for name, value in self._tagged.items()}
@@ -42,7 +42,7 @@ class Kept:
         return self._main[-1] if self._main else None
 
     def stamp_at(self, name: str, snapshot_id: int) -> str | None:
-        found = [one.summary[name] for one in self._main if one.id <= snapshot_id and name in one.summary]
+        found = [found.summary[name] for found in self._main if found.id <= snapshot_id and name in found.summary]
         return found[-1] if found else None
 
 

@@ -40,7 +40,7 @@ def shifted(keys):
             own.append(("f", key - 1, key, int(EventKind.ARRIVE), "7", False, None, [key - 1], None, False))
         if key <= keys:
             own.append(("f", key, key, int(EventKind.LEAVE), "7", False, None, None, [key], False))
-        rows += [(*one, None, None, number == 0, True) for number, one in enumerate(own)]
+        rows += [(*found, None, None, number == 0, True) for number, found in enumerate(own)]
     columns = list(zip(*rows, strict=True))
     arrays = [pa.array(values, field.type) for values, field in zip(columns, STRUCT, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=STRUCT)
@@ -59,5 +59,5 @@ def test_batches_may_be_cut_anywhere(cuts):
     assert decide(pieces).to_pylist() == whole.to_pylist()
     kept = [(row["id"], row[S.ROW]) for row in whole.to_pylist() if row[DECIDED[0].name]]
     # Under the first key only the departure counts, under every other the arrival.
-    assert [one for one in kept if one[1] is not None] == [(1, 1), *((key, key - 1) for key in range(2, 8))]
+    assert [file for file in kept if file[1] is not None] == [(1, 1), *((key, key - 1) for key in range(2, 8))]
     assert not any(whole.column(DOUBT).to_pylist())

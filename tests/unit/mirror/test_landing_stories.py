@@ -106,7 +106,7 @@ class Story:
         return sorted((row["id"], row["name"]) for row in rows)
 
 
-def tell(
+def play(
     options: ReplicationOptions, steps: tuple[Step, ...], *, table: dict[str, Any] | None = None, **choices: Any
 ) -> Story:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -126,19 +126,19 @@ SETTLES = st.sampled_from((0, 600))
 @settings(max_examples=60 * MANY, phases=PHASES)
 @given(replication_options(), replication_steps(), SETTLES)
 def test_rows_are_right_or_the_table_stops_with_a_reason(options, steps, settle):
-    tell(options, steps, table={"reload_settle": settle})
+    play(options, steps, table={"reload_settle": settle})
 
 
 @settings(max_examples=30 * MANY, phases=PHASES)
 @given(replication_options(), replication_steps(without=(Expire,)), SETTLES)
 def test_rows_are_right_where_a_missing_folder_is_declared_to_mean_an_empty_table(options, steps, settle):
-    tell(options, steps, table={"reload_settle": settle, "on_missing_folder": "truncate"})
+    play(options, steps, table={"reload_settle": settle, "on_missing_folder": "truncate"})
 
 
 @settings(max_examples=40 * MANY, phases=PHASES)
 @given(replication_options(), replication_steps(without=COPYING))
 def test_rows_are_right_where_only_the_replication_tool_writes(options, steps):
-    tell(options, steps, table={"landing_times": "trusted"})
+    play(options, steps, table={"landing_times": "trusted"})
 
 
 def ordinary_steps() -> st.SearchStrategy[tuple[Step, ...]]:
@@ -154,5 +154,5 @@ def ordinary_steps() -> st.SearchStrategy[tuple[Step, ...]]:
 @settings(max_examples=40 * MANY, phases=PHASES)
 @given(replication_options(timestamp_column="cdc_timestamp", keyless=False, load_stamp="row"), ordinary_steps())
 def test_ordinary_reloads_with_a_timestamp_column_need_no_decision(options, steps):
-    story = tell(options, steps)
+    story = play(options, steps)
     assert set(story.outcomes) <= {"idle", "warning"}

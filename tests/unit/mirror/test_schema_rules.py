@@ -110,7 +110,7 @@ def test_names_that_the_lake_cannot_have_are_refused_with_a_proposal(columns: st
     # What is proposed is a setting that is taken, and that helps.
     given = yaml.safe_load(renames)
     assert TableSettings(renames=given).renames == given
-    renamed = [Column(given.get(one.name, one.name), one.type) for one in parse_ddl(columns)]
+    renamed = [Column(given.get(column.name, column.name), column.type) for column in parse_ddl(columns)]
     require_usable(TABLE, renamed, TableSettings())
 
 

@@ -1,4 +1,4 @@
-"""What a change of the settings for reading leaves as it is, and what is said of it."""
+"""What a change of the settings for reading leaves as it is, and the message about it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def test_settings_that_do_not_concern_reading_change_nothing() -> None:
 
 
 def test_a_header_that_is_declared_later_is_applied_after_an_undo() -> None:
-    told = changed(TableSettings(), TableSettings.model_validate({"csv": {"header": True}})) or ""
-    assert "csv.header was False, now True" in told
-    assert told.endswith("lakeward undo sales.product --to-op 0, then lakeward run sales.product")
-    assert "repair" not in told
+    message = changed(TableSettings(), TableSettings.model_validate({"csv": {"header": True}})) or ""
+    assert "csv.header was False, now True" in message
+    assert message.endswith("lakeward undo sales.product --to-op 0, then lakeward run sales.product")
+    assert "repair" not in message
 
 
 def test_a_commit_time_that_became_a_column_leaves_the_mirror_by_a_repair() -> None:
     after = TableSettings(timestamp_column="ts")
-    told = changed(TableSettings(), after) or ""
-    assert "the mirror keeps ts as a column" in told and "lakeward tables repair sales.product" in told
+    message = changed(TableSettings(), after) or ""
+    assert "the mirror keeps ts as a column" in message and "lakeward tables repair sales.product" in message
     assert "repair" not in (changed(TableSettings(), after, "id int") or "")
     # Without a look at the mirror it may have the column.
     assert "repair" in (describe_changed_reading(TABLE, reading_settings(TableSettings()), after) or "")

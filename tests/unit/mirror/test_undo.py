@@ -24,7 +24,7 @@ class Kept:
     """A mirror's metadata: kept snapshots of loads, and where branches stand."""
 
     def __init__(self, *loads: Snapshot, **branches: Snapshot) -> None:
-        self._loads = {one.id: one for one in loads}
+        self._loads = {found.id: found for found in loads}
         self._branches = {name.replace("_", "-"): branch for name, branch in branches.items()}
 
     def snapshots(self) -> dict[int, Snapshot]:
@@ -119,7 +119,7 @@ READ, COPIED = row(1, "consumed", "a"), row(3, "redelivered", "c")
         ([READ, COPIED], Progress(4), 0, None),
         ([READ, row(2, "consumed", "b", 2), row(3, "redelivered", "c", 2)], Progress(4), 1, None),
         ([READ, row(2, "redelivered", "b"), COPIED], Progress(4), 3, None),
-        # An undo said it again, and is undone itself.
+        # An undo repeated it, and is undone itself.
         ([READ, COPIED, row(5, "redelivered", "c")], Progress(5, undone=((2, 4),)), 4, "c"),
         # The reload of op 2 stands again, of which the copy of the first load says nothing.
         ([READ, row(2, "consumed", "b", 2), row(4, "redelivered", "c")], Progress(4, undone=((2, 2),)), 2, None),

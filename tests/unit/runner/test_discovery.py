@@ -1,4 +1,4 @@
-"""Finding tables in landing: which are found, which are told apart, and how little of the listing it takes."""
+"""Finding tables in landing: which are found, which are distinguished, and how few listings that needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOAD, CHANGE = "LOAD00000001.parquet", "20240327-014303888.parquet"
 
 
 class CountingStorage(LocalStorage):
-    """Counts calls, and the files that listings gave."""
+    """Counts calls, and the files that listings returned."""
 
     def __init__(self, root):
         super().__init__(root)
@@ -65,7 +65,7 @@ def test_three_thousand_tables_cost_one_check_each_and_then_none(tmp_path):
     state = MemoryStateStore()
     found, calls = look(tmp_path, state)
     assert len(found.new) == 3000
-    assert not any(one.active for one in state.registered())
+    assert not any(table.active for table in state.registered())
     assert calls == {"folders": 31, "walk": 3000, "files": 3000}
     again, calls = look(tmp_path, state)
     assert again.new == ()
@@ -101,14 +101,14 @@ def test_names_that_differ_little_are_separate_tables(tmp_path):
     state = MemoryStateStore()
     found, _ = look(tmp_path, state)
     assert sorted(names(found.new)) == sorted(wanted)
-    assert len({str(one.table) for one in state.registered()}) == len(wanted)
+    assert len({str(table.table) for table in state.registered()}) == len(wanted)
 
 
 def test_date_folders_and_unusable_names_are_reported_and_not_registered(tmp_path):
     land(tmp_path, f"product/20240327/{CHANGE}", f"x_changes/a/{LOAD}", f"a.b/c/{LOAD}", f"sales/product/{LOAD}")
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
-    assert [one.path for one in found.skipped] == ["a.b/c", "product/20240327", "x_changes/a"]
+    assert [folder.path for folder in found.skipped] == ["a.b/c", "product/20240327", "x_changes/a"]
     assert look(tmp_path, exclude=["product.*", "x_*", "a.b*"])[0].skipped == ()
 
 
@@ -118,7 +118,7 @@ def test_ignored_files_are_reported_with_the_expected_names(tmp_path):
     land(tmp_path, "cdc/CDC_TXN-20240327014303888.csv", "sales/empty/.keep")
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
-    reasons = {one.path: one.reason for one in found.skipped}
+    reasons = {folder.path: folder.reason for folder in found.skipped}
     assert sorted(reasons) == [".", "cdc", "invoice", "sales/orders", "sales/people"]
     assert reasons["."] == "holds customers.csv: files are looked for in SCHEMA/TABLE/"
     assert reasons["invoice"] == f"holds invoice/{LOAD}: files are looked for in SCHEMA/TABLE/"
@@ -127,7 +127,7 @@ def test_ignored_files_are_reported_with_the_expected_names(tmp_path):
         "holds 2 files such as sales/orders/part-00000.parquet: not named as DMS names files"
     )
     assert "LOAD00000001.parquet for a load" in reasons["sales/people"]
-    assert [one.path for one in look(tmp_path, transactions="cdc")[0].skipped] == [
+    assert [folder.path for folder in look(tmp_path, transactions="cdc")[0].skipped] == [
         "invoice", "sales/orders", "sales/people", ".",
     ]  # fmt: skip
     assert look(tmp_path, include="sales.p*")[0].skipped[0].path == "sales/people"
@@ -157,7 +157,7 @@ def test_tables_that_appear_only_in_transactions_are_found_on_request(tmp_path):
     found, _ = look(tmp_path, state, read_transactions=True, transactions="cdc", exclude="audit.*")
     assert names(found.new) == ["sales.product", "sales.or,ders", "sales.orders"]
     assert names(found.unlanded) == ["sales.or,ders", "sales.orders"]
-    assert [one.path for one in found.skipped] == ["x_changes/bad"]
+    assert [folder.path for folder in found.skipped] == ["x_changes/bad"]
     assert look(tmp_path, state, read_transactions=True, transactions="cdc", exclude="audit.*")[0].new == ()
 
 
@@ -178,10 +178,10 @@ def test_names_that_are_not_utf8_are_reported_and_do_not_hide_the_others(tmp_pat
         (path / LOAD).write_text("")
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
-    assert {one.path for one in found.skipped} == {
+    assert {folder.path for folder in found.skipped} == {
         "sales/caf\\xe9", "sch\\xe9ma/orders", "sales/two\\nlines", "sales/\\x1b[2J"
     }  # fmt: skip
-    assert all("cannot name a table: its name" in one.reason for one in found.skipped)
+    assert all("cannot name a table: its name" in folder.reason for folder in found.skipped)
 
 
 def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monkeypatch):
@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_listed_does_not_hide_the_others(tmp_path, monke
     monkeypatch.setattr(LocalStorage, "_entries", refused)
     found, _ = look(tmp_path, include=["sales.*", "closed.orders"])
     assert names(found.new) == ["sales.product"]
-    assert {(one.path, one.reason) for one in found.skipped} == {
+    assert {(folder.path, folder.reason) for folder in found.skipped} == {
         ("sales/secret", "it cannot be listed: Permission denied"),
         ("closed", "it cannot be listed: Permission denied"),
     }
@@ -208,7 +208,7 @@ def test_a_link_that_leads_to_itself_is_not_a_folder(tmp_path):
         (tmp_path / "landing" / link).symlink_to((tmp_path / "landing" / link).name)
     found, _ = look(tmp_path)
     assert names(found.new) == ["sales.product"]
-    assert sorted(one.path for one in found.skipped) == [".", "sales"]
+    assert sorted(folder.path for folder in found.skipped) == [".", "sales"]
 
 
 def test_a_folder_that_is_a_link_out_of_landing_is_skipped_and_the_others_are_found(tmp_path):
@@ -220,6 +220,6 @@ def test_a_folder_that_is_a_link_out_of_landing_is_skipped_and_the_others_are_fo
     (tmp_path / "landing" / "sales" / "linked").symlink_to(outside / "x")
     (tmp_path / "landing" / "whole").symlink_to(outside)
     found, _ = look(tmp_path)
-    assert [str(one) for one in found.new] == ["sales.product"]
+    assert [str(table) for table in found.new] == ["sales.product"]
     [skipped] = found.skipped
     assert skipped.path == "sales/linked" and "outside the landing folder" in skipped.reason

@@ -25,7 +25,7 @@ def state() -> MemoryStateStore:
 
 def test_runs_are_summed_over_their_tables(state):
     found = list_runs(state)
-    assert [one.run_id for one in found] == ["r4", "r3", "r2", "r1", "r0"]
+    assert [entry.run_id for entry in found] == ["r4", "r3", "r2", "r1", "r0"]
     newest = found[0]
     assert (newest.tables, newest.done, newest.idle, newest.waiting, newest.failed) == (3, 1, 1, 0, 1)
     assert (newest.ops, newest.files, newest.rows_in, newest.rows_applied, newest.rows_quarantined) == (
@@ -37,12 +37,12 @@ def test_runs_are_summed_over_their_tables(state):
 def test_a_page_that_splits_a_run_is_completed(state, monkeypatch):
     monkeypatch.setattr(history, "_FIRST_PAGE", 2)
     found = list_runs(state, limit=2)
-    assert [(one.run_id, one.tables) for one in found] == [("r4", 3), ("r3", 3)]
+    assert [(entry.run_id, entry.tables) for entry in found] == [("r4", 3), ("r3", 3)]
 
 
 def test_one_tables_part_in_runs(state):
     found = list_runs(state, TableId("sales", "customer"), limit=2)
-    assert [(one.run_id, one.tables, one.failed) for one in found] == [("r4", 1, 1), ("r3", 1, 1)]
+    assert [(entry.run_id, entry.tables, entry.failed) for entry in found] == [("r4", 1, 1), ("r3", 1, 1)]
 
 
 def test_one_run_in_detail(state):

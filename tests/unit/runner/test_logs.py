@@ -1,4 +1,4 @@
-"""Log records know their run, table and op; observers hear everything and disturb nothing."""
+"""Log records contain their run, table and op; observers receive everything and affect nothing."""
 
 import json
 import logging
@@ -116,17 +116,17 @@ def test_a_traceback_stays_in_its_line(capsys):
 
 class _Broken(SilentObserver):
     def run_finished(self, report) -> None:
-        msg = "cannot hear"
+        msg = "cannot listen"
         raise OSError(msg)
 
 
 class _Noting(SilentObserver):
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def __getattribute__(self, name: str):
         if name in ("run_started", "table_started", "op_published", "retry", "table_finished", "run_finished"):
-            self.heard.append(name)
+            self.received.append(name)
         return super().__getattribute__(name)
 
 
@@ -134,8 +134,8 @@ def test_an_observer_that_fails_is_logged_and_affects_no_other(capsys):
     set_up_logging(debug=False, quiet=False)
     noting = _Noting()
     tell_everything(fan_out([_Broken(), noting]))
-    assert noting.heard == [
+    assert noting.received == [
         "run_started", "table_started", "retry", "op_published", *["table_finished"] * 3, "run_finished",
     ]  # fmt: skip
     [line] = lines(capsys)
-    assert (line["level"], line["message"]) == ("warning", "_Broken failed: OSError: cannot hear")
+    assert (line["level"], line["message"]) == ("warning", "_Broken failed: OSError: cannot listen")

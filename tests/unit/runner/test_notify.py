@@ -24,7 +24,7 @@ NOTICE = Notice("failure", "lakeward: a.b failed", "r1", "2024-04-05T01:02:03+00
 
 @dataclass
 class Hook:
-    """A server that keeps what is posted and answers as told: statuses in turn, then 200."""
+    """A server that keeps what is posted and answers with the configured statuses in turn, then 200."""
 
     url: str = ""
     bodies: list[dict] = field(default_factory=list)
@@ -37,21 +37,21 @@ class Hook:
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    told = Hook()
+    received = Hook()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = told.statuses.pop(0) if told.statuses else 200
-            told.requests += 1
+            status = received.statuses.pop(0) if received.statuses else 200
+            received.requests += 1
             if status == 200:
                 assert self.headers["Content-Type"] == "application/json"
-                told.bodies.append(json.loads(body))
+                received.bodies.append(json.loads(body))
             self.send_response(status)
-            for name, value in told.headers.items():
+            for name, value in received.headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            while told.trickles.is_set() and not told.done.wait(0.05):
+            while received.trickles.is_set() and not received.done.wait(0.05):
                 self.wfile.write(b"x")
 
         def log_message(self, *_: object) -> None:
@@ -60,16 +60,16 @@ def hook() -> Iterator[Hook]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    told.url = f"http://127.0.0.1:{server.server_port}/secret-path"
-    yield told
-    told.done.set()
+    received.url = f"http://127.0.0.1:{server.server_port}/secret-path"
+    yield received
+    received.done.set()
     server.shutdown()
     server.server_close()
     thread.join()
 
 
 class Runs:
-    """Runs of a few tables, told to a notifier as the runner tells them."""
+    """Runs of a few tables, reported to a notifier as the runner reports them."""
 
     def __init__(self, hook: Hook, **settings: object) -> None:
         self.state = MemoryStateStore()
@@ -80,7 +80,7 @@ class Runs:
     def run(self, *reports: TableReport) -> None:
         self.number += 1
         run_id, at = f"r{self.number}", NOW + timedelta(minutes=self.number)
-        self.notifier.run_started(run_id, [one.table for one in reports])
+        self.notifier.run_started(run_id, [report.table for report in reports])
         for report in reports:
             if report.outcome is not Outcome.LOCKED:
                 record(self.state, run_id, report, at=at)
@@ -118,7 +118,7 @@ def test_of_overlapping_runs_the_newest_is_reported_last(hook):
     record(runs.state, "short", well, at=NOW + timedelta(minutes=1))
     notifier.run_finished(short)
     notifier.run_finished(long)
-    assert hook.bodies == [], "it failed and was well again before anybody was told"
+    assert hook.bodies == [], "it failed and recovered before a message was sent"
     runs.run(FAILED)
     notifier.run_started("long", [FAILED.table])
     notifier.run_started("short", [FAILED.table])
@@ -196,7 +196,7 @@ def test_sns_reaches_a_queue(moto_endpoint, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "words"),
     [
         ({}, "has no receiver"),
         ({"webhook": "ftp://x"}, "expected https://… or env:NAME"),
@@ -209,8 +209,8 @@ def test_sns_reaches_a_queue(moto_endpoint, monkeypatch):
         ({"webhook": "https://x", "on": ["success"]}, "'failure' or 'recovery'"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(given, said):
-    with pytest.raises(ValueError, match=said) as refused:
+def test_settings_that_cannot_work_are_refused(given, words):
+    with pytest.raises(ValueError, match=words) as refused:
         NotifySettings.model_validate(given)
     assert "cret" not in str(refused.value)
 

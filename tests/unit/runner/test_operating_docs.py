@@ -64,11 +64,11 @@ def test_events_have_the_documented_fields(caplog):
         for report in (DONE, IDLE, FAILED):
             log.table_finished(report)
         log.run_finished(RUN)
-    told = dict(re.findall(r"^\| `([\w.]+)` \| (?:\w|, )[^|]*\| ?(.*)\|$", TEXT, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `([\w.]+)` \| (?:\w|, )[^|]*\| ?(.*)\|$", TEXT, re.MULTILINE))
     for record in caplog.records:
-        names = set(re.findall(r"`(\w+)`", told[record.event]))
+        names = set(re.findall(r"`(\w+)`", documented[record.event]))
         if record.event == "table.failed":
-            names |= set(re.findall(r"`(\w+)`", told["table.finished"])) - {"reason"}
+            names |= set(re.findall(r"`(\w+)`", documented["table.finished"])) - {"reason"}
         if record.event == "run.finished":
             names |= {"done", "idle", "waiting", "locked", "failed"}
         assert set(record.fields) - {"run", "table"} == names, record.event

@@ -23,7 +23,7 @@ def watching(root, accepts=None):
         watcher.stop()
 
 
-def heard(requests):
+def noticed(requests):
     return requests.get(timeout=300)
 
 
@@ -38,13 +38,13 @@ def test_files_written_moved_and_touched_are_noticed(tmp_path):
     folder.mkdir(parents=True)
     with watching(tmp_path / "landing") as requests:
         (folder / "1.csv").write_text("x")
-        assert heard(requests).folders == {"sales/product"}
+        assert noticed(requests).folders == {"sales/product"}
         (folder / ".2.csv.tmp").write_text("x")
         assert silent(requests)
         (folder / ".2.csv.tmp").rename(folder / "2.csv")
-        assert heard(requests).folders == {"sales/product"}
+        assert noticed(requests).folders == {"sales/product"}
         os.utime(folder / "1.csv")
-        assert heard(requests).folders == {"sales/product"}
+        assert noticed(requests).folders == {"sales/product"}
         (folder / "1.csv").unlink()
         assert silent(requests)
 
@@ -55,17 +55,17 @@ def test_a_new_folder_is_noticed_with_its_files(tmp_path):
     with watching(landing) as requests:
         (landing / "sales/new/2024").mkdir(parents=True)
         (landing / "sales/new/2024/1.csv").write_text("x")
-        assert "sales" in heard(requests).trees
+        assert "sales" in noticed(requests).trees
         (tmp_path / "made").mkdir()
         (tmp_path / "made/1.csv").write_text("x")
         while not requests.empty():
             requests.get()
         (tmp_path / "made").rename(landing / "sales/moved")
-        # What was told of the first folder may still come.
-        while "sales/moved" not in heard(requests).trees:
+        # Events of the first folder may still arrive.
+        while "sales/moved" not in noticed(requests).trees:
             pass
         (landing / "sales/moved/2.csv").write_text("x")
-        while heard(requests).folders != {"sales/moved"}:
+        while noticed(requests).folders != {"sales/moved"}:
             pass
 
 
@@ -83,13 +83,13 @@ def test_a_landing_folder_that_disappears_and_returns_is_watched_again(tmp_path,
     with watching(landing) as requests:
         shutil.rmtree(landing)
         (landing / "sales").mkdir(parents=True)
-        request = heard(requests)
+        request = noticed(requests)
         while not request.everything:
-            request = heard(requests)
-        # One file, once: the full look is asked for when nothing is missed any more.
+            request = noticed(requests)
+        # One file, once: the full listing is requested once nothing can be missed any more.
         (landing / "sales/1.csv").write_text("x")
         while "sales" not in request.folders:
-            request = heard(requests)
+            request = noticed(requests)
     assert "is gone; waiting for it" in caplog.text
 
 

@@ -45,7 +45,7 @@ def test_keys_are_decoded_where_they_are_encoded():
 
 def test_several_records_and_repeats():
     notice = read_s3_notice(bare("a/1.csv", "a/2.csv", "a/1.csv"))
-    assert [one.key for one in notice.created] == ["a/1.csv", "a/2.csv"]
+    assert [entry.key for entry in notice.created] == ["a/1.csv", "a/2.csv"]
 
 
 def test_notices_without_created_objects_are_counted():
@@ -53,7 +53,7 @@ def test_notices_without_created_objects_are_counted():
     assert read_s3_notice(json.dumps(test_event)).others == 1
     removed = {"Records": [record("a", name="ObjectRemoved:Delete"), record("b", name="s3:ObjectCreated:Copy")]}
     notice = read_s3_notice(removed)
-    assert notice.others == 1 and [one.key for one in notice.created] == ["b"]
+    assert notice.others == 1 and [entry.key for entry in notice.created] == ["b"]
     assert read_s3_notice({**BRIDGE, "detail-type": "Object Deleted"}).others == 1
     assert read_s3_notice({"Records": []}).created == ()
 

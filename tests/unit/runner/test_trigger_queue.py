@@ -38,10 +38,10 @@ class FakeQueue:
         return found
 
     def delete(self, messages):
-        self.deleted += [one.id for one in messages]
+        self.deleted += [found.id for found in messages]
 
     def give_back(self, messages):
-        self.given_back += [one.id for one in messages]
+        self.given_back += [found.id for found in messages]
 
     def hold(self, messages):
         pass

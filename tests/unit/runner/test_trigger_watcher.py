@@ -35,11 +35,11 @@ class Stage:
         self.clock = FakeClock()
         self.inbox = Inbox(0.3, self.clock)
         self.lake = FakeLake(*tables, **config)
-        self.heard = []
+        self.reports = []
         self.watcher = Watcher(self.lake, self.inbox, names=names, timers=timers, observers=[self])
 
     def run_finished(self, report):
-        self.heard.append(report)
+        self.reports.append(report)
 
     def request(self, *requests):
         """Let requests be due, and the watcher act on them."""
@@ -85,7 +85,7 @@ def test_only_the_tables_whose_files_landed_are_run():
     stage.land("a/three")
     stage.round(START)
     assert stage.lake.runs == [["a.one"], ["a.one", "a.two"]]
-    assert len(stage.heard) == 2
+    assert len(stage.reports) == 2
 
 
 def test_named_tables_alone_are_watched():
@@ -222,11 +222,11 @@ def test_a_slow_table_does_not_delay_another_nor_the_others_of_its_round():
     stage.begin(START)
     for number in range(2, 5):
         stage.request(landed("a/two"))
-        stage.step_until(lambda number=number: len(stage.heard) == number - 1)
+        stage.step_until(lambda number=number: len(stage.reports) == number - 1)
         assert stage.lake.runs[1:] == [["a.two"]] * (number - 1), "the round of the start goes on"
     gate.set()
     stage.end()
-    assert sorted(table.table for table in stage.heard[-1].tables) == ["a.slow", "a.three", "a.two"]
+    assert sorted(table.table for table in stage.reports[-1].tables) == ["a.slow", "a.three", "a.two"]
 
 
 def test_requests_for_a_running_table_are_delivered_when_its_run_has_ended():
@@ -236,7 +236,7 @@ def test_requests_for_a_running_table_are_delivered_when_its_run_has_ended():
     for _ in range(3):
         stage.request(landed("a/slow"))
     stage.request(landed("a/slow", "a/two", receipt=receipt))
-    stage.step_until(lambda: len(stage.heard) == 1)
+    stage.step_until(lambda: len(stage.reports) == 1)
     assert stage.lake.runs == [["a.slow"], ["a.two"]], "what is free is run, the rest is kept"
     assert receipt.end is None, "the run of a.slow may have listed before the message came"
     del stage.lake.gates["a.slow"]
@@ -271,7 +271,7 @@ def test_no_round_begins_while_the_allowed_number_of_tables_is_running():
     for gate in gates:
         gate.set()
     stage.end()
-    assert len(stage.heard) == 4
+    assert len(stage.reports) == 4
 
 
 def test_temporary_errors_are_retried_by_the_watcher_and_not_within_a_run():
@@ -355,7 +355,7 @@ def test_an_exception_that_ends_a_process_ends_the_watch_and_the_other_runs():
     stage.inbox.put_later(landed("a/two"), 0.0, "two")
     thread.join(TIMEOUT)
     assert not thread.is_alive() and [str(failure) for failure in failures] == ["a bug"]
-    assert not stage.watcher.is_running and stage.heard == []
+    assert not stage.watcher.is_running and stage.reports == []
 
 
 class Recorder:

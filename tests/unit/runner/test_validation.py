@@ -1,4 +1,4 @@
-"""Settings held against files, without Spark: what is found, how it is told, and what is let through."""
+"""Settings checked against files, without Spark: findings, their texts, and what is accepted."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_field_that_iceberg_names_for_a_transform_must_not_be_a_column(bench
     ],
 )
 def test_possible_mistakes_are_warnings(landed, settings, setting, words):
-    findings = [one for one in landed.check(**{"primary_key": "id", **settings}) if one.setting == setting]
+    findings = [finding for finding in landed.check(**{"primary_key": "id", **settings}) if finding.setting == setting]
     assert [finding.severity for finding in findings] == [Severity.WARNING]
     assert words in findings[0].message
 
@@ -207,7 +207,7 @@ def test_an_undeclared_header_refuses_the_table_and_names_the_setting(bench):
     assert finding.message.startswith("sales/product/LOAD00000001.csv: the first record holds the names of columns")
     assert finding.hint == f"set tables: {TABLE}: csv: {{header: true}} in lakeward.yaml"
     assert bench.check(primary_key="code", schema="code string, name string", csv={"header": True}) == []
-    # Named otherwise it is told by the types, and by the row that does not fit.
+    # Under another name it is recognised by the types, and by the row that does not fit.
     bench.text("LOAD00000001.csv", "number,title", "1,b")
     header, bad = bench.check(primary_key="id", schema="id int, name string")
     assert (header.severity, header.setting, bad.setting) == (Severity.WARNING, "csv.header", "on_bad_row")
@@ -263,8 +263,8 @@ def test_load_parts_with_other_columns_are_reported_as_unchecked(bench):
 
 def test_a_table_without_files_is_only_a_warning(bench):
     (bench.root / "landing").mkdir()
-    assert [one.setting for one in bench.check(primary_key="id")] == ["path"]
-    assert [one.setting for one in bench.check(primary_key="idd", schema="id int")] == ["primary_key", "path"]
+    assert [finding.setting for finding in bench.check(primary_key="id")] == ["path"]
+    assert [finding.setting for finding in bench.check(primary_key="idd", schema="id int")] == ["primary_key", "path"]
 
 
 def test_ignored_files_are_reported(landed):
@@ -275,10 +275,10 @@ def test_ignored_files_are_reported(landed):
 
 
 def test_errors_refuse_an_activation_and_force_lets_them_through(landed):
-    known, heard = landed.known(primary_key="no"), []
+    known, reported = landed.known(primary_key="no"), []
     findings = landed.check(primary_key="no")
     with pytest.raises(ConfigurationError, match=r"was not activated: .*\n  primary_key: primary_key names 'no'"):
-        require_fitting(known, findings, force=False, on_finding=heard.append)
-    require_fitting(known, findings, force=True, on_finding=heard.append)
-    assert heard == findings
+        require_fitting(known, findings, force=False, on_finding=reported.append)
+    require_fitting(known, findings, force=True, on_finding=reported.append)
+    assert reported == findings
     require_fitting(known, [], force=False, on_finding=None)

@@ -70,7 +70,7 @@ def landing(tmp_path):
 
 
 def outcomes(found):
-    return [(one.outcome, one.table, one.active) for one in found]
+    return [(entry.outcome, entry.table, entry.active) for entry in found]
 
 
 def test_tables_are_registered_once_and_those_known_are_left_alone(tmp_path, landing):
@@ -85,7 +85,7 @@ def test_tables_are_registered_once_and_those_known_are_left_alone(tmp_path, lan
     assert state.find_table(PRODUCT) is None
     found = list(take_over(items, config, landing, state))
     assert outcomes(found) == expected
-    assert [one.reason for one in found[1::2]] == [
+    assert [entry.reason for entry in found[1::2]] == [
         "it is declared in the configuration file",
         "it is registered already, and active or with settings of its own",
     ]
@@ -106,6 +106,6 @@ def test_bad_and_duplicate_items_are_reported_and_the_others_imported(tmp_path, 
     config, state = parse_config({}, base=tmp_path), MemoryStateStore()
     items = [item(flag="yes"), {"id": {"S": "foreign"}}, item("a/sales/product/"), item("b/sales/product/")]
     found = list(take_over(items, config, landing, state))
-    assert [one.outcome for one in found] == ["skipped", "skipped", "imported", "skipped"]
+    assert [entry.outcome for entry in found] == ["skipped", "skipped", "imported", "skipped"]
     assert found[1].reason == "attribute path is missing; expected a text"
     assert "it is the table sales.product, as 'a/sales/product/' is" in found[3].reason

@@ -1,4 +1,4 @@
-"""A clock that a test sets, and a lake that only notes what it is asked for."""
+"""A clock that a test sets, and a lake that only records requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TIMEOUT = 300.0
 
 
 class FakeLake:
-    """Answers runs with the outcomes it is told, idle otherwise; tables in ``gates`` take until their gate opens."""
+    """Answers runs with the configured outcomes, idle otherwise; tables in ``gates`` take until their gate opens."""
 
     def __init__(self, *tables: KnownTable, **config: Any) -> None:
         self.config = parse_config(config, base=Path("nowhere"))
@@ -72,7 +72,7 @@ class FakeLake:
         self.discoveries += 1
         new, self.found = self.found, []
         self.known = [*self.known, *new]
-        return Discovery(new=tuple(one.table for one in new))
+        return Discovery(new=tuple(table.table for table in new))
 
     def run(self, tables: Any = (), *, options: Any = None, stop: Any = None, observers: Any = ()) -> RunReport:
         names, number = list(tables), len(self.runs)
@@ -81,7 +81,7 @@ class FakeLake:
         self.runs.append(names)
         self.attempts.append(options.attempts if options else None)
         found = []
-        for name in sorted(names, key=lambda one: one in self.gates):
+        for name in sorted(names, key=lambda name: name in self.gates):
             self._pass(name, stop)
             found.append(self.reports.get(name, TableReport(name, Outcome.IDLE)))
             for observer in observers:

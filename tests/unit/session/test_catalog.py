@@ -36,7 +36,7 @@ def test_default_is_a_sqlite_file_beside_the_configuration(tmp_path):
 def test_a_catalog_file_is_for_its_user_alone_unless_configured(tmp_path, usual_umask, access, modes):
     catalog_conf(parse_config({"file_access": access, "lake": {"warehouse": "./elsewhere"}}, base=tmp_path))
     made = (tmp_path / "lake", tmp_path / "lake" / "catalog.db", tmp_path / "elsewhere")
-    assert tuple(stat.S_IMODE(one.stat().st_mode) for one in made) == modes
+    assert tuple(stat.S_IMODE(found.stat().st_mode) for found in made) == modes
 
 
 def test_a_catalog_file_that_exists_keeps_its_mode(tmp_path):

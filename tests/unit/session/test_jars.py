@@ -1,4 +1,4 @@
-"""Jars: pinned, verified, fetched once; and what is said when that fails."""
+"""Jars: pinned, verified, fetched once; and the messages when that fails."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ JAR = Jar("org.example:thing_2.13:1.0", len(CONTENT), hashlib.sha256(CONTENT).he
 
 
 class Resolver:
-    """Stands for Spark's resolver: writes what it was told to, and counts."""
+    """Replaces Spark's resolver: writes configured files, and counts."""
 
     def __init__(self, content: bytes | None = CONTENT) -> None:
         self.content = content
@@ -29,7 +29,7 @@ class Resolver:
         if self.content is None:
             return []
         other, file = work / f"org.example_a-{JAR.file_name}", work / f"org.example_{JAR.file_name}"
-        other.write_bytes(b"a jar whose name ends like the one asked for")
+        other.write_bytes(b"a jar whose name ends like the requested one")
         file.write_bytes(self.content)
         return [other, file]
 
@@ -167,11 +167,11 @@ def test_pins_of_the_s3_jars_are_whole_and_hadoops_follows_spark():
 
 
 def test_the_set_up_fetches_what_every_kind_of_lake_needs(monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(jars, "_resolve", lambda wanted: asked.extend(wanted) or [Path("/jars/a.jar")])
+    requested = []
+    monkeypatch.setattr(jars, "_resolve", lambda wanted: requested.extend(wanted) or [Path("/jars/a.jar")])
     jars.main()
     assert capsys.readouterr().out == "/jars/a.jar\n"
-    assert {jars.SQLITE_JDBC, *s3_jars("4.1")} <= set(asked)
+    assert {jars.SQLITE_JDBC, *s3_jars("4.1")} <= set(requested)
     monkeypatch.setattr(jars, "_resolve", lambda wanted: (_ for _ in ()).throw(ConfigurationError("no network")))
     with pytest.raises(SystemExit, match="no network"):
         jars.main()

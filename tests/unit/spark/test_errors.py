@@ -245,13 +245,13 @@ def test_errors_of_the_bridge_are_translated_on_request():
 
 def test_the_first_recogniser_that_matches_counts():
     answers = [None, DataError("first"), RetriableError("second")]
-    asked = []
+    calls = []
 
     def recogniser(answer):
-        return lambda failure: asked.append(failure) or answer
+        return lambda failure: calls.append(failure) or answer
 
     assert recognised(PySparkException("x"), *map(recogniser, answers)) is answers[1]
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 # Commits.

@@ -84,9 +84,9 @@ def test_javas_noise_is_kept_from_standard_error_and_nothing_else(capfd) -> None
         process = python(f"import sys; print({noise!r}, {words!r}, sep='\\n', file=sys.stderr)")
     process.communicate()
     process.wait()
-    while words not in (told := capfd.readouterr().err):
+    while words not in (printed := capfd.readouterr().err):
         pass
-    assert told == f"{words}\n"
+    assert printed == f"{words}\n"
 
 
 @pytest.mark.parametrize(

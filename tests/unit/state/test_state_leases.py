@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FlakyStore(MemoryStateStore):
-    """A store whose renewals, and releases, fail while told to."""
+    """A store whose renewals, and releases, fail on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class TestOwner:
         assert owner.pid == os.getpid()
         assert not is_dead(owner)
         code = f"from lakeward.state.leases import *; from lakeward.state.base import *; print(is_dead({owner!r}))"
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert told.stdout.strip() == "False"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "False"
 
     def test_a_process_that_is_gone_is_dead(self) -> None:
         assert is_dead(dead_owner())

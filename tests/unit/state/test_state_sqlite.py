@@ -64,8 +64,8 @@ def test_a_file_its_journals_and_its_folders_are_for_their_user_alone_unless_con
     with closing(open_state("sqlite:///new/deep/lakeward.db", tmp_path, access)) as store:
         store.register(PRODUCT, active=True)
         made = [folder.parent, folder, *folder.iterdir()]
-        assert {one.name for one in made} >= {"lakeward.db", "lakeward.db-wal", "lakeward.db-shm"}
-        assert {stat.S_IMODE(one.stat().st_mode) for one in made} == modes
+        assert {found.name for found in made} >= {"lakeward.db", "lakeward.db-wal", "lakeward.db-shm"}
+        assert {stat.S_IMODE(found.stat().st_mode) for found in made} == modes
 
 
 def stored_type(column: Column[object]) -> str:

@@ -1,4 +1,4 @@
-"""Stores in folders that others write to, and what their errors tell."""
+"""Stores in folders that others write to, and the messages of their errors."""
 
 import os
 import threading

@@ -51,7 +51,7 @@ def visible(root: Path) -> list[str]:
     """What a reader sees: nothing hidden, and folders only by what is in them."""
     files = [path.relative_to(root) for path in root.rglob("*") if path.is_file()]
     shown = sorted(str(file) for file in files if not any(part.startswith(".") for part in file.parts))
-    return [re.sub("part-w[0-9a-f]{12}-", "part-", one) for one in shown]
+    return [re.sub("part-w[0-9a-f]{12}-", "part-", found) for found in shown]
 
 
 @STORES
@@ -114,7 +114,7 @@ def test_a_crash_at_any_step_leaves_nothing_complete_and_the_next_writer_cleans_
     publish_folder(store, f"{tmp_path}/set", fill("y"))
     assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
     assert content_of(tmp_path / "set") == "y"
-    assert [one.name for one in tmp_path.iterdir()] == ["set"]
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def claimed(folder: Path, writer: Writer) -> Path:
@@ -139,10 +139,10 @@ def test_only_dead_writers_of_the_same_folder_are_cleared_away(tmp_path):
         tmp_path / ".staging-set@by-hand",
         tmp_path / ".staging-set@aaaaaaaaaaa7",
     ]
-    for one in kept[3:]:
-        one.mkdir()
-        (one / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.parquet").write_text("theirs")
-    before = {path: path.read_bytes() for one in kept for path in one.rglob("*")}
+    for folder in kept[3:]:
+        folder.mkdir()
+        (folder / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.parquet").write_text("theirs")
+    before = {path: path.read_bytes() for folder in kept for path in folder.rglob("*")}
     theirs = dead / "deep/notes.txt"
     theirs.parent.mkdir()
     theirs.write_text("theirs")
@@ -199,7 +199,7 @@ def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tm
         fill("x")(claim)
         (Path(claim.folder) / theirs).write_text("theirs")
         found = claims.written_files(claim.store, claim.folder)
-        assert [one.startswith("part-w") for one in found] == [True]
+        assert [entry.startswith("part-w") for entry in found] == [True]
         msg = "the disk is full"
         raise OSError(msg)
 
@@ -210,9 +210,9 @@ def test_files_that_others_put_there_meanwhile_stay_and_are_not_listed(store, tm
     assert files[0].read_text() == "theirs"
 
 
-def left_by_a_dead_writer(folder: Path, *, host: str, heard: datetime) -> list[Path]:
+def left_by_a_dead_writer(folder: Path, *, host: str, last_seen: datetime) -> list[Path]:
     folder.mkdir(parents=True)
-    claim = Claim(ObjectStore(), str(folder), "a" * 12, Writer(host, 2**22 + 1, 1.0, heard), {"_manifest.json"})
+    claim = Claim(ObjectStore(), str(folder), "a" * 12, Writer(host, 2**22 + 1, 1.0, last_seen), {"_manifest.json"})
     claim._write()
     names = ("_manifest.json", f"part-w{claim.id}-00000-x.parquet", f"_temporary/0/a/part-w{claim.id}-00001-x.parquet")
     for name in names:
@@ -222,13 +222,13 @@ def left_by_a_dead_writer(folder: Path, *, host: str, heard: datetime) -> list[P
 
 
 def test_an_interrupted_write_in_place_is_cleared_away_by_the_next_one(tmp_path):
-    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), last_seen=OLD)
     publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
     assert visible(tmp_path) == ["set/_SUCCESS", "set/_manifest.json", "set/part-0"]
 
 
 def test_an_interrupted_write_in_place_with_files_of_others_is_refused_and_they_stay(tmp_path):
-    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), last_seen=OLD)
     theirs = tmp_path / "set" / "part-00000-0c2ba1b0-5f5c-4c7e-8f6b-4a4f1f4a2f10-c000.snappy.parquet"
     theirs.write_text("theirs")
     with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote what is there: part-00000-0c2"):
@@ -237,19 +237,19 @@ def test_an_interrupted_write_in_place_with_files_of_others_is_refused_and_they_
 
 
 def test_a_writer_elsewhere_that_may_be_alive_is_not_disturbed(tmp_path):
-    files = left_by_a_dead_writer(tmp_path / "set", host="another-machine", heard=datetime.now(UTC))
+    files = left_by_a_dead_writer(tmp_path / "set", host="another-machine", last_seen=datetime.now(UTC))
     with pytest.raises(ConflictError, match="is being written by process"):
         publish_folder(ObjectStore(), f"{tmp_path}/set", fill("y"))
     assert all(file.exists() for file in files)
 
 
 def test_a_claim_that_was_copied_or_damaged_proves_nothing(tmp_path):
-    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), heard=OLD)
+    left_by_a_dead_writer(tmp_path / "set", host=socket.gethostname(), last_seen=OLD)
     (tmp_path / "set").rename(tmp_path / "copy")
     before = {path: path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     with pytest.raises(RefusedInputError, match="nothing shows that Lakeward wrote"):
         publish_folder(ObjectStore(), f"{tmp_path}/copy", fill("y"))
-    assert {one: one.read_bytes() for one in before} == before
+    assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.parametrize("path", ["../victim", "/etc/victim", "a/../../victim", "", "a//b", "a\\b", None, 7])

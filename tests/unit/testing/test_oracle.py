@@ -39,7 +39,7 @@ def apply_one_by_one(history):
 
 
 def look_back(history, key, column, before):
-    """The value of a column just before a place among the changes, told by the last change that speaks of it."""
+    """The value of a column just before a place among the changes, from the last change that contains it."""
     for number in range(before - 1, -1, -1):
         change = history.changes[number]
         if change.key != key:

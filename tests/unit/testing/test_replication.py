@@ -168,8 +168,8 @@ def test_pending_changes_at_a_reload_are_written_carried_or_dropped(replication,
     replication.play(SOME, FullLoad(), Write(((1, "x"),)), Reload(pending=pending), Flush())
     cut = replication.loads[-1].cut
     found = ["before" if file.time < cut else "after" for file in changes(replication)]
-    assert found == [one for one in sequence if one != "load"]
-    assert [file.generation for file in changes(replication)] == [1 if one == "before" else 2 for one in found]
+    assert found == [step for step in sequence if step != "load"]
+    assert [file.generation for file in changes(replication)] == [1 if entry == "before" else 2 for entry in found]
     assert truth(replication) == [(1, "x"), (2, "b"), (3, "c")]
 
 

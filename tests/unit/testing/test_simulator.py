@@ -299,8 +299,8 @@ def test_a_folder_that_vanishes_leaves_what_lands_later():
         assert truth[name] == [] and before[name] != []
         assert {**truth, name: []} == {**before, name: []}, "other tables are as before"
     without = Simulation(replace(options, truncates=0)).stages()
-    landing = [[one.path for one in stage.landings] for stage in stages if not stage.vanished]
-    assert landing == [[one.path for one in stage.landings] for stage in without], "the same files land as ever"
+    landing = [[landing.path for landing in stage.landings] for stage in stages if not stage.vanished]
+    assert landing == [[landing.path for landing in stage.landings] for stage in without], "the same files land as ever"
 
 
 def test_a_vanishing_stage_removes_the_folder(tmp_path):

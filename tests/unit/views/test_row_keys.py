@@ -57,4 +57,4 @@ def test_texts_of_a_file_are_compared_with_the_key() -> None:
     assert not key.is_text({"id": "8", "code": None}, "hex")
     assert not key.is_text({"id": "7", "code": "x"}, "hex")
     assert not key.is_text({"id": "broken", "code": None}, "hex")
-    assert not key.is_text({"id": "7"}, "hex"), "a key that the text does not tell whole is not this one"
+    assert not key.is_text({"id": "7"}, "hex"), "a key of which the text is only a part is another key"

@@ -31,7 +31,7 @@ def row_change(change: ModelChange, op: int) -> RowChange:
 
 def stands(change: ModelChange, known: list[ModelChange]) -> bool:
     """Return whether anything of a change is left once all known ones are folded."""
-    last = [one for one in in_order(known) if one.key == change.key][-1]
+    last = [event for event in in_order(known) if event.key == change.key][-1]
     if change.operation is Operation.DELETE or not OTHERS - change.unchanged:
         return last is change
     row = fold(known, COLUMNS, KEY).get(change.key, {})
@@ -48,13 +48,15 @@ def test_a_change_has_won_if_a_value_of_it_is_in_the_row_after_its_op(
     changes = in_order(labelled(change) for change in history.changes)
     for key in {change.key for change in changes}:
         own = [change for change in changes if change.key == key]
-        found = judge_changes([row_change(one, ops[one.place.file]) for one in own], Progress(len(ops) + 1), {1: 1})
+        found = judge_changes(
+            [row_change(event, ops[event.place.file]) for event in own], Progress(len(ops) + 1), {1: 1}
+        )
         for change, (verdict, reason) in zip(own, found, strict=True):
             op = ops[change.place.file]
-            known = [one for one in changes if ops[one.place.file] <= op]
+            known = [change for change in changes if ops[change.place.file] <= op]
             assert (verdict is ChangeVerdict.WON) == stands(change, known), (change, verdict, reason)
             if verdict is ChangeVerdict.STALE:
-                assert any(one.place > change.place and ops[one.place.file] < op for one in own)
+                assert any(event.place > change.place and ops[event.place.file] < op for event in own)
 
 
 def place(sequence: str, file: str = "a", row: int = 1) -> Place:

@@ -40,7 +40,7 @@ class Crash(BaseException):
 
 
 class ObjectStore(LocalFileSystem):
-    """A store without renames, as far as publishing can tell."""
+    """A store without renames, as publishing sees it."""
 
     can_rename = False
 
@@ -150,17 +150,17 @@ def test_files_of_others_are_neither_removed_nor_mixed_with_a_version(place):
     Path(place.folder, "_manifest.json").write_text("{}")
     others = VersionPlace(place.store, place.root, "2020-11-14")
     place.store.write_text(f"{others.folder}/part-of-another-tool.parquet", "theirs")
-    for one in (place, others):
-        before = place.store.files(one.folder)
-        tidy(one)
-        assert place.store.files(one.folder) == before
+    for found in (place, others):
+        before = place.store.files(found.folder)
+        tidy(found)
+        assert place.store.files(found.folder) == before
         with pytest.raises(ConfigurationError, match="exists already"):
-            require_free(one, replace=False)
+            require_free(found, replace=False)
         with pytest.raises(ConfigurationError, match="nothing shows that Lakeward wrote"):
-            publish(one, "asked for")
+            publish(found, "asked for")
         with pytest.raises(ConfigurationError, match="nothing shows that Lakeward wrote"):
-            remove_folder(one, "uuid")
-        assert place.store.files(one.folder) == before
+            remove_folder(found, "uuid")
+        assert place.store.files(found.folder) == before
 
 
 def test_a_removed_version_disappears_in_one_step(place):

@@ -56,7 +56,7 @@ def test_dates_of_a_date_column_are_in_the_path_and_of_a_timestamp_beside_it():
 
 
 @pytest.mark.parametrize(
-    ("column", "columns", "told"),
+    ("column", "columns", "words"),
     [
         ("name", COLUMNS, "of type string"),
         ("gone", COLUMNS, "no column 'gone'"),
@@ -64,8 +64,8 @@ def test_dates_of_a_date_column_are_in_the_path_and_of_a_timestamp_beside_it():
         ("sold", (Column("sold", "date"),), "only column"),
     ],
 )
-def test_columns_that_make_no_dates_are_refused(column, columns, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_columns_that_make_no_dates_are_refused(column, columns, words):
+    with pytest.raises(ConfigurationError, match=words):
         FileShape(layout="dated", date_column=column).folder_column("sales.product", columns)
 
 
@@ -80,8 +80,8 @@ def test_retention_counts_each_folder_and_tags_by_themselves():
     found = [publication(name, age, files) for name, age in (("a", 3), ("b", 2), ("c", 1))]
     found += [publication("a", 9, files, "/other/sales.product"), publication("t", 8, tag), publication("u", 0, tag)]
     found.append(publication("op-9", 30, PublicationKind.CURRENT))
-    assert [one.version for one in beyond_retention(found, keep=1, older_than=None)] == ["t", "a", "b"]
-    assert [one.location for one in beyond_retention(found, keep=None, older_than=5 * 86_400.0)] == [
+    assert [version.version for version in beyond_retention(found, keep=1, older_than=None)] == ["t", "a", "b"]
+    assert [version.location for version in beyond_retention(found, keep=None, older_than=5 * 86_400.0)] == [
         "/other/sales.product/version=a",
         "t",
     ]
