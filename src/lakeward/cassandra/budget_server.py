@@ -30,7 +30,7 @@ from lakeward.errors import RetriableError
 from lakeward.logs import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
 RAMP_SECONDS = 3.0
@@ -55,7 +55,6 @@ class BudgetServer:
         on_progress: OnProgress | None = None,
         expected_rows: int | None = None,
         rejected: int = 0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the limits, and the address at which executors reach this process (``spark.driver.host``).
 
@@ -63,7 +62,7 @@ class BudgetServer:
         called every few seconds. ``rejected`` is the number of rows that earlier attempts could not write.
         """
         self._host, self._on_progress = host.strip("[]"), on_progress
-        self._ledger = BudgetLedger(limits, ramp_seconds=ramp_seconds, clock=clock)
+        self._ledger = BudgetLedger(limits, ramp_seconds=ramp_seconds, clock=time.monotonic)
         self._expected, self._rejected = expected_rows, rejected
         self._turn = threading.Condition()
         self._queue: deque[object] = deque()
@@ -247,21 +246,21 @@ class BudgetClient:
         self._has_news = threading.Event()
         threading.Thread(target=self._report_on, name="budget-report", daemon=True).start()
 
-    def take(self, rows: float = 0, write_units: float = 0, read_units: float = 0, requests: float = 1) -> None:
+    def take(self, *, rows: float = 0, write_units: float = 0, requests: float = 1) -> None:
         """Wait until this amount is granted, and earlier overspending is paid off."""
-        need = Amounts(rows, write_units, read_units, requests)
+        need = Amounts(rows, write_units, requests=requests)
         with self._lock:
             if time.monotonic() >= self._free_until:
                 self._ask_for(need)
             self._note(need)
 
-    def spent(self, rows: float = 0, write_units: float = 0, read_units: float = 0, requests: float = 0) -> None:
+    def spent(self, *, rows: float = 0, read_units: float = 0) -> None:
         """Report what was done without asking because it is known only afterwards: the next request waits for it.
 
         A negative amount is returned: what was taken in advance for something that turned out smaller.
         """
         with self._lock:
-            self._note(Amounts(rows, write_units, read_units, requests))
+            self._note(Amounts(rows, read_units=read_units))
 
     def slow_down(self, reason: str) -> None:
         """Report that the cluster is overloaded or does not answer: the whole job slows down for a while."""

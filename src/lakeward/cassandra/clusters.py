@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakeward.cassandra.cql import TableName
     from lakeward.config import Config
 
-SCHEME, KEYSPACES_SCHEME = "cassandra://", "keyspaces://"
+SCHEME = "cassandra://"
 # Where the password of an address comes from: addresses end up in shell histories and process lists.
 PASSWORD_VARIABLE = "CASSANDRA_PASSWORD"
 _FORM = "cassandra://HOST[,HOST…][:PORT][?datacenter=…&username=…&ca=FILE&consistency=…] or keyspaces://REGION[?…]"

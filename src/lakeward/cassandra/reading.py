@@ -81,7 +81,7 @@ class Query:
         """Pay for the size of a page, and take back what was paid for rows that it did not have."""
         if self.budget is not None:
             paid = page.wanted if self.is_limited else 0
-            self.budget.spent(rows=len(page.rows) - paid, read_units=read_units, requests=0)
+            self.budget.spent(rows=len(page.rows) - paid, read_units=read_units)
 
     @contextmanager
     def _reader(self) -> Iterator[None]:
@@ -285,15 +285,15 @@ def _left_of_fields(left: Sequence[int | None] | None, value: Sequence[Any] | No
     return _left_of_elements([seconds for seconds, part in pairs if part is not None])
 
 
-IN_FLIGHT = 4
+_IN_FLIGHT = 4
 
 
 def read_ranges(
-    session: Session, plan: ReadPlan, ranges: Sequence[TokenRange], *, in_flight: int = IN_FLIGHT
+    session: Session, plan: ReadPlan, ranges: Sequence[TokenRange]
 ) -> Iterator[tuple[TokenRange, pa.RecordBatch]]:
     """Yield the rows of ranges, each once, with their range; every range has at least one batch.
 
-    While a page is processed, the next ones of up to ``in_flight`` ranges are requested, or of as many as the cluster's
+    While a page is processed, the next ones of up to four ranges are requested, or of as many as the cluster's
     ``max_in_flight`` allows. Requests that fail are repeated with growing pauses; no row is yielded twice.
 
     Raises:
@@ -303,7 +303,7 @@ def read_ranges(
     budget = budget_client(plan.budget) if plan.budget is not None else None
     prepared, settings = plan.prepare(session, budget), plan.address.settings
     query = Query(session, prepared, budget, page_rows=plan.page_rows, slow=plan.needs_slow_reader)
-    waiting, at_once = deque(ranges), min(in_flight, settings.max_in_flight)
+    waiting, at_once = deque(ranges), min(_IN_FLIGHT, settings.max_in_flight)
     reading: deque[tuple[RangePages, BatchMaker]] = deque()
     while waiting or reading:
         while waiting and len(reading) < at_once:

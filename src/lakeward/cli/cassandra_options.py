@@ -38,11 +38,11 @@ def open_client(invocation: Invocation, cluster: str | None = None) -> Iterator[
         yield client
 
 
-def cluster_option(help_text: str = "") -> Callable[[Any], Any]:
+def cluster_option() -> Callable[[Any], Any]:
     """Add ``--cluster``."""
     return click.option(
         "--cluster", metavar="NAME|URI",
-        help=help_text or "Cluster of the configuration, or cassandra://HOST:PORT, for a table that names none.  "
+        help="Cluster of the configuration, or cassandra://HOST:PORT, for a table that names none.  "
         "[default: the only one configured]",
     )  # fmt: skip
 

@@ -159,13 +159,13 @@ def _require_catalog_name(user: Mapping[str, str]) -> None:
             raise ConfigurationError(msg, hint=f"remove {key}, and set properties in lake.properties")
 
 
-def open_session(config: Config, *, app_name: str = "lakeward") -> SparkSession:
+def open_session(config: Config) -> SparkSession:
     """Return a session whose catalog ``lake`` is the configured one.
 
     Starts the application if there is none; otherwise opens a new session in it.
     """
     active = _active_session()
-    return build_session(config, app_name=app_name) if active is None else session_for(active, config)
+    return build_session(config) if active is None else session_for(active, config)
 
 
 def build_session(config: Config, *, app_name: str = "lakeward") -> SparkSession:
