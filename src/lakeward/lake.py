@@ -335,7 +335,7 @@ class Lakeward:
             settings: how to watch; default as configured.
             observers: their ``run_finished(report)`` is called after every run.
         """
-        from lakeward.runner.watch.open import open_watcher
+        from lakeward.runner.watch.watcher import open_watcher
 
         return open_watcher(self, tables, settings or self.config.watch, observers)
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import Result
 
 from lakeward.model import TableId
+from lakeward.state.base import open_state
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.open import open_state
 
 pytestmark = pytest.mark.usefixtures("spark")
 

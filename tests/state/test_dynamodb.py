@@ -17,9 +17,9 @@ from botocore.awsrequest import AWSResponse
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.model import Progress
 from lakeward.state import dynamodb, dynamodb_connection, dynamodb_rows
+from lakeward.state.base import open_state
 from lakeward.state.dynamodb import DynamoStateStore
 from lakeward.state.leases import current_owner
-from lakeward.state.open import open_state
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, SharedStoreContract, make_entry
 from tests.servers.dynamodb import dynamodb_client
 

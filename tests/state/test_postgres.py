@@ -13,9 +13,9 @@ from sqlalchemy import inspect
 
 from lakeward.errors import ConfigurationError, LeaseHeldError, RetriableError
 from lakeward.state import postgres as adapter
+from lakeward.state.base import open_state
 from lakeward.state.database import MIGRATIONS, metadata
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.open import open_state
 from lakeward.state.postgres import PostgresDatabase
 from lakeward.state.sql import SqlStateStore
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry

@@ -160,7 +160,7 @@ def _warehouse(config: Config) -> str:
 
 
 def _state(config: Config) -> str:
-    from lakeward.state.open import open_state
+    from lakeward.state.base import open_state
 
     store = open_state(config.state, config.base, config.file_access)
     try:

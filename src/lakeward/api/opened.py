@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.errors import ConfigurationError
 from lakeward.model import TableId
 from lakeward.runner.tables import KnownTable, find_tables, known_tables, require_table, settings_for
-from lakeward.state.open import open_state
+from lakeward.state.base import open_state
 from lakeward.storage.landing import open_storage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.config import load_config
-from lakeward.state.open import open_state
+from lakeward.state.base import open_state
 from lakeward.testing.state_contract.shared import CUSTOMER, PROGRESS, make_entry
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import ConfigurationError
+from lakeward.state.base import open_state
 from lakeward.state.memory import MemoryStateStore
-from lakeward.state.open import open_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from sqlalchemy import BigInteger, Boolean, Column, Text, create_engine, inspect
 
 from lakeward.errors import ConfigurationError, ConflictError, LeaseHeldError, RetriableError
 from lakeward.state import sqlite
+from lakeward.state.base import open_state
 from lakeward.state.database import MIGRATIONS, Migration, UtcTime, metadata, migrate
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.open import open_state
 from lakeward.state.sql import SqlStateStore
 from lakeward.testing.state_contract import ELSEWHERE, PRODUCT, PROGRESS, make_entry
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakeward.config import Config
     from lakeward.runner.tables import KnownTable
-    from lakeward.runner.watch.open import Lake
+    from lakeward.runner.watch.watcher import Lake
     from lakeward.storage.landing import Storage
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from lakeward.errors import ConflictError, LakewardError, RetriableError
 from lakeward.model import Progress, TableId
+from lakeward.state.base import open_state
 from lakeward.state.leases import HeldLease, current_owner
-from lakeward.state.open import open_state
 from lakeward.testing.state_contract.shared import PRODUCT, PROGRESS, WithStore, make_entry, make_run
 
 if TYPE_CHECKING:
