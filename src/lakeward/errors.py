@@ -23,7 +23,18 @@ hidden in both.
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from lakeward.redaction import redact
+
+
+class ErrorFields(TypedDict):
+    """The fields in which reports hold the error that ended their work."""
+
+    message: str
+    hint: str | None
+    error_kind: str
+    exit_code: int
 
 
 class LakewardError(Exception):
@@ -39,6 +50,10 @@ class LakewardError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\nTry: {self.hint}" if self.hint else self.message
+
+    def as_fields(self) -> ErrorFields:
+        """Return what reports hold of an error, by the names of their fields."""
+        return {"message": self.message, "hint": self.hint, "error_kind": self.kind, "exit_code": self.exit_code}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the hint when the error is pickled from a Spark task to the driver."""

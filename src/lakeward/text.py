@@ -1,12 +1,14 @@
-"""Text from outside, made safe to store, print and read back; counts with their nouns; JSON and addresses."""
+"""Text from outside, made safe to store, print and read back; counts with their nouns; JSON, addresses, time zones."""
 
 from __future__ import annotations
 
 import json
 import re
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakeward.errors import ConfigurationError, DataError, LakewardError
 
@@ -139,6 +141,21 @@ def json_object(text: str) -> dict[str, Any]:
         msg = f"expected a JSON object, found {text[:40]!r}"
         raise ValueError(msg)  # noqa: TRY004 - one type for all that is wrong with the text
     return found
+
+
+@lru_cache
+def time_zone(name: str, setting: str | None = None) -> ZoneInfo:
+    """Return a time zone by its name; ``setting`` is where the name comes from.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        where = f"{setting} " if setting else ""
+        msg = f"{where}{name!r} is not a known time zone; expected a name such as Europe/Berlin"
+        raise ConfigurationError(msg) from error
 
 
 def split_address(text: str, what: str) -> SplitResult:

@@ -224,10 +224,7 @@ def _verified(bench: Workbench, known: KnownTable, options: VerifyOptions, *, re
         return TableVerification(
             str(known.table),
             Verdict.FAILED,
-            message=stopped.message,
-            hint=stopped.hint,
-            error_kind=stopped.kind,
-            exit_code=stopped.exit_code,
+            **stopped.as_fields(),
         )
 
 

@@ -246,10 +246,7 @@ def _report_of(known: KnownTable, work: Callable[[], SnapshotReport]) -> Snapsho
         report = SnapshotReport(
             str(known.table),
             "failed",
-            message=stopped.message,
-            hint=stopped.hint,
-            error_kind=stopped.kind,
-            exit_code=stopped.exit_code,
+            **stopped.as_fields(),
         )
     return replaced(report, seconds=time.monotonic() - started)
 

@@ -24,7 +24,7 @@ from lakeward.cli.output import (
 from lakeward.cli.sql import safe_csv, write_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 _STYLES = {"won": "green", "quarantined": "red", "undone": "yellow"}
 
 
+def _limit(help_text: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--limit", type=click.IntRange(min=1, max=MOST_SHOWN), default=1000, show_default=True, help=help_text
+    )
+
+
 @command("history")
 @click.argument("name", metavar="TABLE")
 @click.option(
     "--key", "keys", multiple=True, required=True, metavar="COLUMN=VALUE",
     help="The row's key, once per key column. NULL is the null value, 'NULL' in single quotes the text.",
 )  # fmt: skip
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=MOST_SHOWN),
-    default=1000,
-    show_default=True,
-    help="Number of changes to show, the newest ones.",
-)
+@_limit("Number of changes to show, the newest ones.")
 def history(invocation: Invocation, name: str, keys: tuple[str, ...], limit: int) -> None:
     """Show every change of one row in order, down to the row as it is now.
 
@@ -125,13 +125,7 @@ _OP = "op:"
     "--from", "since", metavar="MOMENT", help="Show changes after this moment.  [default: from the beginning]"
 )
 @click.option("--to", "until", metavar="MOMENT", help="Show changes up to this moment, inclusive.  [default: now]")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=MOST_SHOWN),
-    default=1000,
-    show_default=True,
-    help="Number of changes to show.",
-)
+@_limit("Number of changes to show.")
 @safe_csv
 def changes(
     invocation: Invocation, name: str, since: str | None, until: str | None, limit: int, safe_csv: bool
@@ -169,13 +163,7 @@ def changes(
 @click.argument("name", metavar="[TABLE]", required=False)
 @click.option("--track", metavar="COL,COL", help="Columns whose changes start a new version.  [default: all]")
 @click.option("--key", "keys", multiple=True, metavar="COLUMN=VALUE", help="Show the versions of one row.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=MOST_SHOWN),
-    default=1000,
-    show_default=True,
-    help="Number of versions to show.",
-)
+@_limit("Number of versions to show.")
 @click.option(
     "--table",
     "keep",

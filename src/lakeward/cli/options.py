@@ -110,6 +110,17 @@ class LakewardCommand(click.Command):
         return super().invoke(ctx)
 
 
+def with_bare_option(option: str, default: str) -> type[LakewardCommand]:
+    """Return a kind of command whose option may precede a table's name: only a number after it is its value."""
+
+    class Command(LakewardCommand):
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            """Add the default value to the bare option before click looks for one."""
+            return super().parse_args(ctx, with_number(args, option, default))
+
+    return Command
+
+
 def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Store a global option; the last occurrence on the command line counts."""
     if value is not None and parameter.name is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import to_json
-from lakeward.cli.options import LakewardCommand, command, span, with_number
+from lakeward.cli.options import command, span, with_bare_option
 from lakeward.cli.output import (
     add_row,
     age,
@@ -275,15 +275,7 @@ _WAIT = "--wait"
 _OUTCOME_STYLES = {"failed": "red", "locked": "yellow", "waiting": "yellow", "done": "green"}
 
 
-class _RunCommand(LakewardCommand):
-    """A command whose ``--wait`` may precede a table's name: only a number after it is its value."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Add the value of a bare --wait before click looks for one."""
-        return super().parse_args(ctx, with_number(args, _WAIT, "inf"))
-
-
-@command("run", cls=_RunCommand)
+@command("run", cls=with_bare_option(_WAIT, "inf"))
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     _WAIT, type=click.FloatRange(min=0), default=0.0, metavar="[SECONDS]",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward import to_json
-from lakeward.cli.options import MOST_SHOWN, LakewardCommand, command, with_number
+from lakeward.cli.options import MOST_SHOWN, command, with_bare_option
 from lakeward.cli.output import (
     add_row,
     age,
@@ -39,15 +39,7 @@ _WATCH = "--watch"
 _STYLES = {"failed": "red", "interrupted": "yellow", "pending": "yellow", "current": "green"}
 
 
-class _StatusCommand(LakewardCommand):
-    """A command whose ``--watch`` may precede a table's name."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Add the value of a bare --watch."""
-        return super().parse_args(ctx, with_number(args, _WATCH, "5"))
-
-
-@command("status", cls=_StatusCommand)
+@command("status", cls=with_bare_option(_WATCH, "5"))
 @click.argument("names", metavar="[TABLE…]", nargs=-1)
 @click.option(
     _WATCH, type=click.FloatRange(min=0.1), metavar="[SECONDS]",

@@ -275,6 +275,4 @@ def _why_it_stopped(turn: Turn, error: Exception) -> LakewardError:
 
 
 def _failed(name: str, error: LakewardError, ops: Sequence[OpReport]) -> TableReport:
-    return TableReport(
-        name, Outcome.FAILED, tuple(ops), error.message, error.hint, error_kind=error.kind, exit_code=error.exit_code
-    )
+    return TableReport(name, Outcome.FAILED, tuple(ops), **error.as_fields())

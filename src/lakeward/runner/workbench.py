@@ -135,10 +135,7 @@ def _plan_table(bench: Workbench, known: KnownTable, options: RunOptions, transa
         return TablePlan(
             name,
             Outcome.FAILED,
-            message=stopped.message,
-            hint=stopped.hint,
-            error_kind=stopped.kind,
-            exit_code=stopped.exit_code,
+            **stopped.as_fields(),
         )
 
 

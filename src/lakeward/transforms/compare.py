@@ -17,7 +17,7 @@ from lakeward.columns import quote_name
 from lakeward.transforms.columns import column, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -182,16 +182,18 @@ def normalised(value: Column, data_type: DataType) -> Column:
     """
     if not holds_map(data_type):
         return value
-    if isinstance(data_type, StructType):
-        fields = [
-            normalised(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields
-        ]
-        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(data_type, MapType):
+        return F.sort_array(entries(value, data_type))
+    return change_inside(value, data_type, normalised)
+
+
+def change_inside(value: Column, data_type: DataType, change: Callable[[Column, DataType], Column]) -> Column:
+    """Return an array or struct with its elements or fields changed, by their types; null stays null."""
     if isinstance(data_type, ArrayType):
-        element_type = data_type.elementType
-        return F.transform(value, lambda element: normalised(element, element_type))
-    assert isinstance(data_type, MapType)
-    return F.sort_array(entries(value, data_type))
+        return F.transform(value, lambda element: change(element, data_type.elementType))
+    assert isinstance(data_type, StructType)
+    parts = [change(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
+    return F.when(value.isNotNull(), F.struct(*parts))
 
 
 def entries(value: Column, data_type: MapType) -> Column:

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 
 from lakeward.arguments import FLAG, LENGTH, NUMBER, check_fields
 from lakeward.errors import ConfigurationError
-from lakeward.transforms.compare import entries, normalised, normalised_type
+from lakeward.transforms.compare import change_inside, entries, normalised, normalised_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -226,14 +226,8 @@ class Bitwise(Comparator):
 def _with_zero_signs(value: Column, data_type: DataType) -> Column:
     if not _holds_float(data_type):
         return value
-    if isinstance(data_type, StructType):
-        fields = [
-            _with_zero_signs(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields
-        ]
-        return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(data_type, ArrayType):
-        element_type = data_type.elementType
-        return F.transform(value, lambda element: _with_zero_signs(element, element_type))
+    if isinstance(data_type, StructType | ArrayType):
+        return change_inside(value, data_type, _with_zero_signs)
     # Zero to the power of -1 is an infinity with the sign of the zero.
     is_negative = F.pow(value.cast("double"), F.lit(-1.0)) < 0
     return F.struct(value.alias("value"), F.when(value == 0, is_negative).alias("is_negative"))

@@ -22,6 +22,7 @@ from lakeward.storage.claims import written_files
 from lakeward.storage.filesystem import for_reading
 from lakeward.storage.sets import SESSION
 from lakeward.transforms.columns import column, columns
+from lakeward.transforms.compare import change_inside
 from lakeward.views.versions.layouts import EMPTY_TEXT, FileShape, from_text, reader_options, text_struct
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _packed(value: Column, data_type: T.DataType) -> Column:
         if isinstance(data_type.keyType, T.StringType):
             return F.transform_values(value, lambda _, element: _packed(element, data_type.valueType))
         return F.transform(F.map_entries(value), _pair(_packed, data_type))
-    return _inside(value, data_type, _packed)
+    return change_inside(value, data_type, _packed)
 
 
 def _unpacked(value: Column, data_type: T.DataType) -> Column:
@@ -317,19 +318,10 @@ def _unpacked(value: Column, data_type: T.DataType) -> Column:
         if isinstance(data_type.keyType, T.StringType):
             return F.transform_values(value, lambda _, element: _unpacked(element, data_type.valueType))
         return F.map_from_entries(F.transform(value, _pair(_unpacked, data_type)))
-    return _inside(value, data_type, _unpacked)
+    return change_inside(value, data_type, _unpacked)
 
 
 def _pair(change: Callable[[Column, T.DataType], Column], data_type: T.MapType) -> Callable[[Column], Column]:
     return lambda entry: F.struct(
         change(entry[_KEY], data_type.keyType).alias(_KEY), change(entry[_VALUE], data_type.valueType).alias(_VALUE)
     )
-
-
-def _inside(value: Column, data_type: T.DataType, change: Callable[[Column, T.DataType], Column]) -> Column:
-    """Return an array or struct with its elements changed; null stays null."""
-    if isinstance(data_type, T.ArrayType):
-        return F.transform(value, lambda element: change(element, data_type.elementType))
-    assert isinstance(data_type, T.StructType)
-    parts = [change(value.getField(field.name), field.dataType).alias(field.name) for field in data_type.fields]
-    return F.when(value.isNotNull(), F.struct(*parts))

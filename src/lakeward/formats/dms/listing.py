@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.model import FileClass, LandingFile, TableId
-from lakeward.text import escape_name, name_problem
+from lakeward.text import escape_name, name_problem, time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +107,7 @@ def _timed(file_class: FileClass, file_format: str, match: re.Match[str], timezo
         return None
     ambiguous = False
     if timezone != "UTC":
-        zone = _zone(timezone)
+        zone = time_zone(timezone, "name_timezone")
         local = naive.replace(tzinfo=zone)
         in_utc = local.astimezone(UTC)
         if in_utc.astimezone(zone).replace(tzinfo=None) != naive:
@@ -118,15 +116,6 @@ def _timed(file_class: FileClass, file_format: str, match: re.Match[str], timezo
         naive = in_utc.replace(tzinfo=None)
     digits = f"{naive.year:04}{naive:%m%d%H%M%S}{fraction}".ljust(TIME_DIGITS, "0")
     return NameMatch(file_class, file_format, digits, ambiguous)
-
-
-@lru_cache
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        msg = f"name_timezone {name!r} is not a known time zone; expected a name such as Europe/Berlin"
-        raise ConfigurationError(msg) from error
 
 
 @dataclass(frozen=True)

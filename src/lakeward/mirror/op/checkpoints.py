@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakeward.errors import ConfigurationError, DataError
 from lakeward.formats.dms.changes import SEQUENCE_DIGITS
 from lakeward.iceberg.define import APPLIED_STAMP, COMMIT_STAMP, GENERATION_STAMP, LOAD_STAMP, REPAIRED_STAMP
 from lakeward.iceberg.metadata import MAIN
 from lakeward.model import micros_of, time_digits
+from lakeward.text import time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from zoneinfo import ZoneInfo
 
     from lakeward.iceberg.metadata import Snapshot, TableMetadata
     from lakeward.model import Progress, TableId
@@ -101,7 +102,7 @@ def parse_moment(text: str, timezone: str = "UTC") -> Moment:
         return op_moment(int(match[1]))
     if match := _SEQUENCE.fullmatch(text):
         return Moment(MomentKind.SEQUENCE, match[1].rjust(SEQUENCE_DIGITS, "0"), f"sequence-{match[1]}")
-    zone = _zone(timezone)
+    zone = time_zone(timezone, "timezone")
     try:
         if _DAY.fullmatch(text):
             return _day(text, zone)
@@ -128,14 +129,6 @@ def _time(text: str, zone: ZoneInfo) -> Moment:
     instant = (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     fraction = f".{instant.microsecond:06d}" if instant.microsecond else ""
     return Moment(MomentKind.TIME, micros_of(instant), f"{instant.year:04d}-{instant:%m-%dT%H%M%S}{fraction}Z")
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        msg = f"timezone {name!r} is not known; expected a name such as Europe/Berlin"
-        raise ConfigurationError(msg) from error
 
 
 # On the head of a tag that was computed for a time: later commits of the ops that it covers are not in it.

@@ -9,13 +9,13 @@ import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import watchfiles
 from cronsim import CronSim, CronSimError
 
 from lakeward.errors import ConfigurationError
 from lakeward.runner.watch.requests import PathFilter, RunRequest, parent
+from lakeward.text import time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -190,7 +190,7 @@ class Cron:
     def __init__(self, expression: str, clock: Clock, *, timezone: str = "UTC") -> None:
         self.reason = f"schedule {expression}"
         self._expression = expression
-        self._zone = _zone(timezone)
+        self._zone = time_zone(timezone)
         self._clock = clock
         self._seen = clock.wall()
         self._due = self._after(self._seen)
@@ -218,14 +218,6 @@ class Cron:
         except StopIteration:
             msg = f"the cron expression {self._expression!r} never matches"
             raise ConfigurationError(msg) from None
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        msg = f"{name!r} is not a known time zone; expected a name such as Europe/Berlin"
-        raise ConfigurationError(msg) from error
 
 
 class Clock(Protocol):
