@@ -58,5 +58,5 @@ def test_no_positions_and_no_vector():
     damaged[20] ^= 1
     with pytest.raises(ValueError, match="damaged"):
         vector_positions(bytes(damaged))
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="deserialize"):
         vector_positions(blob(struct.pack("<qI", 1, 0) + struct.pack("<II", 5, 5)))
